@@ -1,7 +1,9 @@
-"""Settings of every property: the same examples on every machine and in every order of tests. Little garbage collection. No test writes into the checkout.
+"""Settings of every property: the same examples on every machine and in every order of tests. Little garbage
+collection. No test writes into the checkout.
 
-`--hypothesis-seed=N` draws the examples of that seed. `pytest tests --hypothesis-profile=nightly` draws other examples every time, eight times as many. If one of them
-fails, it becomes an `@example` of its test, in the commit that repairs the fault, so that the examples which never change hold it from then on.
+`--hypothesis-seed=N` draws the examples of that seed. `pytest tests --hypothesis-profile=nightly` draws other examples
+every time, eight times as many. If one of them fails, it becomes an `@example` of its test, in the commit that repairs
+the fault, so that the examples which never change hold it from then on.
 """
 
 import contextlib
@@ -22,11 +24,14 @@ from _pytest.runner import runtestprotocol
 from hypothesis import Phase, settings
 from hypothesis.internal.conjecture import providers
 
-# Every worker has one core: threads of its own in numpy's library would spin on those of the others. Read when numpy is imported, which is later.
+# Every worker has one core: threads of its own in numpy's library would spin on those of the others. Read when numpy is
+# imported, which is later.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-# Hypothesis also draws the numbers and texts of every module that is imported at that moment. Which these are depends on the tests that ran before, and on the
-# worker. Without them a test draws the same examples alone and in the whole suite. The name is internal: a test in test_testing.py says if it is gone.
+# Hypothesis also draws the numbers and texts of every module that is imported at that moment. Which these are depends
+# on the tests that ran before, and on the
+# worker. Without them a test draws the same examples alone and in the whole suite. The name is internal: a test in
+# test_testing.py says if it is gone.
 providers._get_local_constants = providers.Constants
 
 # Nobody reads why an example that a test looks for fails: that phase runs it again and again, traced.
@@ -35,7 +40,8 @@ settings.register_profile("seeded", settings.get_profile("smemsim"), derandomize
 settings.register_profile("nightly", deadline=None, derandomize=False, database=None, print_blob=True)
 settings.load_profile("smemsim")
 
-# The package, its tests and what numba compiles live to the end: going through them again and again is a tenth of the time.
+# The package, its tests and what numba compiles live to the end: going through them again and again is a tenth of the
+# time.
 gc.set_threshold(200_000, 20, 100)
 
 collect_ignore = ["ptx/add.py"]  # needs Triton; its output is beside it
@@ -57,7 +63,9 @@ OF_TOOLS = {
 
 
 def pytest_configure(config):
-    """Tests that stand beside each other share what they have made: a worker has a part of the suite in one piece, and helps when it is done."""
+    """Tests that stand beside each other share what they have made: a worker has a part of the suite in one piece, and
+    helps when it is done.
+    """
     if getattr(config.option, "dist", None) == "load":
         config.option.dist = "worksteal"
     if config.getoption("--hypothesis-seed", None) is not None and config.getoption("--hypothesis-profile", None) is None:
@@ -65,8 +73,10 @@ def pytest_configure(config):
 
 
 def pytest_collectstart(collector):
-    """In a new checkout Python compiles every file of tests, with its assertions spelled out, and Hypothesis reads the package's numbers: half of collecting.
-    Of a run of all tests every second worker begins at the end, so that each finds kept what another one has done."""
+    """In a new checkout Python compiles every file of tests, with its assertions spelled out, and Hypothesis reads the
+    package's numbers: half of collecting. Of a run of all tests every second worker begins at the end, so that each
+    finds kept what another one has done.
+    """
     is_second = os.environ.get("PYTEST_XDIST_WORKER", "")[-1:] in {*"13579"}
     if is_second and collector.path == ROOT / "tests" and collector.config.args_source is pytest.Config.ArgsSource.TESTPATHS:
         for path in sorted(collector.path.rglob("test_*.py"), reverse=True):
@@ -82,7 +92,8 @@ def pytest_collect_file(file_path):
 
 
 def pytest_runtest_protocol(item, nextitem):
-    """A worker reports each test once. xdist sends five messages (started, setup, call, teardown, finished): half a millisecond of two processes.
+    """A worker reports each test once. xdist sends five messages (started, setup, call, teardown, finished): half a
+    millisecond of two processes.
 
     Reports of setup and teardown are sent if they failed or skipped, and all if somebody asks for times or names.
     """
@@ -102,7 +113,9 @@ def pytest_collection_finish():
 
 @pytest.fixture(scope="module", autouse=True)
 def _what_a_file_of_tests_keeps_stays():
-    """So does what is left when a file of tests is over: of twelve thousand tests that is so much that to look through it all takes a second."""
+    """So does what is left when a file of tests is over: of twelve thousand tests that is so much that to look through
+    it all takes a second.
+    """
     yield
     gc.collect()
     gc.freeze()
@@ -141,7 +154,9 @@ def _of_all_workers(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def once(tmp_path_factory):
-    """`once(name, make)`: the path of that name, where `make(path)` has made something; of several workers one makes it, and the others wait."""
+    """`once(name, make)`: the path of that name, where `make(path)` has made something; of several workers one makes
+    it, and the others wait.
+    """
 
     def made(name, make):
         path = _of_all_workers(tmp_path_factory) / "once" / name
@@ -160,7 +175,9 @@ def once(tmp_path_factory):
 
 @pytest.fixture(scope="session", autouse=True)
 def _programs_that_tests_start_read_bytecode(tmp_path_factory):
-    """Half of their time went into compiling the package again, where the environment wants no bytecode beside the sources: it lies elsewhere."""
+    """Half of their time went into compiling the package again, where the environment wants no bytecode beside the
+    sources: it lies elsewhere.
+    """
     with pytest.MonkeyPatch.context() as patch:
         if sys.dont_write_bytecode:
             patch.setenv("PYTHONPYCACHEPREFIX", str(_of_all_workers(tmp_path_factory) / "bytecode"))

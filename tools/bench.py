@@ -5,8 +5,8 @@
     python tools/bench.py --only mma solve      # rows with one of these words
     python tools/bench.py --list                # their names
 
-`--json` and `--markdown` print the table so. What README.md shows is `tools/speeds/measured.json`, as `--peers --json` printed it. Where both sides have an
-answer they are held against each other first; exit code 1 where they differ.
+`--json` and `--markdown` print the table so. What README.md shows is `tools/speeds/measured.json`, as `--peers --json`
+printed it. Where both sides have an answer they are held against each other first; exit code 1 where they differ.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
-"""Triton's ConSan suite on the virtual GPU, without its instrumentation: which planted faults are found, which clean twins are alarmed falsely.
+"""Triton's ConSan suite on the virtual GPU, without its instrumentation: which planted faults are found, which clean
+twins are alarmed falsely.
 
     python -m tools.consan CHECKOUT [--arch sm_90a] [-k EXPRESSION]
 
-CHECKOUT is one of Triton; its `python/test/gluon/test_consan.py` is run as it is, but for names that Triton has changed since, each test in this process and
-with nothing instrumented. A test whose parameters plant a fault (FAILURE and its like are true), or that expects a failure whatever they are, should fail by a
-finding; others should pass.
+CHECKOUT is one of Triton; its `python/test/gluon/test_consan.py` is run as it is, but for names that Triton has changed
+since, each test in this process and with nothing instrumented. A test whose parameters plant a fault (FAILURE and its
+like are true), or that expects a failure whatever they are, should fail by a finding; others should pass.
 """
 
 from __future__ import annotations

@@ -2,8 +2,9 @@
 
     python -m tools.demo [--check]
 
-The commands run in a terminal of 100 columns, so that their colours are in the picture. The SVG moves by CSS alone; a reader who wants no motion sees its last
-scene. --check compares the texts with what the commands print now, and exits with 1 if they differ.
+The commands run in a terminal of 100 columns, so that their colours are in the picture. The SVG moves by CSS alone; a
+reader who wants no motion sees its last scene. --check compares the texts with what the commands print now, and exits
+with 1 if they differ.
 """
 
 from __future__ import annotations

@@ -1,14 +1,18 @@
 """Runs the documentation: `python -m tools.docs [--check] [--tables] [--slow] [PAGE ...]`.
 
-Pages are README.md, golden/README.md, docs/**/*.md and the explanations of findings. What they show is not typed by hand:
+Pages are README.md, golden/README.md, docs/**/*.md and the explanations of findings. What they show is not typed by
+hand:
 
-- between `<!-- name argument -->` and `<!-- /name -->` stands what the function of that name in `TABLES` makes of the code;
+- between `<!-- name argument -->` and `<!-- /name -->` stands what the function of that name in `TABLES` makes of the
+  code;
 - a block whose first line is "```toml kernel.toml" is a file of that name, in a folder that the page has for itself;
 - "```diff good.toml from bad.toml" is the file that the change makes of another one;
-- "```console" has commands behind `$ `, which are run there, and what they print. `smemsim` is this one; the rest is done by bash. The word `slow`
-  leaves a block out unless --slow is given, `needs=nvcc` where there is no such program (or Python module), `fails` expects exit code 2 or 3;
-- "```python" is run, all blocks of a page one behind the other (`alone`: without the names of those before); a comment that begins with a value is held against the expression before it, and
-  "```text output" behind a block is what it printed;
+- "```console" has commands behind `$ `, which are run there, and what they print. `smemsim` is this one; the rest is
+  done by bash. The word `slow` leaves a block out unless --slow is given, `needs=nvcc` where there is no such program
+  (or Python module), `fails` expects exit code 2 or 3;
+- "```python" is run, all blocks of a page one behind the other (`alone`: without the names of those before); a comment
+  that begins with a value is held against the expression before it, and "```text output" behind a block is what it
+  printed;
 - "```console picture=NAME.svg" keeps the picture that its last command writes to NAME.svg, in docs/pictures.
 
 Without --check what is stale is written again. --tables makes the tables alone.
@@ -118,7 +122,9 @@ class Session:
         return body
 
     def changed(self, name: str, old: str, change: str) -> None:
-        """A file in which some lines of another one are exchanged: `-` lines for the `+` lines behind them; ` ` lines say where."""
+        """A file in which some lines of another one are exchanged: `-` lines for the `+` lines behind them; ` ` lines
+        say where.
+        """
         text = (self.folder / old).read_text()
         for hunk in re.split(r"^@@.*\n", change, flags=re.MULTILINE):
             lines = hunk.splitlines()
@@ -149,7 +155,9 @@ class Session:
         return "\n".join(made) + "\n"
 
     def command(self, command: str) -> tuple[int, str]:
-        """(exit code, what it printed) of one command in the page's folder; `smemsim` runs here, also in front of a filter."""
+        """(exit code, what it printed) of one command in the page's folder; `smemsim` runs here, also in front of a
+        filter.
+        """
         first, _, filters = command.partition(" | ")
         if first.startswith("smemsim ") and not first.startswith("smemsim exec") and is_plain(first):
             with contextlib.chdir(self.folder), warnings.catch_warnings():
@@ -183,7 +191,8 @@ class Session:
         """Run a block; a comment `# value` or `# value: why` is held against the expression before it."""
         lines, printed = body.splitlines(), io.StringIO()
         for statement in ast.parse(body).body:
-            # Padded, so that the lines of an error are those of the block; linecache lets Triton read a kernel's source.
+            # Padded, so that the lines of an error are those of the block; linecache lets Triton read a kernel's
+            # source.
             source = ast.get_source_segment(body, statement) or ""
             if isinstance(statement, ast.FunctionDef | ast.ClassDef) and statement.decorator_list:
                 source = "\n".join(lines[statement.decorator_list[0].lineno - 1 : statement.end_lineno])

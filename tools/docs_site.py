@@ -1,8 +1,10 @@
-"""Looks at the built site in a headless browser: `python -m tools.docs_site FOLDER [--few] [--pictures FOLDER] [--seconds N]`.
+"""Looks at the built site in a headless browser: `python -m tools.docs_site FOLDER [--few] [--pictures FOLDER]
+[--seconds N]`.
 
-No page may fetch anything from elsewhere, run into an error, or break a rule of axe-core (WCAG 2 A and AA): at 420 and 1400 pixels, light and dark. The search
-must find a finding's page. A page that takes longer than --seconds is a problem of its own, and the browser is started anew behind it: what runs in a page has no
-time limit of Playwright's. --few looks at a few pages of each kind, --pictures keeps screenshots of these.
+No page may fetch anything from elsewhere, run into an error, or break a rule of axe-core (WCAG 2 A and AA): at 420 and
+1400 pixels, light and dark. The search must find a finding's page. A page that takes longer than --seconds is a problem
+of its own, and the browser is started anew behind it: what runs in a page has no time limit of Playwright's. --few
+looks at a few pages of each kind, --pictures keeps screenshots of these.
 """
 
 from __future__ import annotations

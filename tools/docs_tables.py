@@ -1,4 +1,6 @@
-"""The tables of the documentation, each made from what the code says: a function of the page and the marker's arguments."""
+"""The tables of the documentation, each made from what the code says: a function of the page and the marker's
+arguments.
+"""
 
 from __future__ import annotations
 
@@ -139,7 +141,9 @@ def finding(_: Page, number: str) -> str:
 
 
 def evidence(_: Page) -> str:
-    """The rules by topic, with a table of contents and an index. Each has its statement, an example, what smemsim does, and the evidence."""
+    """The rules by topic, with a table of contents and an index. Each has its statement, an example, what smemsim does,
+    and the evidence.
+    """
     titles = [topic.title for topic in RULE_TOPICS] + ["Index of names"]
     made = ["\n".join(f"- [{title}](#{_anchor(title)})" for title in titles)]
     for topic in RULE_TOPICS:
@@ -184,7 +188,9 @@ def _marked(text: str) -> str:
 
 
 def _grades(rule: Rule) -> str:
-    """The grades of a rule, architectures with the same one together: "measured on sm_90a, inferred on sm_100a and sm_103a"."""
+    """The grades of a rule, architectures with the same one together: "measured on sm_90a, inferred on sm_100a and
+    sm_103a".
+    """
     by: dict[str, list[str]] = {}
     for arch, grade in rule.grades.items():
         by.setdefault(f"*{grade}*", []).append(arch)
@@ -588,7 +594,9 @@ def unrefuted(_: Page) -> str:
 
 
 def calibrated(_: Page) -> str:
-    """Alternatives of measured rules on Hopper: by programs' own checks, only by all bits of the card's output, not refuted."""
+    """Alternatives of measured rules on Hopper: by programs' own checks, only by all bits of the card's output, not
+    refuted.
+    """
     rows = []
     matrix = calibration()["alternatives"]
     for rule in dict.fromkeys(a.rule for a in CALIBRATION.values()):

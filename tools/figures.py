@@ -1,4 +1,6 @@
-"""Draws the standard layouts, each from its descriptor words alone: `python tools/figures.py FOLDER` writes SVGs and an index.html."""
+"""Draws the standard layouts, each from its descriptor words alone: `python tools/figures.py FOLDER` writes SVGs and an
+index.html.
+"""
 
 from __future__ import annotations
 

@@ -3,9 +3,9 @@
     python tools/fuzz_parsers.py --seconds 120                  each target for two minutes
     python tools/fuzz_parsers.py --only cute,calls --seconds 600
 
-Needs the package atheris, which is not among smemsim's own. A target takes bytes, and answers or raises a SmemsimError whose text is a
-sentence; anything else is printed with its place and the input, each kind once. Exit code 1 where there is any. `robustness.py` does the
-same with damaged examples, without looking at the coverage.
+Needs the package atheris, which is not among smemsim's own. A target takes bytes, and answers or raises a SmemsimError
+whose text is a sentence; anything else is printed with its place and the input, each kind once. Exit code 1 where there
+is any. `robustness.py` does the same with damaged examples, without looking at the coverage.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
-"""Write the PTX of the capture kit's kernels into the package, so that a card needs no toolkit: `python -m tools.kit_ptx [ARCH...]`.
+"""Write the PTX of the capture kit's kernels into the package, so that a card needs no toolkit: `python -m
+tools.kit_ptx [ARCH...]`.
 
-nvcc compiles each kernel. `.version` is lowered to the oldest one with which ptxas takes the text, so that older drivers compile it too.
+nvcc compiles each kernel. `.version` is lowered to the oldest one with which ptxas takes the text, so that older
+drivers compile it too.
 """
 
 from __future__ import annotations

@@ -1,9 +1,11 @@
 """Mutants: does a test fail if one place of the code is changed?
 
-`python -m tools.mutants PACKAGE ...` draws changes of one place from the files of each package (`run/sanitizer`, `diagnosis`), by a fixed seed. It works on a copy of the
-checkout. First all tests run once on the unchanged code, with a probe at each drawn place: this shows which tests reach it. Then each mutant gets the tests that reach
-its place, and the files of tests that name most of its module. With `--all` it gets all other tests, too. A mutant is killed if a test fails.
-The survivors are printed with their change: for each, either a law is missing from the tests, or the change makes no difference to any behaviour, which a person decides.
+`python -m tools.mutants PACKAGE ...` draws changes of one place from the files of each package (`run/sanitizer`,
+`diagnosis`), by a fixed seed. It works on a copy of the checkout. First all tests run once on the unchanged code, with
+a probe at each drawn place: this shows which tests reach it. Then each mutant gets the tests that reach its place, and
+the files of tests that name most of its module. With `--all` it gets all other tests, too. A mutant is killed if a test
+fails. The survivors are printed with their change: for each, either a law is missing from the tests, or the change
+makes no difference to any behaviour, which a person decides.
 """
 
 from __future__ import annotations
@@ -45,7 +47,8 @@ COPIED = (
 FAILED = 1  # pytest's exit code
 # Files whose tests look at the sources themselves: a changed line may fail there for its form.
 NO_WITNESS = frozenset({"test_house.py", "test_docs.py", "test_bench.py"})
-# A probe writes which test runs when its place is reached. Programs that tests start inherit the names of the test and of the folder.
+# A probe writes which test runs when its place is reached. Programs that tests start inherit the names of the test and
+# of the folder.
 PROBE = "smemsim_probe"
 PROBE_TEXT = """import os
 SEEN = set()
@@ -70,7 +73,9 @@ COMPUTED = {
 
 @dataclasses.dataclass(frozen=True)
 class Mutant:
-    """A file with one place changed: `before` became `after` at a line; `text` is the whole file, `begin` and `end` are the place in bytes."""
+    """A file with one place changed: `before` became `after` at a line; `text` is the whole file, `begin` and `end` are
+    the place in bytes.
+    """
 
     path: pathlib.Path
     line: int
@@ -193,7 +198,8 @@ def _is_machine_code(text: str, line: int) -> bool:
 
 
 def probed(mutants: Iterable[tuple[int, Mutant]], path: pathlib.Path) -> str:
-    """The text of a file with a probe at the place of each of these mutants, by number; places that can have none are left out.
+    """The text of a file with a probe at the place of each of these mutants, by number; places that can have none are
+    left out.
 
     >>> path = SOURCES / "core" / "layout" / "swizzle.py"
     >>> probed([(7, mutants_of(path)[0])], path).count("hit(7)")

@@ -5,9 +5,9 @@
     python tools/robustness.py --only words,maps    these doors
     python tools/robustness.py --only plans --seed 0 --chunk 17    one chunk again
 
-Prints, for each door, how many cases there were, how many were answered, how many refused with a sentence and by which error, and every
-defect: an exception that is not smemsim's, a sentence that is none, a warning of numpy, a case that takes more than ten seconds or more
-than four gibibytes. Exit code 1 where there is a defect.
+Prints, for each door, how many cases there were, how many were answered, how many refused with a sentence and by which
+error, and every defect: an exception that is not smemsim's, a sentence that is none, a warning of numpy, a case that
+takes more than ten seconds or more than four gibibytes. Exit code 1 where there is a defect.
 """
 
 from __future__ import annotations

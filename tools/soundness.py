@@ -3,8 +3,8 @@
     python tools/soundness.py 10000
     python tools/soundness.py 10000 --list      how many plans there were of each architecture, type and major-ness
 
-It sweeps the campaign's space `plans` in this process, from its first chunk on; `smemsim campaign plans` does so with a ledger and several processes.
-Exit code 0 when no check complained, 1 otherwise.
+It sweeps the campaign's space `plans` in this process, from its first chunk on; `smemsim campaign plans` does so with a
+ledger and several processes. Exit code 0 when no check complained, 1 otherwise.
 """
 
 from __future__ import annotations

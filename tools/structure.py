@@ -1,4 +1,5 @@
-"""Figures of how the engine is built: `python -m tools.structure` prints them; with `off` the first without the sanitizer.
+"""Figures of how the engine is built: `python -m tools.structure` prints them; with `off` the first without the
+sanitizer.
 
 - Functions of smemsim that the first tensor load, tensor store and wgmma of a launch enter, with all observers and in
   the interpreter; and the conditions on the way of a tensor load to its bytes and its mbarrier.

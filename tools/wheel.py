@@ -1,10 +1,11 @@
-"""What `python -m build` and `pip wheel .` do besides: the C libraries of the virtual GPU and the machine code of the loops go into the wheel, so that
-nobody needs a compiler, and the first run compiles nothing.
+"""What `python -m build` and `pip wheel .` do besides: the C libraries of the virtual GPU and the machine code of the
+loops go into the wheel, so that nobody needs a compiler, and the first run compiles nothing.
 
-Without a C compiler, or outside Linux, the wheel has no libraries: `smemsim exec` builds them on first use. Without numba (`--no-build-isolation`), or outside x86-64,
-the loops are compiled on first use. The wheel's tag says what it contains: with loops it is for this CPython (with another numba than the one it was built with they
-are compiled on first use), with libraries alone for this platform, with neither for all. An editable install compiles the loops for this machine, into the folder
-that `smemsim cache where` prints.
+Without a C compiler, or outside Linux, the wheel has no libraries: `smemsim exec` builds them on first use. Without
+numba (`--no-build-isolation`), or outside x86-64, the loops are compiled on first use. The wheel's tag says what it
+contains: with loops it is for this CPython (with another numba than the one it was built with they are compiled on
+first use), with libraries alone for this platform, with neither for all. An editable install compiles the loops for
+this machine, into the folder that `smemsim cache where` prints.
 """
 
 from __future__ import annotations
@@ -52,7 +53,8 @@ class WheelHook(BuildHookInterface):
 
 
 def tag(*, has_libraries: bool, has_loops: bool) -> str:
-    """The tag of a wheel by what it contains. The loops call this CPython's C functions; the C libraries know nothing of Python.
+    """The tag of a wheel by what it contains. The loops call this CPython's C functions; the C libraries know nothing
+    of Python.
 
     >>> tag(has_libraries=False, has_loops=False)
     'py3-none-any'
@@ -67,7 +69,8 @@ def tag(*, has_libraries: bool, has_loops: bool) -> str:
 def _module(name: str, *words: str) -> list[str]:
     """The command that runs a module of the sources here, with the packages that pip has to build with.
 
-    PYTHONPATH does not do: where these sources are installed editable, pip's own start of a building process takes their folder out of the path.
+    PYTHONPATH does not do: where these sources are installed editable, pip's own start of a building process takes
+    their folder out of the path.
     """
     first = f"import runpy, sys; sys.path.insert(0, {str(SOURCES)!r}); runpy.run_module({name!r}, run_name='__main__', alter_sys=True)"
     return [sys.executable, "-c", first, *words]

@@ -31,7 +31,9 @@ def test_a_wrong_number_of_a_trace_is_found() -> None:
 @pytest.mark.parametrize("size", [1, 2, 4, 8, 16])
 @pytest.mark.parametrize("op", ["ld", "st", "atom"])
 def test_laws_of_wavefronts(op: str, size: int) -> None:
-    """Neither fewer lanes nor lanes in order cost more; moving all by 128 bytes changes nothing; a stride that is odd in words is free."""
+    """Neither fewer lanes nor lanes in order cost more; moving all by 128 bytes changes nothing; a stride that is odd
+    in words is free.
+    """
     random = np.random.default_rng(size)
     at = random.integers(0, 2048 // size, (50, 32)) * size
     mask = random.integers(1, 1 << 32, 50)
@@ -51,7 +53,9 @@ def test_laws_of_wavefronts(op: str, size: int) -> None:
 
 
 def test_lanes_of_loads_that_go_together() -> None:
-    """Sixteen lanes of 8 bytes go together, all 32 if neighbours have one address; stores never; an inactive neighbour does not count."""
+    """Sixteen lanes of 8 bytes go together, all 32 if neighbours have one address; stores never; an inactive neighbour
+    does not count.
+    """
     pairs = LANES // 2 * 8
     assert shared_cost("ld", pairs, ALL, 8).wavefronts[0] == 1
     assert shared_cost("st", pairs, ALL, 8).wavefronts[0] == 2

@@ -1,4 +1,6 @@
-"""The dot product: every instruction against the same sum in exact fractions (`exact`), the compiled loops against their text, and laws."""
+"""The dot product: every instruction against the same sum in exact fractions (`exact`), the compiled loops against
+their text, and laws.
+"""
 
 import itertools
 import random
@@ -30,7 +32,9 @@ def instructions(row):
 
 
 def run(kind, types, a, b, c, *, factors=None, **more):
-    """(D, certain) of raw codes: lists of rows, of columns and of rows of C; `factors` as `exact.dot` has them, of all rows and columns."""
+    """(D, certain) of raw codes: lists of rows, of columns and of rows of C; `factors` as `exact.dot` has them, of all
+    rows and columns.
+    """
     named = dict(zip(("a_type", "b_type", "d_type"), types, strict=True))
     if factors:
         dtype, of_a, of_b, block = factors
@@ -167,7 +171,9 @@ def in_text(row, types, a, b, c, factors):
 
 @pytest.mark.parametrize("largest", [-104, -103, -102, -101, -100, 119, 120, 121, 122])
 def test_sums_at_the_ends_of_what_float32_holds_are_what_fractions_say(largest):
-    """bf16 has the exponents of float32: products, units and sums come to its ends, and to those of int32 where every term is as large as can be."""
+    """bf16 has the exponents of float32: products, units and sums come to its ends, and to those of int32 where every
+    term is as large as can be.
+    """
     rng, types = np.random.default_rng(200 + largest), ("bf16", "bf16", "f32")
     for less in (0, 3, 27):
         of_b = int(rng.integers(-60, -40)) if largest < 0 else int(rng.integers(20, 60))
@@ -194,7 +200,9 @@ def test_the_compiled_loops_are_their_text(row, data):
 @examples(20)
 @given(st.data())
 def test_order_signs_and_zeros_do_not_matter(row, data):
-    """k in any order (within a scale's block), -A * -B, -A and -C, and zeros appended; D is never -0, and a NaN is one word."""
+    """k in any order (within a scale's block), -A * -B, -A and -C, and zeros appended; D is never -0, and a NaN is one
+    word.
+    """
     kind, types, a, b, c, factors = data.draw(operands(row))
     d, certain = one(kind, types, a, b, c, factors=factors)
     sign = 1 << exact.bits_of(types[2]) - 1

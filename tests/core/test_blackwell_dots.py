@@ -1,5 +1,7 @@
-"""The directed dot products of the Blackwell kit can tell what they are there to tell: under every rule that somebody has proposed one of them
-comes out otherwise. The sums here are done by hand, in fractions; nothing of the model is asked."""
+"""The directed dot products of the Blackwell kit can tell what they are there to tell: under every rule that somebody
+has proposed one of them comes out otherwise. The sums here are done by hand, in fractions; nothing of the model is
+asked.
+"""
 
 import functools
 from fractions import Fraction
@@ -16,7 +18,9 @@ UE4M3 = words.ELEMENTS["e4m3"]
 
 @functools.cache
 def split(element, code):
-    """(signed significand, exponent) of a finite float, None of any other; subnormals keep their format's lowest exponent."""
+    """(signed significand, exponent) of a finite float, None of any other; subnormals keep their format's lowest
+    exponent.
+    """
     sign, body = code >> element.bits - 1, code & (1 << element.bits - 1) - 1
     field, fraction = body >> element.fraction_bits, body & (1 << element.fraction_bits) - 1
     top = (1 << element.exponent_bits) - 1
@@ -151,7 +155,9 @@ def test_every_proposed_rule_changes_a_directed_probe(about):
 
 
 def test_published_sums_come_out_as_published():
-    """So that the sums by hand are worth something: the example of arXiv 2511.10909, Table 8, and what other rules make of it."""
+    """So that the sums by hand are worth something: the example of arXiv 2511.10909, Table 8, and what other rules make
+    of it.
+    """
     [i] = [x for x in dots.instructions() if (x.a, x.b, x.d) == ("bf16", "bf16", "f32")]
     p = builder.Builder(i)
     values = (-(TWO**13), TWO**10), (Fraction(-1, 2), Fraction(1)), (Fraction(-1, 4), Fraction(1)), (Fraction(-1, 8), Fraction(1))

@@ -1,6 +1,7 @@
 """Worked examples of three texts: the SBO/LBO blog, the MMAv5 operand layout note, the descriptor blog.
 
-Tiles are loaded by TMA into memory that remembers which tensor element each byte is, and read through the texts' descriptors.
+Tiles are loaded by TMA into memory that remembers which tensor element each byte is, and read through the texts'
+descriptors.
 """
 
 import numpy as np
@@ -14,7 +15,8 @@ ARCH, BF16 = "sm_100a", 2
 
 
 def load_slabs(shape, corner, slab, height, slabs, swizzle, base, *, cube):
-    """A bf16 tile of `slabs` slabs, each `height` rows of `slab` elements: one box a slab, or one three-dimensional box of all.
+    """A bf16 tile of `slabs` slabs, each `height` rows of `slab` elements: one box a slab, or one three-dimensional box
+    of all.
 
     `shape` and `corner` are (row, contiguous element) of the matrix and of the tile's first element.
     """
@@ -34,7 +36,9 @@ def load_slabs(shape, corner, slab, height, slabs, swizzle, base, *, cube):
 
 
 def check_operand(operand, major, shape, corner, slab, first, *, cube):
-    """Every element of the operand, whose first one is tile element `first` (mn, k), is the meant element of the matrix."""
+    """Every element of the operand, whose first one is tile element `first` (mn, k), is the meant element of the
+    matrix.
+    """
     mn, k = np.indices(operand.bits.shape)
     mn, k = mn + first[0], k + first[1]
     row, column = (mn + corner[0], k + corner[1]) if major == "K" else (k + corner[0], mn + corner[1])
@@ -46,7 +50,9 @@ def check_operand(operand, major, shape, corner, slab, first, *, cube):
 
 
 def formulas(major, swizzle, block_mn, block_k):
-    """The SBO/LBO blog: (elements of a slab, height of a slab, slabs, LBO, SBO) and the start's advance for step s of 16 K."""
+    """The SBO/LBO blog: (elements of a slab, height of a slab, slabs, LBO, SBO) and the start's advance for step s of
+    16 K.
+    """
     slab = (16 if swizzle == "none" else 128) // BF16
     if major == "K":
         height, slabs = block_mn, block_k // slab

@@ -1,7 +1,7 @@
 """The canonical layouts of the PTX ISA against the descriptor walk.
 
-The layouts are evaluated as CuTe layouts by `cute.py`. The K-major rows are printed with a factor k in `(T,2k)`; CUTLASS leaves it
-out, and where the two differ CUTLASS is right.
+The layouts are evaluated as CuTe layouts by `cute.py`. The K-major rows are printed with a factor k in `(T,2k)`;
+CUTLASS leaves it out, and where the two differ CUTLASS is right.
 """
 
 import numpy as np
@@ -25,7 +25,8 @@ TABLE = {
 # The printed table leaves this row out; it is CUTLASS's, with 4 rows of K in an atom.
 ATOM_32B = "Swizzle<2,5,2> o ((T,8,m),(4,k)):((1,T,LBO),(8T,SBO))"
 
-# major, mode, type, T, m, k, LBO and SBO in elements, the exact layout, LBO and SBO as encoded (None: the document assumes 1)
+# major, mode, type, T, m, k, LBO and SBO in elements, the exact layout, LBO and SBO as encoded (None: the document
+# assumes 1)
 EXAMPLES = {
     "K none tf32": ("K", "none", "tf32", 4, 2, 2, 64, 32, "Swizzle<0,4,3> o ((8,2),(4,4)):((4,32),(1,64))", 16, 8),
     "K 32B tf32":  ("K", "32B", "tf32", 4, 2, 2, None, 64, "Swizzle<1,4,3> o ((8,2),(4,4)):((8,64),(1,4))", 1, 16),

@@ -1,4 +1,6 @@
-"""`SmemDescriptor`: every 64-bit word is one, kernels advance it by adding, and each rule of `problems` fires where it must and only there."""
+"""`SmemDescriptor`: every 64-bit word is one, kernels advance it by adding, and each rule of `problems` fires where it
+must and only there.
+"""
 
 import re
 
@@ -299,7 +301,9 @@ def test_findings_come_most_severe_first_and_are_whole_sentences(arch, data):
 @examples(150)
 @given(st.data())
 def test_a_read_outside_window_or_tile_is_always_found_and_nothing_else_is_called_outside(data):
-    """Hardware's own test is on the first of 8 rows, with a whole swizzle width; every byte of the others counts for the tile."""
+    """Hardware's own test is on the first of 8 rows, with a whole swizzle width; every byte of the others counts for
+    the tile.
+    """
     mode = data.draw(st.sampled_from(CLASSIC))
     raw = {
         "start_address": st.integers(0x40, 0x3FFF),

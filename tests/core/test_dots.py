@@ -1,4 +1,6 @@
-"""What the traces of wgmma's arithmetic show: that they hold the hard cases, and that they refute every neighbouring constant."""
+"""What the traces of wgmma's arithmetic show: that they hold the hard cases, and that they refute every neighbouring
+constant.
+"""
 
 import collections
 import dataclasses
@@ -102,7 +104,9 @@ def test_the_hard_numbers_are_among_them(row, a, b):
 
 
 def neighbours(row):
-    """(what is changed, another row): constants that are next to those of the table; what no product can show is left out."""
+    """(what is changed, another row): constants that are next to those of the table; what no product can show is left
+    out.
+    """
     yield from ((f"kept {row.kept_bits + by}", {"kept_bits": row.kept_bits + by}) for by in (-1, 1))
     if row.fraction_bits != 13:
         yield "the other conversion", {"to_nearest": not row.to_nearest}
@@ -124,7 +128,8 @@ def test_the_traces_refute_every_neighbouring_constant(row, a, b):
         assert any((run(other, types, t) != t.d).any() for t in found), what
 
 
-# What else has been proposed, as `exact.dot` names it; the numbers and the results among which it would show; the types that can show it.
+# What else has been proposed, as `exact.dot` names it; the numbers and the results among which it would show; the types
+# that can show it.
 ALL = (("bf16", "bf16", "f32"), ("f16", "f16", "f16"), ("e4m3", "e5m2", "f32"))
 RIVALS = {
     "late": (ALL[::2], "near_one", lambda d, top: d >= 0),
@@ -138,7 +143,9 @@ RIVALS = {
 
 @pytest.mark.parametrize(("rival", "types"), [(rival, types) for rival, (of, *_) in RIVALS.items() for types in of], ids=str)
 def test_the_traces_refute_other_ways_to_add(rival, types):
-    """C added afterwards, products normalised, zeros that have an exponent, -0, the largest number for infinity, flushed subnormals."""
+    """C added afterwards, products normalised, zeros that have an exponent, -0, the largest number for infinity,
+    flushed subnormals.
+    """
     _, styles, among = RIVALS[rival]
     constants, top = exact.constants("wgmma", types[0], types[2])[0], 0x7C00 if types[2] == "f16" else 0x7F800000
     rng, looked = np.random.default_rng(5), 0

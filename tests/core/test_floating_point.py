@@ -1,4 +1,6 @@
-"""Simulated launches and public computations do not depend on the floating-point state of the thread that asks for them, and give it back."""
+"""Simulated launches and public computations do not depend on the floating-point state of the thread that asks for
+them, and give it back.
+"""
 
 import concurrent.futures
 import contextlib
@@ -135,7 +137,9 @@ PRODUCT = {"arch": "sm_90a", "kind": "wgmma", "a_type": "f16", "b_type": "f16", 
 
 
 class InFlight:
-    """An argument that changes the state of the thread when it is converted, as a library does that is loaded at its first use."""
+    """An argument that changes the state of the thread when it is converted, as a library does that is loaded at its
+    first use.
+    """
 
     def __init__(self, array, bits, is_forked=False):
         self.array, self.bits, self.is_forked, self.child = array, bits, is_forked, 0

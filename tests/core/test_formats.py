@@ -102,7 +102,9 @@ def hard(name):
 
 @pytest.mark.parametrize("name", [name for name in OTHERS if FORMATS[name].is_float])
 def test_rounding_is_that_of_others(name):
-    """To nearest, ties to even; overflow and NaN as there. ml_dtypes goes through f32 from float64, so that it is asked for f32 numbers only."""
+    """To nearest, ties to even; overflow and NaN as there. ml_dtypes goes through f32 from float64, so that it is asked
+    for f32 numbers only.
+    """
     values = hard(name)
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
         if name not in ("f64", "f32", "f16"):

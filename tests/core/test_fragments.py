@@ -1,4 +1,6 @@
-"""Laws of wgmma's register fragments and sparsity metadata, the layouts CUTLASS gives for them, and what an H200 made of them."""
+"""Laws of wgmma's register fragments and sparsity metadata, the layouts CUTLASS gives for them, and what an H200 made
+of them.
+"""
 
 import numba
 import numpy as np
@@ -95,7 +97,8 @@ def test_a_register_has_four_neighbouring_bytes_of_one_row_whatever_the_type(bit
 
 # --------------------------------------------------------------------------------------------------------------------------- CUTLASS
 
-# include/cute/atom/mma_traits_sm90_gmma.hpp: (thread, value) -> row + 64 * column. Of a sparse A the same file's layouts count logical K.
+# include/cute/atom/mma_traits_sm90_gmma.hpp: (thread, value) -> row + 64 * column. Of a sparse A the same file's
+# layouts count logical K.
 CUTLASS_A = {
     16: "((4,8,4),(2,2,2)):((128,1,16),(64,8,512))",
     32: "((4,8,4),(2,2)):((64,1,16),(8,256))",
@@ -124,7 +127,9 @@ def test_a_is_the_layout_of_cutlass(bits):
 
 @pytest.mark.parametrize(("groups", "bits_of_k"), list(CUTLASS_METADATA))
 def test_metadata_is_the_layout_of_cutlass(groups, bits_of_k):
-    """2:4 has one bit of metadata for each K, 1:2 two. In CUTLASS the threads of either selector stand for the same rows."""
+    """2:4 has one bit of metadata for each K, 1:2 two. In CUTLASS the threads of either selector stand for the same
+    rows.
+    """
     place = cute.parse(CUTLASS_METADATA[groups, bits_of_k]).offsets()
     for t in THREADS:
         for value in range(32 // bits_of_k):

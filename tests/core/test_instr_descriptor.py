@@ -17,7 +17,8 @@ from smemsim.core.words.instr import kinds_that_fit
 from strategies import examples
 
 # fmt: off
-# Published and compiled words: kind, word, what they mean. Triton's lit tests, CuTe DSL and Triton kernels compiled for sm_100a, unit tests.
+# Published and compiled words: kind, word, what they mean. Triton's lit tests, CuTe DSL and Triton kernels compiled for
+# sm_100a, unit tests.
 WORDS = [
     ("f16",      0x08410010, {"m": 128, "n": 256, "a_type": "f16", "b_type": "f16", "d_type": "f32", "a_major": "K", "b_major": "MN"}),
     ("tf32",     0x08100910, {"m": 128, "n": 64, "a_type": "tf32", "b_type": "tf32", "d_type": "f32", "k": 8}),

@@ -1,4 +1,6 @@
-"""`smemsim map` of tensor maps: every byte of a transfer in the picture, in the table and in JSON; traps, refusals and bad input."""
+"""`smemsim map` of tensor maps: every byte of a transfer in the picture, in the table and in JSON; traps, refusals and
+bad input.
+"""
 
 import csv
 import io
@@ -101,7 +103,8 @@ def test_table_json_and_picture_say_the_same_of_every_byte(name):
     t = call(tm, at, smem_address=0x400, **{n: v for n, v in more.items() if n != "store"})
     assert sorted(pairs) == sorted(zip(t.shared_address.tolist(), t.global_address.tolist(), strict=True))
     assert described["transaction_bytes"] == t.transaction_bytes
-    # Coordinates and strides give the global address of every byte inside the tensor: its first byte's, then on in the row.
+    # Coordinates and strides give the global address of every byte inside the tensor: its first byte's, then on in the
+    # row.
     unit = 16 * int(tm.interleave) or tm.type_row.itemsize
     strides = (unit, *tm.global_strides)
     for r in rows:

@@ -35,7 +35,9 @@ def matrix_map(base, rows, columns, **changes):
 
 @pytest.fixture
 def loaded():
-    """64 x 64 16-bit elements from row 8, column 64 of a 128 x 256 matrix of their own indices, at 0x800 under 128B swizzle."""
+    """64 x 64 16-bit elements from row 8, column 64 of a 128 x 256 matrix of their own indices, at 0x800 under 128B
+    swizzle.
+    """
     world, shared = GlobalMemory(), SharedMemory()
     base = world.place(np.arange(128 * 256, dtype=np.uint16).reshape(128, 256))
     transfer = shared.tma_load(matrix_map(base, 128, 256), (64, 8), smem_address=0x800, source=world)

@@ -1,4 +1,6 @@
-"""The public `mma`: batches are their tiles, every instruction is what `exact` says, and what does not fit is a sentence that names the field."""
+"""The public `mma`: batches are their tiles, every instruction is what `exact` says, and what does not fit is a
+sentence that names the field.
+"""
 
 import itertools
 

@@ -34,7 +34,9 @@ def rewritten(word, arch, **raw):
 
 
 def linear_m1(d, dtype, major, rows, k):
-    """The measured formulas, element by element, for types of whole bytes, before the XOR (worked in bytes, not in chunks)."""
+    """The measured formulas, element by element, for types of whole bytes, before the XOR (worked in bytes, not in
+    chunks).
+    """
     e, lbo, sbo = FORMATS[dtype].bits // 8, d.leading_byte_offset, d.stride_byte_offset
     r, c = np.arange(rows, dtype=np.int64)[:, None], np.arange(k, dtype=np.int64)[None, :]
     width = {"none": 16, "32B": 32, "64B": 64, "128B": 128}[d.swizzle]
@@ -222,7 +224,9 @@ def test_reserved_and_constant_bits_never_matter(arch, data):
 @examples(40)
 @given(data=st.data())
 def test_a_word_whose_layout_code_both_generations_share_reads_the_same_bytes(data):
-    """Codes of wgmma stand in bits 63:62, those of tcgen05 in 63:61: with bits 61 and 52 clear the three words mean the same."""
+    """Codes of wgmma stand in bits 63:62, those of tcgen05 in 63:61: with bits 61 and 52 clear the three words mean the
+    same.
+    """
     word, operand = data.draw(reads(arch="sm_90a"))
     word &= ~(1 << 61 | 1 << 52)
     first, *others = (operand_addresses(word, arch=arch, **operand) for arch in ARCHS)
@@ -232,7 +236,9 @@ def test_a_word_whose_layout_code_both_generations_share_reads_the_same_bytes(da
 @examples(40)
 @given(data=st.data())
 def test_sparse_operands_use_lbo_only_in_32b_and_none(data):
-    """64 bytes of K a row: in 32B the second half lies LBO further, counted from the descriptor's start; wider modes ignore LBO."""
+    """64 bytes of K a row: in 32B the second half lies LBO further, counted from the descriptor's start; wider modes
+    ignore LBO.
+    """
     mode = data.draw(st.sampled_from(CLASSIC))
     word = data.draw(descriptors(arch="sm_90a", swizzles=[mode], raw={"base_offset": st.just(0)}))
     d = fields_of(word, "sm_90a")
@@ -298,7 +304,8 @@ def test_32_byte_atoms_step_sbo_every_4_rows_of_k():
     assert np.array_equal(result, linear ^ (linear >> 2 & 0x60))
 
 
-# CUTLASS walks the 384 bytes of a K tile of packed 4-bit data, kept in three 128-byte-wide buffers, in eight steps of 96 elements.
+# CUTLASS walks the 384 bytes of a K tile of packed 4-bit data, kept in three 128-byte-wide buffers, in eight steps of
+# 96 elements.
 STEPS_103 = [(0, 0, 0), (3, 0, 0), (6, 0, 1), (1, 1, 1), (4, 1, 1), (7, 1, 2), (2, 2, 2), (5, 2, 2)]  # start chunk, buffer, next buffer
 
 

@@ -1,4 +1,6 @@
-"""Who owns each byte of shared memory, against one dictionary entry a byte, under random sequences of loads and writes by threads."""
+"""Who owns each byte of shared memory, against one dictionary entry a byte, under random sequences of loads and writes
+by threads.
+"""
 
 import numpy as np
 import pytest
@@ -45,7 +47,9 @@ def reads_everything(shared, dtype, columns):
 
 @st.composite
 def histories(draw):
-    """Writes by threads of any alignment and length, some of them right behind or over the one before, and loads of any shape."""
+    """Writes by threads of any alignment and length, some of them right behind or over the one before, and loads of any
+    shape.
+    """
     steps = []
     for _ in range(draw(st.integers(1, 6))):
         if draw(st.booleans()):

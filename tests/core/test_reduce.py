@@ -280,7 +280,9 @@ def test_f32_ftz_differs_from_f32_in_subnormal_sums_only():
 @pytest.mark.parametrize("op", list(ReductionOp))
 @pytest.mark.parametrize("dtype", list(REDUCTION_TYPES))
 def test_the_compiled_loop_is_the_python_function(dtype, op):
-    """`.py_func` of the dispatch calls the compiled leaves; the leaves' own Python is compared where they are called by name."""
+    """`.py_func` of the dispatch calls the compiled leaves; the leaves' own Python is compared where they are called by
+    name.
+    """
     row = REDUCTION_TYPES[dtype]
     if op not in KNOWN_REDUCTIONS[dtype]:
         with pytest.raises(InputError, match="no instruction has it"):

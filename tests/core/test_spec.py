@@ -1,4 +1,6 @@
-"""The tables themselves: codes are unique, rows are cited, grades rest on traces that exist, finding codes keep their meaning."""
+"""The tables themselves: codes are unique, rows are cited, grades rest on traces that exist, finding codes keep their
+meaning.
+"""
 
 import json
 import re
@@ -185,7 +187,9 @@ def test_every_trace_is_evidence_for_some_rule():
 
 @pytest.mark.parametrize("erratum", ERRATA, ids=lambda e: e.topic)
 def test_an_erratum_says_who_differs_and_names_a_trace_that_exists(erratum):
-    """Without a trace it is about Blackwell or a compiler, so that nobody takes it for measured; a second trace stands in the sentence."""
+    """Without a trace it is about Blackwell or a compiler, so that nobody takes it for measured; a second trace stands
+    in the sentence.
+    """
     assert [e.topic for e in ERRATA].count(erratum.topic) == 1
     assert erratum.document
     assert erratum.says

@@ -1,4 +1,5 @@
-"""What documents print about the TMA swizzle: the CUDA guide's swizzle section, the PTX ISA's line tables, published chunk orders.
+"""What documents print about the TMA swizzle: the CUDA guide's swizzle section, the PTX ISA's line tables, published
+chunk orders.
 
 Box rows are 32, 64 or 128 bytes wide; a *line* is 128 bytes of shared memory. A cell is a 16-byte chunk.
 """

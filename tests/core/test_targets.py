@@ -1,4 +1,6 @@
-"""What no assembler takes for a `.target` is refused: the rules of `spec.targets` against the ptxas that is installed, and the sentence."""
+"""What no assembler takes for a `.target` is refused: the rules of `spec.targets` against the ptxas that is installed,
+and the sentence.
+"""
 
 import contextlib
 import functools

@@ -132,7 +132,9 @@ def test_half_of_the_lanes_can_be_the_other_half():
 
 
 def test_every_band_reads_its_own_copy_of_a():
-    """.ws with M = 64: the lower lanes multiply with the lower half of N; another A in the upper lanes changes the upper half alone."""
+    """.ws with M = 64: the lower lanes multiply with the lower half of N; another A in the upper lanes changes the
+    upper half alone.
+    """
     i = InstrDescriptor(kind="f16", m=64, n=64, a_type="f16", b_type="f16")
     shared, tensor = memories(1)
     rng = np.random.default_rng(4)
@@ -287,7 +289,9 @@ def copy_of(source, tensor, column):
 
 
 def test_scales_reach_tensor_memory_through_tcgen05_cp():
-    """The whole path of a block-scaled kernel: 512-byte blocks in shared memory, tcgen05.cp.32x128b.warpx4, tcgen05.mma."""
+    """The whole path of a block-scaled kernel: 512-byte blocks in shared memory, tcgen05.cp.32x128b.warpx4,
+    tcgen05.mma.
+    """
     i = InstrDescriptor(kind="mxf8f6f4", m=128, n=128, a_type="e4m3", b_type="e4m3", a_sf_id=1, b_sf_id=1)
     shared, tensor = memories(1)
     rng = np.random.default_rng(7)
@@ -476,10 +480,12 @@ def test_nothing_about_an_mma_of_blackwell_says_measured():
 
 
 def test_k_of_96_continues_in_the_next_buffer():
-    """sm_103a: a K tile of 768 fp4 is three buffers of 128-byte rows; eight MMAs of K = 96 walk it, bit 52 naming the buffer that follows.
+    """sm_103a: a K tile of 768 fp4 is three buffers of 128-byte rows; eight MMAs of K = 96 walk it, bit 52 naming the
+    buffer that follows.
 
-    The walk is CUTLASS's (sm103_blockscaled_mma_warpspecialized.hpp): (first 16-byte chunk, buffer it is in, buffer that LBO names). Its scale
-    factors lie in tensor memory as copies of 128 rows x 4 bring them: step i begins at scale 3 i, in bits 31:30 of whose address is its byte.
+    The walk is CUTLASS's (sm103_blockscaled_mma_warpspecialized.hpp): (first 16-byte chunk, buffer it is in, buffer
+    that LBO names). Its scale factors lie in tensor memory as copies of 128 rows x 4 bring them: step i begins at scale
+    3 i, in bits 31:30 of whose address is its byte.
     """
     walk = [(0, 0, 0), (3, 0, 0), (6, 0, 1), (1, 1, 1), (4, 1, 1), (7, 1, 2), (2, 2, 2), (5, 2, 2)]
     shared, tensor = memories(1, "sm_103a")
@@ -517,7 +523,9 @@ def test_k_of_96_continues_in_the_next_buffer():
 
 
 def test_the_scale_id_is_that_of_the_instruction_descriptor():
-    """Bits 31:30 of the address do nothing: with the descriptor's id there, with none, and with another the result is the same one."""
+    """Bits 31:30 of the address do nothing: with the descriptor's id there, with none, and with another the result is
+    the same one.
+    """
     i = InstrDescriptor(kind="mxf8f6f4", m=128, n=64, a_type="e4m3", b_type="e4m3", a_sf_id=2, b_sf_id=1)
     rng = np.random.default_rng(5)
     sa, sb = (rng.integers(0x7D, 0x82, (rows, 1)) for rows in (128, 64))
@@ -818,7 +826,9 @@ def test_reads_at_the_edge_of_the_window_are_inferred_on_blackwell():
 
 
 def test_an_operand_that_reads_past_the_end_of_the_window_is_graded_so_before_and_after_it_is_read():
-    """The first of 8 lines is the window's last: the other lines read as zero, as measured on Hopper, which is inferred here."""
+    """The first of 8 lines is the window's last: the other lines read as zero, as measured on Hopper, which is inferred
+    here.
+    """
     grades = []
     for past in (False, True):
         shared, tensor = smemsim.SharedMemory("sm_100a", size=4096), smemsim.TensorMemory("sm_100a")

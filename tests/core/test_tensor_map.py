@@ -1,4 +1,6 @@
-"""`TensorMap`: what the driver's tiled encode call accepts (135,000 calls on an H200), the 128 bytes it makes, and the names of its enums."""
+"""`TensorMap`: what the driver's tiled encode call accepts (135,000 calls on an H200), the 128 bytes it makes, and the
+names of its enums.
+"""
 
 import math
 
@@ -62,7 +64,8 @@ def one(name, index, value):
     return {name: tuple(value if i == index else old for i, old in enumerate(BASE[name]))}
 
 
-# One clause a row: neighbours on the legal side, neighbours on the other, and what the sentence names besides the value.
+# One clause a row: neighbours on the legal side, neighbours on the other, and what the sentence names besides the
+# value.
 CLAUSES = {
     "data type": ([{"data_type": v} for v in (1, 6, 9)], [{"data_type": v} for v in (-1, 16, 99)], "data_type = "),
     "sub-byte types": ([], [{"data_type": v, "box_dim": (128, 8, 2), "global_dim": (128, 32, 4)} for v in (13, 14)], "data_type = U4_ALIGN"),

@@ -49,7 +49,8 @@ def edited(change, **fields):
     return TensorMap.from_bytes(TENSOR_MAP.encode(**word).to_bytes(128, "little"))
 
 
-# (what the map has, a close neighbour that is fine, the finding: code, severity, field, a part of its sentence), judged for sm_90a
+# (what the map has, a close neighbour that is fine, the finding: code, severity, field, a part of its sentence), judged
+# for sm_90a
 ODD = [
     ({"box_dim": (32, 8, 2)}, {}, "T208", "note", "box_dim", "rows are 128 B apart in shared memory; 64 B of each"),
     ({"global_dim": (64, (1 << 31) + 1, 4)}, {}, "T212", "trap", "global_dim[1]", "every transfer traps (CUDA error 715)"),
@@ -185,7 +186,9 @@ TRAP_SUITES = ("tma_edited", "tma_mode_traps", "tma_loads_far", "tma_load_traps"
 
 @pytest.mark.parametrize("name", TRAP_SUITES)
 def test_where_a_map_is_said_to_trap_silicon_trapped(name):
-    """Every transfer of the trace through a map with T212, or T218 for a store, ended in the error that the finding names."""
+    """Every transfer of the trace through a map with T212, or T218 for a store, ended in the error that the finding
+    names.
+    """
     from smemsim.evidence import load_suite
 
     a, judged, held = load_suite(GOLDEN / name).arrays, {}, 0

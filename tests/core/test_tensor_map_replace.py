@@ -1,4 +1,6 @@
-"""tensormap.replace: the words that ptxas writes, its laws against the driver's encoder, maps built from zeros, the trace kind, the probe."""
+"""tensormap.replace: the words that ptxas writes, its laws against the driver's encoder, maps built from zeros, the
+trace kind, the probe.
+"""
 
 import numpy as np
 import pytest
@@ -33,7 +35,8 @@ ARGUMENTS = (
     "oob_fill",
 )
 
-# The masks of the LOP3 instructions in ptxas 13.0.88's code, by byte offset of the word; None: the word is stored as a whole.
+# The masks of the LOP3 instructions in ptxas 13.0.88's code, by byte offset of the word; None: the word is stored as a
+# whole.
 # fmt: off
 MASKS = {
     ("global_address", None): {0x00: None, 0x04: None},

@@ -70,7 +70,9 @@ def test_the_undisturbed_calls_are_legal():
 
 
 def test_every_rule_has_a_call_that_breaks_it():
-    """All but one, which is about maps that no encode call makes: it is broken below by a map that an instruction changed."""
+    """All but one, which is about maps that no encode call makes: it is broken below by a map that an instruction
+    changed.
+    """
     assert TENSOR_MAP_RULES.keys() - BROKEN.keys() == {"swizzle_96b_use"}
     assert BROKEN.keys() <= TENSOR_MAP_RULES.keys()
 

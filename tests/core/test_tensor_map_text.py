@@ -1,4 +1,6 @@
-"""Texts that people paste: encode calls in C and Python, and the 128 bytes as debuggers print them, all name the same map."""
+"""Texts that people paste: encode calls in C and Python, and the 128 bytes as debuggers print them, all name the same
+map.
+"""
 
 import contextlib
 import ctypes

@@ -1,4 +1,6 @@
-"""Tensor memory with owners: who may touch it, what threads and copies leave in it, and the way back to the tensor TMA loaded."""
+"""Tensor memory with owners: who may touch it, what threads and copies leave in it, and the way back to the tensor TMA
+loaded.
+"""
 
 import numpy as np
 import pytest
@@ -341,7 +343,9 @@ def test_every_row_goes_to_its_lanes_with_its_bytes_and_owners(tmem, shape, mult
 
 
 def test_a_public_readback_of_128x256b_without_swizzle(tmem):
-    """Word i holds 0xc0000000 | i; with LBO 16 B and SBO 128 B lane r begins with word 4 r (on a B200, github.com/cicuvc/nvidia-sass-document)."""
+    """Word i holds 0xc0000000 | i; with LBO 16 B and SBO 128 B lane r begins with word 4 r (on a B200,
+    github.com/cicuvc/nvidia-sass-document).
+    """
     shared = SharedMemory("sm_100a")
     shared.write(AT, np.arange(1024, dtype=np.uint32) | np.uint32(0xC0000000))
     tcgen05_cp(tmem, 0, descriptor(lbo=16, sbo=128), shape="128x256b", shared=shared)
@@ -515,7 +519,9 @@ def test_copies_that_there_are_not_are_refused(tmem, changes, error, says):
 
 
 def test_a_shift_moves_32_bytes_of_every_lane_but_the_last_of_32():
-    """A readback on a B200 by github.com/cicuvc/nvidia-sass-document: rows 0 to 127 become 1..31,31 | 33..63,63 | 65..95,95 | 97..127,127."""
+    """A readback on a B200 by github.com/cicuvc/nvidia-sass-document: rows 0 to 127 become 1..31,31 | 33..63,63 |
+    65..95,95 | 97..127,127.
+    """
     memory = TensorMemory()
     memory.alloc(32)
     memory.write_cells(np.arange(LANES)[:, None], np.arange(32), np.arange(LANES)[:, None] * np.ones(32, np.int64), "rows")
@@ -674,7 +680,9 @@ def test_memories_of_two_architectures_do_not_go_together():
 
 
 def test_nothing_moves_where_a_part_of_it_cannot():
-    """A pair of which one CTA has no columns: tcgen05.shift and tmem_put leave both alone; so does a store whose upper half is not allocated."""
+    """A pair of which one CTA has no columns: tcgen05.shift and tmem_put leave both alone; so does a store whose upper
+    half is not allocated.
+    """
     memories = TensorMemory(), TensorMemory()
     memories[0].alloc(32, cta_group=2)
     memories[1].check_group(2)

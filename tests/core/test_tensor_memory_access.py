@@ -1,4 +1,6 @@
-"""tcgen05.ld and tcgen05.st: every thread's registers against every cell, for all shapes and repeats; CUTLASS's layouts beside them."""
+"""tcgen05.ld and tcgen05.st: every thread's registers against every cell, for all shapes and repeats; CUTLASS's layouts
+beside them.
+"""
 
 import itertools
 
@@ -53,8 +55,8 @@ def test_registers_and_cells_are_a_bijection_over_a_rectangle(shape, arguments):
         assert (access.register(*everywhere)[0] >= 0).sum() == lanes.size
 
 
-# CUTLASS include/cute/atom/copy_traits_sm100.hpp, DstLayout of SM100_TMEM_LOAD_*: (thread, bit of its registers) to bit of the rectangle,
-# whose rows have R bits; N is the repeat, E eight rows.
+# CUTLASS include/cute/atom/copy_traits_sm100.hpp, DstLayout of SM100_TMEM_LOAD_*: (thread, bit of its registers) to bit
+# of the rectangle, whose rows have R bits; N is the repeat, E eight rows.
 ATOMS = {
     "32x32b": (32, "(32,B):(R,1)"),
     "16x64b": (64, "((2,2,8),(32,N)):((E,32,D),(1,64))"),

@@ -1,4 +1,6 @@
-"""Where D, A, scale factors and metadata lie in tensor memory: bijections over every shape, and CUTLASS's layouts as a second source."""
+"""Where D, A, scale factors and metadata lie in tensor memory: bijections over every shape, and CUTLASS's layouts as a
+second source.
+"""
 
 import itertools
 
@@ -222,7 +224,9 @@ def test_a_lies_in_the_lanes_of_d_once_for_every_band(form, kind):
 
 
 def test_a_of_two_ctas_with_128_rows_is_doubled_as_cutlass_says():
-    """TmemAllocMode::Duplicated: SM0 has A[0:32], A[32:64], A[0:32], A[32:64] in its four subpartitions, SM1 the rows from 64 on."""
+    """TmemAllocMode::Duplicated: SM0 has A[0:32], A[32:64], A[0:32], A[32:64] in its four subpartitions, SM1 the rows
+    from 64 on.
+    """
     a = ATmemLayout(128, "f16", 2)
     lanes = np.arange(LANES)
     for cta in (0, 1):
@@ -261,7 +265,8 @@ def test_scales_are_where_they_are_said_to_be_and_nowhere_else():
 @pytest.mark.parametrize("n", [128, 256])
 @pytest.mark.parametrize(("vector", "first"), [("block16", 6), ("block32", 3)])
 def test_eight_steps_of_k_96_walk_through_all_scales_of_a_tile(n, vector, first):
-    """CuTe DSL's sm103 kernels: tile i of 128 rows x 4 scales, which one 32x128b.warpx4 copies, is i's four columns, rows before K.
+    """CuTe DSL's sm103 kernels: tile i of 128 rows x 4 scales, which one 32x128b.warpx4 copies, is i's four columns,
+    rows before K.
 
     Step i of K begins at scale i * 6 (or 3) of a row: its address is the column of that scale's cell, its id the byte.
     """
@@ -306,7 +311,9 @@ def test_the_block_in_shared_memory_is_cutlass_sf_atom():
 
 @pytest.mark.parametrize("n", [32, 64, 96, 160, 256])
 def test_each_half_of_b_in_a_pair_of_128_rows_has_64_lanes_whatever_its_rows(n):
-    """TIRx-harness 0.1.2.post2 test_mxf8_cta2.py, which a B200 runs, has N = 32: halves of 16 rows begin at lanes 0 and 64."""
+    """TIRx-harness 0.1.2.post2 test_mxf8_cta2.py, which a B200 runs, has N = 32: halves of 16 rows begin at lanes 0 and
+    64.
+    """
     layout = ScaleLayout("B", m=128, n=n, kind="mxf8f6f4", scale_vec="1X", cta_group=2)
     row, copy = np.meshgrid(np.arange(n), np.arange(4), indexing="ij")
     cta, lane, column, byte = layout.location(row, 0, copy)
@@ -339,7 +346,9 @@ def test_scales_that_there_are_not_are_refused(changes, error, says):
 
 
 def test_block_names_are_the_older_ones():
-    """PTX ISA 9.1 §9.7.16.10.7.1: .block16 is .scale_vec::4X, .block32 is 1X or 2X by the kind, and with K = 96 their own."""
+    """PTX ISA 9.1 §9.7.16.10.7.1: .block16 is .scale_vec::4X, .block32 is 1X or 2X by the kind, and with K = 96 their
+    own.
+    """
     given_ = {"operand": "A", "m": 128, "n": 64}
     for kind, block, same in [("mxf8f6f4", "block32", "1X"), ("mxf4", "block32", "2X"), ("mxf4nvf4", "block16", "4X")]:
         assert ScaleLayout(kind=kind, scale_vec=block, **given_).mode == ScaleLayout(kind=kind, scale_vec=same, **given_).mode

@@ -1,4 +1,6 @@
-"""What only Blackwell has: sub-byte types as strings of bits, restrictions of its modes, and that Hopper refuses all of it."""
+"""What only Blackwell has: sub-byte types as strings of bits, restrictions of its modes, and that Hopper refuses all of
+it.
+"""
 
 import itertools
 
@@ -87,7 +89,9 @@ def test_a_6_bit_store_packs_the_lower_six_bits_of_every_byte(swizzle):
 
 
 def relaxed(box, swizzle_mode):
-    """A map of 6-bit elements for the stores of sm_103a: 192 x 4, rows 192 bytes apart, its box changed by tensormap.replace."""
+    """A map of 6-bit elements for the stores of sm_103a: 192 x 4, rows 192 bytes apart, its box changed by
+    tensormap.replace.
+    """
     raw = bytes(sub_byte("16U6_ALIGN16B")[0])
     for field, value, ordinal in (("box_dim", box, 0), ("global_dim", 192, 0), ("swizzle_mode", swizzle_mode, None)):
         raw = tensormap_replace(raw, field, value, ordinal=ordinal, arch="sm_103a")

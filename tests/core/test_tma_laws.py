@@ -40,7 +40,9 @@ class Scene:
         return as_strided(memory, (*a["global_dim"][:0:-1], self.row_bytes), (*a["global_strides"][::-1], 1))
 
     def slices(self, clip_bytes):
-        """(slices of the tensor, slices of the box) that correspond, dimension 0 last and in bytes, clipped at `clip_bytes` of a row."""
+        """(slices of the tensor, slices of the box) that correspond, dimension 0 last and in bytes, clipped at
+        `clip_bytes` of a row.
+        """
         tensor, box = [], []
         for c, step, count, dim in zip(self.at[1:], self.steps[1:], self.tile[1:], self.arguments["global_dim"][1:], strict=True):
             low, high = max(0, -(c // step)), max(0, min(count, -(-(dim - c) // step)))
@@ -266,7 +268,9 @@ def test_nan_fill_is_7ff7_in_every_16_bits(data_type):
 
 @pytest.mark.parametrize("data_type", ["TFLOAT32", "TFLOAT32_FTZ"])
 def test_tf32_loads_round_to_the_nearest_even_multiple_of_a_1024th(data_type):
-    """Against rounding in float64: numpy's `round` takes ties to even; denormals have the quantum of the smallest normal number."""
+    """Against rounding in float64: numpy's `round` takes ties to even; denormals have the quantum of the smallest
+    normal number.
+    """
     bits = np.random.default_rng(11).integers(0, 1 << 32, 32 * 8, dtype=np.uint64).astype(np.uint32)
     bits[:6] = 0x3F801000, 0x3F803000, 0x00001000, 0x80003000, 0x7F7FFFFF, 0xFF800000  # ties, denormal ties, the largest number, -inf
     tm = plain(data_type=data_type, global_dim=(32, 8), box_dim=(32, 8), swizzle="none")
@@ -313,7 +317,9 @@ def load_bytes(tm, **changes):
 
 @pytest.mark.parametrize("at", [(0, (1 << 31) - 1), (0, 1 << 24), (0, 1 << 17), (0, (1 << 17) - 1)])
 def test_global_addresses_are_exact_sums_or_fault(at):
-    """A stride just below 2^40 and a far coordinate leave the 57 bits that a GPU can map: never a wrapped, negative or small address."""
+    """A stride just below 2^40 and a far coordinate leave the 57 bits that a GPU can map: never a wrapped, negative or
+    small address.
+    """
     stride = (1 << 40) - 16
     tm = plain(global_dim=(64, 1 << 31), global_strides=(stride,), box_dim=(64, 1))
     wanted = 0x100000 + at[1] * stride
@@ -332,7 +338,9 @@ def test_an_instruction_of_another_rank_than_its_map_traps(at):
 
 
 def ragged(rows, base=0x100000):
-    """A map whose first two dimensions move it to any row of a (rows, 32) f32 array and take it back to the array by way of 2^64."""
+    """A map whose first two dimensions move it to any row of a (rows, 32) f32 array and take it back to the array by
+    way of 2^64.
+    """
     pitch = 128
     return TensorMap.tiled(
         data_type="f32", global_address=base, global_dim=(32, 1 << 30, (1 << 31) - (1 << 16), (1 << 31) - (1 << 16)),
@@ -341,7 +349,9 @@ def ragged(rows, base=0x100000):
 
 
 def test_sums_that_pass_64_bits_wrap_around():
-    """Rows of an array that end before the eighth, from the fourth on: the last coordinate brings 2^66, the first ones bring the row back."""
+    """Rows of an array that end before the eighth, from the fourth on: the last coordinate brings 2^66, the first ones
+    bring the row back.
+    """
     size, behind = 5, 8
     loaded = tma_load(ragged(64), (0, (1 << 30) - size + 1, behind, 1 << 30), smem_address=0x400)
     row = 0x100000 + 4 * 128

@@ -1,4 +1,6 @@
-"""Transfers of every mode with wrong arguments and foreign maps: a call returns, or says in one sentence which argument is wrong."""
+"""Transfers of every mode with wrong arguments and foreign maps: a call returns, or says in one sentence which argument
+is wrong.
+"""
 
 import math
 import re
@@ -158,7 +160,8 @@ def test_any_coordinates_and_offsets_are_taken_or_explained(mode, at, offsets):
         assert not said or "coordinates" in said or "im2col_offsets" in said
 
 
-# Any bits; and bits that miss being a map of some encoder by a few fields: boxes of whole chunks, small tensors, strides that may overlap.
+# Any bits; and bits that miss being a map of some encoder by a few fields: boxes of whole chunks, small tensors,
+# strides that may overlap.
 FEW = {f"dim{i}": st.integers(0, 40) for i in range(5)} | {f"stride{i}_low": st.integers(0, 40) for i in range(4)}
 NONE = [*(f for f in TENSOR_MAP.fields if f.startswith("_")), *(f"stride{i}_high" for i in range(4)), "version", "to_tf32", "nan_fill"]
 NEAR = FEW | dict.fromkeys(NONE, st.just(0)) | {

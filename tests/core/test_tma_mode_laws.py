@@ -1,4 +1,6 @@
-"""Laws that hold in every mode of tensor transfers, against a model that walks byte by byte; and every argument taken or explained."""
+"""Laws that hold in every mode of tensor transfers, against a model that walks byte by byte; and every argument taken
+or explained.
+"""
 
 import math
 

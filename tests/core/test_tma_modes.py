@@ -1,4 +1,6 @@
-"""Modes of tensor transfers against tables, worked examples and figures of the documents: placement, im2col, gather, far rows."""
+"""Modes of tensor transfers against tables, worked examples and figures of the documents: placement, im2col, gather,
+far rows.
+"""
 
 import numpy as np
 import pytest

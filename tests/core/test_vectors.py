@@ -1,4 +1,6 @@
-"""Published results and directed probes, each against the package and against fractions; and what others would have made of them."""
+"""Published results and directed probes, each against the package and against fractions; and what others would have
+made of them.
+"""
 
 import csv
 
@@ -71,7 +73,9 @@ def test_the_example_of_the_paper(kind, dtype, result):
 
 
 def test_the_example_of_the_paper_in_four_bits():
-    """Group 0 has -4 * 4 with scales 2^11 and 2^8, group 1 -1, -1, -0.5 times 1, 0.5, 0.5 with 1 and 2^-1: nothing is lost."""
+    """Group 0 has -4 * 4 with scales 2^11 and 2^8, group 1 -1, -1, -0.5 times 1, 0.5, 0.5 with 1 and 2^-1: nothing is
+    lost.
+    """
     a, b = ([first, *[0] * 15, *rest, *[0] * 45] for first, rest in ((0xE, (0xA, 0xA, 0x9)), (0x6, (0x2, 0x1, 0x1))))
     factors = ("ue8m0", [138, 127, 127, 127], [135, 126, 127, 127], 16)
     types = ("e2m1", "e2m1", "f32")
@@ -100,7 +104,8 @@ def test_vectors_of_a_systemc_model_of_scaled_fp8(pairs, scales, d):
 
 # ---- directed probes
 
-# What their names in the column `rivals` stand for, in fractions; other names are of things that `exact.dot` has no word for.
+# What their names in the column `rivals` stand for, in fractions; other names are of things that `exact.dot` has no
+# word for.
 RULES = {
     "F24": {"kept": 24}, "F26": {"kept": 26}, "SM80/89(F24)": {"kept": 24}, "SM70": {"kept": 23},
     "F12": {"kept": 12, "fraction": 12}, "F14": {"kept": 14, "fraction": 14}, "SM100_F25": {"kept": 25, "fraction": 23},

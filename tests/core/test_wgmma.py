@@ -74,7 +74,9 @@ def test_terms_add_up_to_d():
 
 
 def test_a_tf32_torn_by_its_metadata_meets_halves_of_two_elements():
-    """0b0001: lower half from half 1, upper half from half 0 of each group of four halves. Measured in trace wgmma_metadata."""
+    """0b0001: lower half from half 1, upper half from half 0 of each group of four halves. Measured in trace
+    wgmma_metadata.
+    """
     shared = SharedMemory("sm_90a")
     raw = np.arange(8 * 16, dtype=np.uint32).reshape(8, 16) * np.uint32(0x10001) + np.uint32(0x3F803F80)
     sparse_b = lay_out_raw(shared, raw)

@@ -1,8 +1,9 @@
 """Operands of kernels that people run: descriptors, advances, tensor maps and tile layouts as their sources have them.
 
-`data/configs.json` holds the numbers, one operand an entry, sizes and offsets in bytes; each names the repository, path and commit it
-was read from. `shared_layout` says where the tile lies: for each axis a list of [size, stride], fastest first, counting bytes along the
-contiguous axis and rows along the other. An issue is (offset from the tile's base, coordinates, and the tile element that lands first).
+`data/configs.json` holds the numbers, one operand an entry, sizes and offsets in bytes; each names the repository, path
+and commit it was read from. `shared_layout` says where the tile lies: for each axis a list of [size, stride], fastest
+first, counting bytes along the contiguous axis and rows along the other. An issue is (offset from the tile's base,
+coordinates, and the tile element that lands first).
 """
 
 import json

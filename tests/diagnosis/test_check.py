@@ -1,4 +1,6 @@
-"""`check`: known kernels are clean, known bugs have their known cause, planted faults are found and their repairs work, and correct kernels raise nothing."""
+"""`check`: known kernels are clean, known bugs have their known cause, planted faults are found and their repairs work,
+and correct kernels raise nothing.
+"""
 
 import json
 import re

@@ -1,4 +1,6 @@
-"""`check` beyond single descriptor fields: what wrote the bytes, when, what a wrong operand looks like, and what is right by luck."""
+"""`check` beyond single descriptor fields: what wrote the bytes, when, what a wrong operand looks like, and what is
+right by luck.
+"""
 
 import copy
 import tomllib
@@ -179,7 +181,9 @@ def test_a_store_takes_what_lies_there_where_it_belongs():
 
 
 def test_equal_displacements_cancel_only_if_they_do_not_depend_on_the_row():
-    """XOR with the same phase: chunk c goes to c ^ 4 in every row if the phase is 4, and to different places in different rows if it is 2."""
+    """XOR with the same phase: chunk c goes to c ^ 4 in every row if the phase is 4, and to different places in
+    different rows if it is 2.
+    """
 
     def both(base):
         layout = {"swizzle": "128B", "xor": "offset", "mn": [[8, 128], [8, 1024]], "k": [[128, 1]]}
@@ -447,7 +451,9 @@ def test_a_dimension_that_does_not_step_is_no_reason_to_stop():
 
 @pytest.mark.parametrize("side", ["a", "b"])
 def test_a_layout_that_the_other_major_ness_alone_has_is_read_with_that_one(side):
-    """32-byte atoms have no K-major layout: who calls such a tile K-major has the major-ness wrong, and what the instruction descriptor says follows."""
+    """32-byte atoms have no K-major layout: who calls such a tile K-major has the major-ness wrong, and what the
+    instruction descriptor says follows.
+    """
     made = plan(64 if side == "b" else 128, 16, dtype="tf32", major="MN", swizzle="128B_ATOM_32B", arch="sm_100a", side=side)
     scenario = {key: value for key, value in made.scenario().items() if key != "expect"}
     idesc = InstrDescriptor.decode(scenario["step"][1]["idesc"], kind="tf32")
@@ -464,7 +470,9 @@ def test_a_layout_that_the_other_major_ness_alone_has_is_read_with_that_one(side
 @pytest.mark.parametrize("stages", [1, 3])
 @pytest.mark.parametrize(("k", "swizzle", "written"), [(16, "32B", "64B"), (16, "32B", "128B"), (32, "64B", "128B")])
 def test_a_box_that_is_as_wide_as_the_swizzle_it_is_read_with_was_meant_to_have_it(stages, k, swizzle, written):
-    """The wider swizzle of the map leaves holes between its rows, and a ring of stages grows out of its buffer: the descriptor is not to follow it."""
+    """The wider swizzle of the map leaves holes between its rows, and a ring of stages grows out of its buffer: the
+    descriptor is not to follow it.
+    """
     made = plan(8, k, dtype="bf16", major="K", swizzle=swizzle, arch="sm_90a", side="b", stages=stages, matrix=(16, 128))
     scenario = {key: value for key, value in made.scenario("box").items() if key != "expect"}
     (name,) = scenario["map"]
@@ -476,7 +484,9 @@ def test_a_box_that_is_as_wide_as_the_swizzle_it_is_read_with_was_meant_to_have_
 
 
 def test_a_neighbour_whose_swizzle_lets_it_grow_into_a_tile_is_what_is_wrong():
-    """Its rows lie 128 bytes apart and not 64: the second half of them covers the tile behind, of which it brings nothing."""
+    """Its rows lie 128 bytes apart and not 64: the second half of them covers the tile behind, of which it brings
+    nothing.
+    """
     scenario = kernel("sm_90a", "bf16", "K", "64B", 64, 32, base=0x1400)
     scenario["tensor"]["Y"] = scenario["tensor"]["X"]
     scenario["map"]["neighbour"] = scenario["map"]["tm"] | {"of": "Y", "global_address": "Y", "swizzle": "128B"}
@@ -489,7 +499,9 @@ def test_a_neighbour_whose_swizzle_lets_it_grow_into_a_tile_is_what_is_wrong():
 
 
 def test_rows_that_a_map_puts_elsewhere_than_they_are_read_are_its_swizzles_fault():
-    """Loaded row by row, 128 bytes apart: rows 4 to 7 lie in the other half of their line, and what is read nobody has written."""
+    """Loaded row by row, 128 bytes apart: rows 4 to 7 lie in the other half of their line, and what is read nobody has
+    written.
+    """
     scenario = kernel("sm_90a", "bf16", "K", "128B", 8, 64, side="b")
     load, operand = scenario["step"][0], scenario["step"][1]["b"]
     operand["k_add"] = operand["k_add"][:2]

@@ -1,4 +1,6 @@
-"""Scale factors, tcgen05.cp and tensor memory, in scenarios and in launches: correct kernels raise nothing, planted faults have their code. Nothing is measured."""
+"""Scale factors, tcgen05.cp and tensor memory, in scenarios and in launches: correct kernels raise nothing, planted
+faults have their code. Nothing is measured.
+"""
 
 import copy
 import dataclasses
@@ -65,7 +67,9 @@ def test_tensor_memory_holds_what_the_machine_copies(mode):
 
 
 def test_two_instructions_of_m_in_one_tile():
-    """M = 256 as two blocks of A; the offsets that take the logical shape for the layout in tensor memory (triton issue 11633) are found."""
+    """M = 256 as two blocks of A; the offsets that take the logical shape for the layout in tensor memory (triton issue
+    11633) are found.
+    """
     scenario = scaled("4X", n=256, steps=4)  # what is B there is the A of 256 rows here
     mma = scenario["step"][4]
     good, bad = [[0, 8, 16, 24], [4, 12, 20, 28]], [[0, 8, 16, 24], [8, 16, 24, 32]]
@@ -253,7 +257,9 @@ def test_scale_factors_of_two_cells_are_not_looked_at():
 
 
 def test_what_tensor_memory_holds_may_be_unknown():
-    """Without copies nothing is said of the scale factors, but that two steps cannot read the same ones and mean others."""
+    """Without copies nothing is said of the scale factors, but that two steps cannot read the same ones and mean
+    others.
+    """
     scenario = scaled("1X", steps=8)
     scenario["step"] = [s for s in scenario["step"] if s["op"] == "mma"]
     report = check(scenario)
@@ -267,7 +273,9 @@ def test_what_tensor_memory_holds_may_be_unknown():
 
 
 def test_scales_of_a_pair():
-    """M = 128 over two CTAs: this CTA has 64 rows of A, and the upper half of N 64 lanes further, where warpx2::01_23 brings it."""
+    """M = 128 over two CTAs: this CTA has 64 rows of A, and the upper half of N 64 lanes further, where warpx2::01_23
+    brings it.
+    """
     scenario = scaled("1X", n=256, steps=4, meant=False)
     mma, copy_b = scenario["step"][4], scenario["step"][3]
     mma["cta_group"] = 2

@@ -1,7 +1,7 @@
 """Descriptors that compilers and kernels emit, and published address vectors, against the formulas.
 
-CuTe DSL 4.8.1 and Triton 3.9.0 kernels were compiled for sm_100a and their PTX constant-folded: these tables are what they write, not
-traces of silicon. Everything is in bytes unless it says otherwise.
+CuTe DSL 4.8.1 and Triton 3.9.0 kernels were compiled for sm_100a and their PTX constant-folded: these tables are what
+they write, not traces of silicon. Everything is in bytes unless it says otherwise.
 """
 
 import numpy as np
@@ -28,7 +28,8 @@ WORDS = [
     ("sm_90a",  1 << 62 | 64 << 32 | 1024 << 16 | 0x2400 >> 4, 0x2400, 16384, 1024, "128B", True),  # MLIR, a 128x64 f16 buffer
 ]
 
-# CuTe DSL, an A operand of 128 rows: major, swizzle, bytes (K-major) or elements (MN-major) of the tile along K, word at address 0,
+# CuTe DSL, an A operand of 128 rows: major, swizzle, bytes (K-major) or elements (MN-major) of the tile along K, word
+# at address 0,
 # LBO, SBO, the start's advance at each K step. The words are those of all types of a width.
 K_MAJOR = [  # the same for every type
     ("none", 128, 0x0000400800800000, 2048,  128, [0, 4096, 8192, 12288]),
@@ -60,7 +61,8 @@ MN_MAJOR = {
     ],
 }
 
-# Triton, bf16: M or N of the tile, K of the tile, swizzle, major, LBO, SBO, advances. Operands A and B follow the same rows.
+# Triton, bf16: M or N of the tile, K of the tile, swizzle, major, LBO, SBO, advances. Operands A and B follow the same
+# rows.
 TRITON = [
     ( 64,  64,  "32B", "K",      0,  256, [0, 2048, 4096, 6144]),
     ( 64,  64,  "32B", "MN",  2048,  256, [0, 512, 1024, 1536]),

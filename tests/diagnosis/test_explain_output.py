@@ -1,4 +1,6 @@
-"""A wrong output is explained by the one rule that gives all of it, and by nothing where none does: made-up arrays, and kernels with planted faults."""
+"""A wrong output is explained by the one rule that gives all of it, and by nothing where none does: made-up arrays, and
+kernels with planted faults.
+"""
 
 import dataclasses
 import json
@@ -37,7 +39,9 @@ def in_tiles(rows, columns, change):
 
 
 def chunks(rows, columns, itemsize, swizzle):
-    """16-byte chunks of boxes as a store without swizzle has them: the table of the CUDA guide for each mode, not the model's formula."""
+    """16-byte chunks of boxes as a store without swizzle has them: the table of the CUDA guide for each mode, not the
+    model's formula.
+    """
     row, column = np.indices((rows, columns))
     per, (lines, count) = 16 // itemsize, {"128B": (1, 8), "64B": (2, 4), "32B": (4, 2)}[swizzle]
     source = (column // per ^ row // lines % count) * per + column % per
@@ -167,7 +171,9 @@ def test_a_tile_that_begins_within_the_pattern_is_told_so(swizzle, offset):
 
 @pytest.mark.parametrize("first", [0, 2.5])
 def test_accumulators_that_go_on_from_tile_to_tile(first):
-    """A CTA that does not zero them has the sums of its tile before in each tile, and in the first one what it began with."""
+    """A CTA that does not zero them has the sums of its tile before in each tile, and in the first one what it began
+    with.
+    """
     wanted = drawn(11, "f32")
     tile = dataclasses.replace(TILE, begins="wgmma at line 5")
     found = in_tiles(64, 32, lambda t: first + np.cumsum(t, axis=1))(wanted)
@@ -261,7 +267,9 @@ def test_a_step_in_the_place_of_another():
 
 
 def read_as(side, change):
-    """An operand whose 16-byte chunks (8 of 2 bytes, 8 of them in 64 k) are read as `change`(row, chunk) -> (row, chunk) says."""
+    """An operand whose 16-byte chunks (8 of 2 bytes, 8 of them in 64 k) are read as `change`(row, chunk) -> (row,
+    chunk) says.
+    """
 
     def made(a, b):
         mine = (a if side == "A" else b).reshape(128, -1, 8, 8)
@@ -313,7 +321,9 @@ def test_other_products_of_the_operands_are_named(name):
 
 
 def launched(name, change=lambda ptx: ptx, about=lambda args: None, more_shared=0):
-    """(run, its output's array, what that held before, its type) of a recorded launch with another PTX or other arguments."""
+    """(run, its output's array, what that held before, its type) of a recorded launch with another PTX or other
+    arguments.
+    """
     launch = read_launch_file(KERNELS / name)
     args = json.loads(json.dumps(launch.about["args"]))
     about(args)
@@ -415,7 +425,9 @@ SAID = {
 
 @pytest.mark.parametrize("name", ["right", "a tile twice", "a store left out", *SAID])
 def test_the_tiles_that_a_store_writes_are_held_against_the_products_without_an_expected_output(name):
-    """Rows of a product whose chunks lie elsewhere in global memory, at the line of the store; what is no matter of swizzles or coordinates is not told."""
+    """Rows of a product whose chunks lie elsewhere in global memory, at the line of the store; what is no matter of
+    swizzles or coordinates is not told.
+    """
     run, *_ = launched("gemm_specialized", **FAULTS[name][0] if name in FAULTS else {})
     assert [(f.code, f.instruction.startswith("cp.async.bulk.tensor.2d.global"), f.severity) for f in run.findings] == [
         (SAID[name], name != "load turned", "wrong") for _ in range(name in SAID)
@@ -440,7 +452,9 @@ def test_a_store_that_begins_behind_its_tile_is_told_by_the_product():
 
 
 def test_a_product_that_begins_in_front_of_its_tensors_is_one():
-    """All loads 8 k earlier: what lies in front of the tensors is zero, and the product of the rest is what the store with the wrong swizzle has."""
+    """All loads 8 k earlier: what lies in front of the tensors is zero, and the product of the rest is what the store
+    with the wrong swizzle has.
+    """
 
     def early(ptx):
         load = r"(cp\.async\.bulk\.tensor\.2d\.shared\S+ \[%r\d+\], \[%rd\d+, \{)(%r\d+)"
@@ -523,9 +537,11 @@ def test_the_command_line_says_it(tmp_path, wanted, monkeypatch):
 
 
 def mma_gemm(a_chunk="0", b_chunk="0", row_of_b="0", trips=0, k=128):
-    """D (64, 64) f32 = A (64, K) B (64, K)^T by one warp: cp.async, chunk c of row r at c ^ (r % 8), ldmatrix, mma.sync.
+    """D (64, 64) f32 = A (64, K) B (64, K)^T by one warp: cp.async, chunk c of row r at c ^ (r % 8), ldmatrix,
+    mma.sync.
 
-    `a_chunk`, `b_chunk` and `row_of_b` are XORed into the chunk and the row of each lane's address; `trips` fewer are made.
+    `a_chunk`, `b_chunk` and `row_of_b` are XORed into the chunk and the row of each lane's address; `trips` fewer are
+    made.
     """
     copies = "".join(
         f"""
@@ -621,7 +637,9 @@ def test_what_ldmatrix_reads_is_explained_by_the_arrays_whose_product_was_expect
 
 
 def partner(rank, *, use="st.shared::cluster.u32 [%r4], %r6;"):
-    """A cluster of two in which each thread writes 100 * rank + tid into the other CTA's shared memory; `rank` makes %r3 of the own one in %r2."""
+    """A cluster of two in which each thread writes 100 * rank + tid into the other CTA's shared memory; `rank` makes
+    %r3 of the own one in %r2.
+    """
     return f"""
 .version 8.0
 .target sm_90a

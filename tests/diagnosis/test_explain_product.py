@@ -238,7 +238,9 @@ def test_what_comes_from_outside_the_tile_is_only_possible():
 @pytest.mark.parametrize("dtype", ["bf16", "s8"])
 @pytest.mark.parametrize("kind", ["zeros", "the same", "any bits"])
 def test_data_that_say_little_are_no_traceback(dtype, kind):
-    """Zeros, constants, infinities and NaNs: whatever is claimed was tried, so that noise is never explained for certain."""
+    """Zeros, constants, infinities and NaNs: whatever is claimed was tried, so that noise is never explained for
+    certain.
+    """
     rng, k = np.random.default_rng(1), 64 // SIZES[dtype]
     bits = 8 * SIZES[dtype]
     one = {

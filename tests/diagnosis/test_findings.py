@@ -135,7 +135,9 @@ def test_a_consequence_names_the_finding_that_is_its_cause():
 
 
 def of_codes(a, b):
-    """The findings of an MMA whose operands lie with the 128B swizzle, with these layout codes; of B nothing says what it was meant to be."""
+    """The findings of an MMA whose operands lie with the 128B swizzle, with these layout codes; of B nothing says what
+    it was meant to be.
+    """
     scenario = kernel("sm_100a", "bf16", "K", "128B", 128, 64)
     step = scenario["step"][1]
     types = {"a_type": "bf16", "b_type": "bf16", "d_type": "f32"}

@@ -1,5 +1,6 @@
-"""What a finding names as the cause: the part of a multicast that does not come, the bytes that were counted wrongly, coordinates that are exchanged, and
-of a launch that hangs what holds the others up."""
+"""What a finding names as the cause: the part of a multicast that does not come, the bytes that were counted wrongly,
+coordinates that are exchanged, and of a launch that hangs what holds the others up.
+"""
 
 import re
 
@@ -154,7 +155,9 @@ def test_a_store_to_another_cta_that_only_one_gets():
 
 
 def test_what_holds_others_up_is_told_first():
-    """Warps 1 and 2 wait for each other at two barriers, and warp 0 for an arrival that comes behind them; its line is the first of the kernel."""
+    """Warps 1 and 2 wait for each other at two barriers, and warp 0 for an arrival that comes behind them; its line is
+    the first of the kernel.
+    """
     body = """@%p9 mbarrier.init.shared::cta.b64 [bar], 2; bar.sync 0; setp.ge.u32 %p1, %r1, 32; @%p1 bra OTHERS;
     W: mbarrier.try_wait.parity.shared::cta.b64 %p2, [bar], 0; @!%p2 bra W; bra E;
     OTHERS: shr.u32 %r3, %r1, 5; {} bar.sync %r3, 64; and.b32 %r4, %r1, 31; setp.eq.u32 %p3, %r4, 0; @%p3 mbarrier.arrive.shared::cta.b64 _, [bar]; E:"""
@@ -260,7 +263,8 @@ ret; }
 
 # ---- arrivals that land at another CTA's mbarrier
 
-# The first CTA of each pair of a cluster of four commits to its pair, or the second one arrives at the first; all that are meant wait.
+# The first CTA of each pair of a cluster of four commits to its pair, or the second one arrives at the first; all that
+# are meant wait.
 LANDS = """mov.u32 %r4, %cluster_ctarank; and.b32 %r5, %r4, 2; and.b32 %r6, %r4, 1; setp.eq.u32 %p2, %r6, {half}; and.pred %p2, %p2, %p9; setp.eq.u32 %p4, %r6, 0; mov.u32 %r9, bar;
 @%p9 mbarrier.init.shared::cta.b64 [bar], {count}; @%p9 fence.mbarrier_init.release.cluster; barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;
 shl.b32 %r7, 3, {shift}; cvt.u16.u32 %h1, %r7; mapa.shared::cluster.u32 %r8, %r9, {shift};

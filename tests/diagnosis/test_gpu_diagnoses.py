@@ -1,4 +1,6 @@
-"""What is said of a kernel that waits for ever, counts wrong bytes or misuses a barrier: the cause, at its line; and nothing of its right twin."""
+"""What is said of a kernel that waits for ever, counts wrong bytes or misuses a barrier: the cause, at its line; and
+nothing of its right twin.
+"""
 
 from __future__ import annotations
 
@@ -273,7 +275,9 @@ def test_a_read_of_another_stage_than_was_waited_for_is_named(stage, silent):
     ("waits_at", "repair"), [("bar+8", "wait for the phase of its mbarrier"), ("bar", "passed at once, before its first phase")]
 )
 def test_a_wait_that_passes_at_once_is_told_of_the_mbarrier_that_counts_the_load(waits_at, repair):
-    """Warp 0 reads what warp 1 loads later; it has waited for a free accumulator, or with the wrong parity for the load."""
+    """Warp 0 reads what warp 1 loads later; it has waited for a free accumulator, or with the wrong parity for the
+    load.
+    """
     body = f"""{TWO} setp.lt.u32 %p1, %r1, 32; @!%p1 bra LOADS; W:
     mbarrier.try_wait.parity.shared.b64 %p2, [{waits_at}], 1;
     @!%p2 bra W; ld.shared.b32 %r2, [%r4]; bra END;
@@ -349,7 +353,9 @@ AGAIN = "@%p9 mbarrier.init.shared.b64 [%r5], 1; bar.sync 0;\n"
     ids=["init twice", "reused as data", "inval of a pending copy", "inval without a barrier"],
 )  # fmt: skip
 def test_an_mbarrier_ends_with_inval(wrong, right, words):
-    """What comes behind its last use without inval is luck: silicon keeps no account of mbarriers, and Triton's kernels reuse their bytes."""
+    """What comes behind its last use without inval is luck: silicon keeps no account of mbarriers, and Triton's kernels
+    reuse their bytes.
+    """
     run = ran(wrong, block=64)
     code, severity, told = ("X005", "wrong", run.findings) if "complete" in words else ("X010", "luck", run.remarks)
     found = next(f for f in told if f.code == code)
@@ -398,7 +404,9 @@ def test_one_bug_of_an_unrolled_loop_is_one_finding_with_all_lines():
 
 
 def inlined(calls: int) -> Run:
-    """A function of six lines, whose loads bring shared memory that nothing has written, inlined at so many lines of a kernel."""
+    """A function of six lines, whose loads bring shared memory that nothing has written, inlined at so many lines of a
+    kernel.
+    """
     lines = (
         "and.b32 %r6, %r1, 31;", "ld.shared.b32 %r20, [%r4];", "ld.shared.u16 %r21, [%r4+256];", "ld.shared.u8 %r22, [%r4+512];",
         "add.u32 %r2, %r2, %r20;", "add.u32 %r2, %r2, %r21; add.u32 %r2, %r2, %r22;",

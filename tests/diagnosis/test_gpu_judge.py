@@ -1,4 +1,6 @@
-"""What is judged of a run: operands as their boxes lie, all CTAs, coordinates, the whole of K; and what may be a consequence of what."""
+"""What is judged of a run: operands as their boxes lie, all CTAs, coordinates, the whole of K; and what may be a
+consequence of what.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ def word(sbo: int = ATOM, lbo: int = 16) -> int:
 
 @dataclasses.dataclass(frozen=True)
 class Load:
-    """A tensor load of a map: coordinates are numbers or registers (%x is the CTA's number), `offset` where in the tile memory it goes."""
+    """A tensor load of a map: coordinates are numbers or registers (%x is the CTA's number), `offset` where in the tile
+    memory it goes.
+    """
 
     map: int
     offset: int
@@ -36,7 +40,9 @@ class Load:
 
 @dataclasses.dataclass(frozen=True)
 class Product:
-    """A wgmma of m64n64k16: where A and B begin in the tile memory, and their words; `odd`: B's word in the CTA with that number; D's first register."""
+    """A wgmma of m64n64k16: where A and B begin in the tile memory, and their words; `odd`: B's word in the CTA with
+    that number; D's first register.
+    """
 
     a: int
     b: int
@@ -144,8 +150,9 @@ def first_line(found: Run) -> str:
 @pytest.mark.parametrize("side", ["a", "b"])
 @pytest.mark.parametrize("is_read", [False, True])
 def test_a_tile_with_a_part_unread_that_another_accumulator_takes_in_the_other_orientation_is_found(side: str, is_read: bool):
-    """Of 128 rows the first half and one K step of the second, or all four, are read K-major, each half into an accumulator; a third one reads some
-    MN-major."""
+    """Of 128 rows the first half and one K step of the second, or all four, are read K-major, each half into an
+    accumulator; a third one reads some MN-major.
+    """
     gpu, far, near = Gpu("sm_90a"), (128, 64), (64, 64)
     a, b = (tensor(gpu, far if side == of else near, (BOX, 128 if side == of else ROWS)) for of in "ab")
     at = {"a": 0, "b": 2 * TILE}
@@ -231,8 +238,9 @@ def contraction(
     room: int = 2,
     gap: int = 0,
 ) -> Run:
-    """Over two dimensions of K, in boxes of 8 of the first and `parts` of the second; the maps end at `ends`, the arrays at 32, in B with a `gap` of zeros
-    behind, and `room`."""
+    """Over two dimensions of K, in boxes of 8 of the first and `parts` of the second; the maps end at `ends`, the
+    arrays at 32, in B with a `gap` of zeros behind, and `room`.
+    """
     gpu = Gpu("sm_90a")
     maps, size = [], parts * 1024  # of a box: each part has 64 rows of 16 bytes
     for side, (first, second) in enumerate((ends_a, ends_b)):
@@ -250,7 +258,9 @@ def contraction(
     [(2, 0, 1024, []), (4, 0, 1024, []), (2, 8, 1024, ["R508"]), (2, 0, 2048, ["D308"]), (4, 0, 512, ["D308"])],
 )
 def test_k_of_two_dimensions_is_that_of_the_boxes_where_both_operands_have_it_alike(parts: int, at_b: int, lbo: int, codes: list[str]):
-    """A contraction over 32 x 2, in boxes of 8 of the first and all of the second, or more than there are, as CUTLASS's GETT has them."""
+    """A contraction over 32 x 2, in boxes of 8 of the first and all of the second, or more than there are, as CUTLASS's
+    GETT has them.
+    """
     found = contraction(parts, at_b, lbo, gap=8 if parts == 4 else 0)
     assert [f.code for f in found.findings][:1] == codes
     assert "T209" not in {f.code for f in found.remarks}
@@ -262,7 +272,9 @@ def test_one_map_alone_with_too_small_a_k_of_several_dimensions_is_found(ends_b:
 
 
 def test_k_of_several_dimensions_has_strides_of_its_own_in_each_operand():
-    """A is K-major, its boxes have all of the first dimension of k or a part; B is MN-major, with a gap behind that dimension."""
+    """A is K-major, its boxes have all of the first dimension of k or a part; B is MN-major, with a gap behind that
+    dimension.
+    """
     gpu = Gpu("sm_90a")
     for first in (8, 16):
         a, b = gpu.array(np.ones((ROWS, 2, first), np.float16)), gpu.array(np.ones((2, 24, ROWS), np.float16))
@@ -302,7 +314,9 @@ def test_dimensions_of_k_are_in_the_order_of_the_map_whatever_their_strides(orde
 
 @dataclasses.dataclass(frozen=True)
 class Boxed:
-    """An operand of one box: the tensor's dimensions as the map has them, those behind the contiguous one in the order of their strides, the box, its swizzle."""
+    """An operand of one box: the tensor's dimensions as the map has them, those behind the contiguous one in the order
+    of their strides, the box, its swizzle.
+    """
 
     dims: tuple[int, ...]
     strides: tuple[int, ...]
@@ -358,7 +372,9 @@ def in_eights(wrong: int) -> list[Product]:
     ],
 )
 def test_instructions_say_which_dimensions_of_a_box_are_k_and_which_are_rows(products, a, b, strides):  # type: ignore[no-untyped-def]
-    """The stride of one of K may be wider than a row's, and that of one of M narrower or wider than K's; a box may have a part of each."""
+    """The stride of one of K may be wider than a row's, and that of one of M narrower or wider than K's; a box may have
+    a part of each.
+    """
     for wrong in (0, 32):
         gpu = Gpu("sm_90a")
         operands = [x if isinstance(x, Boxed) else Boxed(x[0], strides, *x[1:]) for x in (a, b)]
@@ -394,7 +410,9 @@ def test_a_batch_of_one_may_have_any_stride(sbo: int, codes: list[str]):
 @pytest.mark.parametrize("rows", [ROWS, 40])
 @pytest.mark.parametrize(("sbo", "codes"), [(ATOM, []), (512, ["D308"])])
 def test_maps_whose_coordinates_take_an_address_around_2_to_the_64_are_judged_as_others(rows: int, sbo: int, codes: list[str]):
-    """Of sequences that lie one behind the other, QuACK (c8ec317) and Triton have one map: coordinates say where one ends, and bring it back to where it begins."""
+    """Of sequences that lie one behind the other, QuACK (c8ec317) and Triton have one map: coordinates say where one
+    ends, and bring it back to where it begins.
+    """
     gpu, pitch, begin = Gpu("sm_90a"), 2 * BOX, 24
     array = gpu.array(np.random.default_rng(0).integers(1, 5, (begin + rows, BOX)).astype(np.float16), name="many")
     most = 1 << 31
@@ -411,8 +429,9 @@ def test_maps_whose_coordinates_take_an_address_around_2_to_the_64_are_judged_as
 
 @pytest.mark.parametrize(("planes", "codes"), [(2, []), (4, ["T207"])])
 def test_a_stride_is_a_number_of_elements_where_the_array_holds_so_many_bytes(planes: int, codes: list[str]):
-    """CUTLASS (7107b05, 75_blackwell_grouped_gemm) replaces the size of a map of scale factors by one in bytes, twice the elements, and loads none of
-    the other half."""
+    """CUTLASS (7107b05, 75_blackwell_grouped_gemm) replaces the size of a map of scale factors by one in bytes, twice
+    the elements, and loads none of the other half.
+    """
     gpu = Gpu("sm_90a")
     array = gpu.array(np.random.default_rng(0).integers(1, 5, (planes, ROWS, BOX)).astype(np.float16))
     a = TensorMap.tiled(
@@ -428,7 +447,9 @@ def test_a_stride_is_a_number_of_elements_where_the_array_holds_so_many_bytes(pl
     [("fence.proxy.async.shared::cta; bar.sync 0;", [], []), ("fence.proxy.async.shared::cta;", [], ["X008"]), ("", ["X008"], []), ("bar.sync 0;", ["X003"], [])],
 )  # fmt: skip
 def test_what_the_warps_of_a_warpgroup_write_for_their_own_product(between: str, findings: list[str], remarks: list[str]):
-    """FlashMLA (9241ae3, splitkv_mla.cuh) sets the rows past the end to 0 so: each warp some, and a fence, but no barrier."""
+    """FlashMLA (9241ae3, splitkv_mla.cuh) sets the rows past the end to 0 so: each warp some, and a fence, but no
+    barrier.
+    """
     gpu = Gpu("sm_90a")
     ptx = kernel(1, [Load(0, 0, (0, 0))], steps(0, 0)).replace(
         "wgmma.fence.sync.aligned;",
@@ -439,7 +460,8 @@ def test_what_the_warps_of_a_warpgroup_write_for_their_own_product(between: str,
 
 
 def test_rows_that_the_tensor_does_not_have_may_be_anything():
-    """Two boxes of 64 k, with fewer rows than the instruction: behind those of the first it reads those of the second one, which are rows of no D.
+    """Two boxes of 64 k, with fewer rows than the instruction: behind those of the first it reads those of the second
+    one, which are rows of no D.
 
     DeepGEMM multiplies tiles of 64 rows by instructions of 128.
     """
@@ -453,7 +475,9 @@ def test_rows_that_the_tensor_does_not_have_may_be_anything():
 
 
 def test_channels_that_a_filter_does_not_have_are_fill_and_not_the_next_tap():
-    """A filter of a convolution: rows of three taps of 32 channels. A box of 64 channels of one tap is half fill, as that of CUTLASS's convolutions is."""
+    """A filter of a convolution: rows of three taps of 32 channels. A box of 64 channels of one tap is half fill, as
+    that of CUTLASS's convolutions is.
+    """
     gpu = Gpu("sm_90a")
     filters = gpu.array(np.ones((ROWS, 3, 32), np.float16))
     tm = TensorMap.tiled(
@@ -605,7 +629,9 @@ def test_what_is_meant_is_found_in_another_stage():
 
 @pytest.mark.parametrize(("first", "step"), [(64, 1), (0, 64)], ids=["taps of a convolution", "blocks of k below each other"])
 def test_rows_that_go_on_are_no_swapped_coordinates(first: int, step: int):
-    """Rows of A move, and k of B: of taps by one row each, of an operand that is stored in blocks of 64 k by a whole tile."""
+    """Rows of A move, and k of B: of taps by one row each, of an operand that is stored in blocks of 64 k by a whole
+    tile.
+    """
     gpu = Gpu("sm_90a")
     a, b = tensor(gpu, (384, 64), (BOX, ROWS)), tensor(gpu, (64, 192), (BOX, ROWS))
     loads = [load for n in range(3) for load in (Load(0, 2 * n * TILE, (0, first + step * n)), Load(1, (2 * n + 1) * TILE, (64 * n, 0)))]
@@ -686,8 +712,9 @@ def test_a_trip_may_be_missing_where_nothing_is_lost():
 
 
 def summed(at: Callable[[int, int], tuple[object, object]], *, tiles: int = 4, rank: int = 2, k: int = 256, sums: bool = True) -> Run:
-    """Two CTAs, each with one sum of tiles of 64 k; `at` has (k, row) of a side's (0: A) tile, %y is 64 times the CTA's number. `sums`: else each tile is a
-    sum of its own."""
+    """Two CTAs, each with one sum of tiles of 64 k; `at` has (k, row) of a side's (0: A) tile, %y is 64 times the CTA's
+    number. `sums`: else each tile is a sum of its own.
+    """
     gpu = Gpu("sm_90a")
     more = (1,) * (rank - 2)
     maps = [tensor(gpu, (*more, 256, k), (BOX, ROWS, *more), name=name) for name in "AB"]
@@ -799,7 +826,9 @@ def test_tiles_of_other_stages_than_they_are_loaded_for_are_found(stages: tuple[
 
 
 def paired(pairs: list[tuple[int, int]], tiles: tuple[int, int], *, wide: tuple[int, int] | None = None, loaded: int | None = None) -> Run:
-    """A sum of instructions of 16 k: which of A's and which of B's, in `tiles` of 64 k that are loaded once; `loaded` of B. Maps have `wide` k."""
+    """A sum of instructions of 16 k: which of A's and which of B's, in `tiles` of 64 k that are loaded once; `loaded`
+    of B. Maps have `wide` k.
+    """
     gpu = Gpu("sm_90a")
     maps = [tensor(gpu, (64, k), (BOX, ROWS), name=name) for k, name in zip(wide or [64 * n for n in tiles], "AB", strict=True)]
     counts = tiles[0], tiles[1] if loaded is None else loaded
@@ -876,10 +905,12 @@ def test_other_rows_for_each_k_may_be_meant():
 
 
 def heads(which: str, second: tuple[int, ...] = (0, 1, 2, 3), *, zeroed: bool = True, **more: object) -> Run:
-    """One tile and then another one are multiplied with a third, each into the same registers by instructions that add, as of two heads or two tiles of keys.
+    """One tile and then another one are multiplied with a third, each into the same registers by instructions that add,
+    as of two heads or two tiles of keys.
 
-    "tiles of B": A's tile stays, B's rows go on. "heads of A": B's tile stays, A's head goes on along the columns of its tensor. `zeroed`: so are the
-    registers between them, `second` is the order in which the second product takes A's steps.
+    "tiles of B": A's tile stays, B's rows go on. "heads of A": B's tile stays, A's head goes on along the columns of
+    its tensor. `zeroed`: so are the registers between them, `second` is the order in which the second product takes A's
+    steps.
     """
     gpu, is_a = Gpu("sm_90a"), which == "heads of A"
     a, b = (tensor(gpu, (128, 128), (BOX, ROWS), name=name) for name in "AB")

@@ -1,4 +1,6 @@
-"""Faults planted in Hopper and Blackwell kernels (tools/faults): each that was found is found again, by the same code at the same line; the clean kernels have none, at most a remark."""
+"""Faults planted in Hopper and Blackwell kernels (tools/faults): each that was found is found again, by the same code
+at the same line; the clean kernels have none, at most a remark.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,8 @@ from tools.faults.here import LIMIT, judged
 from tools.faults.planted import all_planted, compiled, planted
 from tools.faults.table import PAGE, page, results
 
-# By day: an ending, uninitialised memory, an arrival of the next phase, a transposed operand, a start in bytes, another lane's tcgen05.commit.
+# By day: an ending, uninitialised memory, an arrival of the next phase, a transposed operand, a start in bytes, another
+# lane's tcgen05.commit.
 SAMPLE = ("bulk/7", "histogram/1", "ring/12", "tc_chain/1", "tc_chain/5", "tc_gemm/20")
 needs_nvcc = pytest.mark.skipif(shutil.which("nvcc") is None, reason="no nvcc on the PATH")
 
@@ -39,7 +42,8 @@ def test_what_was_found_is_found(name):
         assert verdict.right, verdict.told
 
 
-# A counted parity, a missing wait at an mbarrier, a missing mbarrier.arrive, a missing tcgen05.commit, a missing fence before an arrival.
+# A counted parity, a missing wait at an mbarrier, a missing mbarrier.arrive, a missing tcgen05.commit, a missing fence
+# before an arrival.
 TRIED = ("gemm_tma/4", "gemm_tma/5", "gemm_ws/3", "gemm_ws/6", "gemm_ws/14", "ring/5", "tc_gemm/2", "tc_gemm/6", "tc_gemm/8")
 
 

@@ -1,4 +1,6 @@
-"""The solver: every descriptor that it finds reads the operand, none is missing, and where it finds none the proof holds."""
+"""The solver: every descriptor that it finds reads the operand, none is missing, and where it finds none the proof
+holds.
+"""
 
 import itertools
 import json

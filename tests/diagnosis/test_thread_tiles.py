@@ -1,4 +1,6 @@
-"""Tiles that threads write into shared memory: rows of an operand whose chunks come in different orders are found, without a tensor map that says what is meant."""
+"""Tiles that threads write into shared memory: rows of an operand whose chunks come in different orders are found,
+without a tensor map that says what is meant.
+"""
 
 import numpy as np
 import pytest
@@ -22,9 +24,11 @@ IN_MATRICES = (  # of 8 rows x 16 bytes: 128 bytes from k to k, 1024 from rows t
 
 
 def kernel(law: str, copy: str, *, place: str = IN_ROWS, word: int = DESCRIPTOR, step: int = 2) -> str:
-    """D = A A^T of a tile of 64 x 64 f16 that 128 threads bring in 16-byte chunks; %s is what a chunk's number is exclusive-ored with.
+    """D = A A^T of a tile of 64 x 64 f16 that 128 threads bring in 16-byte chunks; %s is what a chunk's number is
+    exclusive-ored with.
 
-    `place` puts a chunk, whose number of its row is %s, into the tile; `word` is the descriptor without the address, `step` what goes on to the next K.
+    `place` puts a chunk, whose number of its row is %s, into the tile; `word` is the descriptor without the address,
+    `step` what goes on to the next K.
     """
     d = ", ".join(f"%f{n}" for n in range(32))
     steps = "\n".join(
@@ -85,7 +89,9 @@ def test_rows_in_different_orders_are_found(name: str, copy: str):
 
 
 def test_rows_as_in_global_memory_may_have_been_swizzled_there():
-    """A forgotten swizzle, or weights whose rows were shuffled before: nothing in the program says which, so it is a remark."""
+    """A forgotten swizzle, or weights whose rows were shuffled before: nothing in the program says which, so it is a
+    remark.
+    """
     ran = run(NONE)
     assert (ran.findings, {f.code for f in ran.remarks}) == ([], {"R501"})
     assert "unless the chunks had this order in global memory" in ran.remarks[0].message
@@ -158,7 +164,9 @@ COMPUTED = " ".join(f"not.b32 %w{n}, %v{n}; not.b32 %w{n}, %w{n};" for n in rang
 
 @pytest.mark.parametrize("cohorts", ["on", "off"])
 def test_a_tile_that_threads_overwrite_is_the_load_s_no_longer_in_every_tier(cohorts: str, monkeypatch: pytest.MonkeyPatch):
-    """A TMA load brings the right tile. Then threads store it once more, in the right order or in a wrong one, from machine code or from the interpreter."""
+    """A TMA load brings the right tile. Then threads store it once more, in the right order or in a wrong one, from
+    machine code or from the interpreter.
+    """
     monkeypatch.setenv("SMEMSIM_COHORTS", cohorts)
     copy = f"{{ .reg .b32 %w<4>; ld.global.v4.b32 {FOUR}, [%at]; {COMPUTED} st.shared.v4.b32 [%to], {{%w0, %w1, %w2, %w3}}; }}"
     for law, codes, known in ((RIGHT, [], (12, 12)), (WRONG["rows modulo 4"], ["R501", "R501"], (0, 12))):
@@ -212,9 +220,11 @@ def test_tiles_of_all_ctas_are_checked_until_a_limit_that_is_told():
 
 
 def converted(law: str, *, transposed: bool, shift: int = 0, half: int = 0) -> str:
-    """D = A B^T of tiles of 64 x 64 f16, two of them along K. A comes from f32, or from (K, M), element by element; B is copied in chunks.
+    """D = A B^T of tiles of 64 x 64 f16, two of them along K. A comes from f32, or from (K, M), element by element; B
+    is copied in chunks.
 
-    A's second tile is that of the k `shift` further on, modulo 128; B's tiles are those of the k exclusive-ored with `half`.
+    A's second tile is that of the k `shift` further on, modulo 128; B's tiles are those of the k exclusive-ored with
+    `half`.
     """
     d = ", ".join(f"%f{n}" for n in range(32))
     step = 256 if transposed else 4  # bytes from k to k, of 128 rows or of f32
@@ -319,7 +329,9 @@ def test_a_and_b_of_one_sum_go_on_by_the_same_k(shift: int, transposed: bool):
 
 @BOTH
 def test_a_sum_may_go_through_a_and_b_in_different_orders(transposed: bool):
-    """The imaginary part of a complex product: re and im of each row lie side by side, and A's re is multiplied with B's im."""
+    """The imaginary part of a complex product: re and im of each row lie side by side, and A's re is multiplied with
+    B's im.
+    """
     ran = run_converted(RIGHT, transposed=transposed, half=64)
     assert (ran.findings, ran.judged.a) == ([], (8, 8))
 
@@ -339,7 +351,9 @@ def test_elements_that_lie_in_many_places_are_not_recognised():
     ],
 )
 def test_an_expected_array_says_how_the_tile_was_written(law: str, told: str, few: bool):
-    """Also if the elements are alike in many places, so that nothing is recognised: D is what the fault makes of A and B."""
+    """Also if the elements are alike in many places, so that nothing is recognised: D is what the fault makes of A and
+    B.
+    """
     run, d, expected = product(law, transposed=False, few=few)
     assert bool(run.findings) != few
     assert told in run.explain(d, expected)

@@ -1,4 +1,6 @@
-"""Alternatives of rules about Blackwell: each can be run and changes something, nothing changes without one, and what is said of who refutes them is the data's."""
+"""Alternatives of rules about Blackwell: each can be run and changes something, nothing changes without one, and what
+is said of who refutes them is the data's.
+"""
 
 from __future__ import annotations
 
@@ -374,7 +376,9 @@ def test_one_mma_tells_each_reading_of_the_instruction_descriptor_that_is_open()
 
 
 def test_sums_that_are_those_of_mma_sync_contradict_what_is_said_to_be_contradicted():
-    """One product by both instructions, 16 of K after the other: the same bits by the rule, others by every alternative that such a report contradicts."""
+    """One product by both instructions, 16 of K after the other: the same bits by the rule, others by every alternative
+    that such a report contradicts.
+    """
     rng = np.random.default_rng(5)
     a, b = (rng.normal(size=(32, 256)).astype(np.float32).view(np.uint32) >> 16 for _ in "ab")
 

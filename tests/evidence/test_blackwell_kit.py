@@ -1,5 +1,7 @@
-"""The kit that will capture a Blackwell card: it compiles to the instructions meant, its words say what they should, and what a card answers
-is written down as it is. No card is needed: a stand-in that follows the documentation answers here."""
+"""The kit that will capture a Blackwell card: it compiles to the instructions meant, its words say what they should,
+and what a card answers is written down as it is. No card is needed: a stand-in that follows the documentation answers
+here.
+"""
 
 import functools
 import glob
@@ -29,7 +31,8 @@ from smemsim.evidence import load_suite  # noqa: E402
 
 NVCC = shutil.which("nvcc")
 needs_nvcc = pytest.mark.skipif(NVCC is None, reason="no nvcc on the PATH")
-# Of accesses of tensor memory: those of 32 registers and more, which the same lines write, take the compiler five seconds, and are compiled by night.
+# Of accesses of tensor memory: those of 32 registers and more, which the same lines write, take the compiler five
+# seconds, and are compiled by night.
 NUMS = access.NUMS if settings.get_current_profile_name() == "nightly" else access.NUMS[:5]
 FORMS = sum(num in NUMS for _, num, *_ in access.forms())
 
@@ -278,7 +281,9 @@ def test_numbers_are_written_as_ml_dtypes_writes_them(name, theirs):
 
 
 def test_chunks_of_sub_byte_types_are_packed_from_their_first_byte():
-    """PTX ISA 9.1 §9.7.16.10.4: 16 elements in 12 or 8 bytes, then padding; 32 packed ones where the kind takes no padding."""
+    """PTX ISA 9.1 §9.7.16.10.4: 16 elements in 12 or 8 bytes, then padding; 32 packed ones where the kind takes no
+    padding.
+    """
     six = words.pack(words.ELEMENTS["e3m2"], np.arange(16)[None] + 40)[0]
     assert [int.from_bytes(six[:12].tobytes(), "little") >> 6 * i & 63 for i in range(16)] == list(range(40, 56))
     assert six[12:].tolist() == [0xFF] * 4
@@ -433,7 +438,9 @@ def read_operand(image, word, dtype, major, rows, k):
 
 
 def pretend(case, probe, flip=None):
-    """What the manual says a card answers: words (pass, CTA, lane, column). `flip` maps (lane, column) where a card might disagree."""
+    """What the manual says a card answers: words (pass, CTA, lane, column). `flip` maps (lane, column) where a card
+    might disagree.
+    """
     step = case["steps"][0]
     halves = (probe.operand == "A" and probe.major == "MN", probe.operand == "B" and probe.major == "MN")
     out = []

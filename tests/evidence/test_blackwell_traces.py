@@ -1,7 +1,9 @@
-"""From the kit to a verdict: a stand-in card answers the kit's cases, and `replay` compares what the kit wrote. Nothing here is silicon.
+"""From the kit to a verdict: a stand-in card answers the kit's cases, and `replay` compares what the kit wrote. Nothing
+here is silicon.
 
-The stand-in is the model, so that agreement says only that contents, kernels' arguments, arrays and comparisons fit together. What follows
-the manual instead (`pretend`, of the kit's own tests) agrees too, and one changed word of any kind is found and put into words.
+The stand-in is the model, so that agreement says only that contents, kernels' arguments, arrays and comparisons fit
+together. What follows the manual instead (`pretend`, of the kit's own tests) agrees too, and one changed word of any
+kind is found and put into words.
 """
 
 import functools
@@ -201,7 +203,9 @@ def first_case(arrays, **wanted):
 
 
 def word(name, inside, by=1, **wanted):
-    """Another word in the ragged array, in the first case that ran and is as wanted; `inside` may be a fraction of its length."""
+    """Another word in the ragged array, in the first case that ran and is as wanted; `inside` may be a fraction of its
+    length.
+    """
 
     def change(arrays):
         case = change.case = first_case(arrays, **wanted)
@@ -401,7 +405,9 @@ def test_replay_of_what_nobody_knows_is_no_success_and_no_failure(captured):
 
 
 def test_every_element_of_a_dot_product_counts(loaded, replayed, tmp_path):
-    """Another last bit everywhere: every element is a difference, and the first one says whether it depends on rounding."""
+    """Another last bit everywhere: every element is a difference, and the first one says whether it depends on
+    rounding.
+    """
     suite = loaded("tcgen05_dots")
     unknown = {case for case, _ in replayed("tcgen05_dots").unmodelled}
 
@@ -444,7 +450,9 @@ def test_a_refused_shape_that_never_completed_is_counted(captured, tmp_path):
 
 
 def test_an_mma_that_does_nothing_leaves_no_earlier_result(monkeypatch, tmp_path):
-    """The reference kernel fills D and tensor memory first, so that nothing of the launch before is taken for an answer."""
+    """The reference kernel fills D and tensor memory first, so that nothing of the launch before is taken for an
+    answer.
+    """
     chosen = gemm.variants(ARCH)[:2]
     device = Card()
     with device.plugged_in(monkeypatch):
@@ -471,7 +479,9 @@ def answer(probe, descriptor, **more):
 
 
 def test_a_card_that_follows_the_manual_agrees_with_the_model(monkeypatch, tmp_path):
-    """Sparse operands with 64 rows a CTA too, of which the model cannot place the metadata: they are the same everywhere."""
+    """Sparse operands with 64 rows a CTA too, of which the model cannot place the metadata: they are the same
+    everywhere.
+    """
     rng = random.Random(2)
     chosen = [("", p, draw.descriptor(rng, p.dtype, p.rows, p.stored_k, p.major, code)) for p in PROBES for code in draw.CODES[::2]]
     report = told(monkeypatch, tmp_path, chosen, [answer(p, w) for _, p, w in chosen])
@@ -504,7 +514,9 @@ def test_an_instruction_that_the_model_refuses_and_hardware_runs_says_whether_th
 
 
 def test_rows_that_read_what_is_not_the_probes_do_not_count(monkeypatch, tmp_path):
-    """Row 0 begins below 0x400, where the system's memory lies: it may say anything, and the other rows must still agree."""
+    """Row 0 begins below 0x400, where the system's memory lies: it may say anything, and the other rows must still
+    agree.
+    """
     probe, descriptor = draw.Probe("f16", "bf16", "A", "K", 128, 64), words.matrix_descriptor(0x3F0, 128, 1024, 2)
     further = words.matrix_descriptor(0x7F0, 128, 1024, 2)  # the same pattern 1 KiB, 512 elements, further on
     told(monkeypatch, tmp_path, [("window", probe, further)], [answer(probe, further)])

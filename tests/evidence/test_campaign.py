@@ -1,4 +1,6 @@
-"""`smemsim campaign`: chunks say the same every time and the same as the public interface, nothing is lost in a crash, and what is wrong is found."""
+"""`smemsim campaign`: chunks say the same every time and the same as the public interface, nothing is lost in a crash,
+and what is wrong is found.
+"""
 
 import collections
 import functools

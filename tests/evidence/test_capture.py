@@ -1,4 +1,6 @@
-"""`smemsim capture` without a card: what it would run, what it keeps and takes up again, and that its kernels are in the package."""
+"""`smemsim capture` without a card: what it would run, what it keeps and takes up again, and that its kernels are in
+the package.
+"""
 
 import json
 import os
@@ -112,7 +114,9 @@ def test_the_kit_needs_no_file_outside_the_package():
 
 @pytest.fixture
 def kit(monkeypatch):
-    """A runner whose suites are written by hand; `kit.ran` says which, `kit.fails` which fail, `kit.stop` where Ctrl-C comes."""
+    """A runner whose suites are written by hand; `kit.ran` says which, `kit.fails` which fail, `kit.stop` where Ctrl-C
+    comes.
+    """
     state = types.SimpleNamespace(ran=[], fails=set(), stop=None)
     recorded = load_suite(ROOT / "golden" / "sm_90a" / "encode_pointers")
 

@@ -1,4 +1,5 @@
-"""The whole kernels that compilers make for sm_100a: what is kept is whole, fits its launch, and what they must compute is one thing from two sides.
+"""The whole kernels that compilers make for sm_100a: what is kept is whole, fits its launch, and what they must compute
+is one thing from two sides.
 
 None of these kernels has run on a card here: the suite is compiled evidence.
 """
@@ -88,7 +89,9 @@ PRODUCTS = [n for n, launch in SPECS.items() if "mma(" in "".join(launch["expect
 
 @pytest.mark.parametrize("name", PRODUCTS[::3])
 def test_integers_have_one_sum(name):
-    """On small integers no order and no width of summation matters: the chain of instructions gives what plain products give."""
+    """On small integers no order and no width of summation matters: the chain of instructions gives what plain products
+    give.
+    """
     launch = SPECS[name]
     arrays = results.arrays_of(launch)
     plain, chained = results.expected(launch, arrays), results.expected_random(launch, arrays)
@@ -110,7 +113,9 @@ def test_random_numbers_tell_the_instruction_from_a_plain_product():
     "name", ["gluon_im2col_corner", "gluon_im2col_offset", "gluon_im2col_strided", "gluon_tma_read_negative", "gluon_tma_read_nan"]
 )
 def test_a_load_brings_what_the_launch_expects(name):
-    """The same box by smemsim's TMA, without swizzle: coordinates and offsets as the kernel passes them, innermost first."""
+    """The same box by smemsim's TMA, without swizzle: coordinates and offsets as the kernel passes them, innermost
+    first.
+    """
     launch = SPECS[name]
     arrays = results.arrays_of(launch)
     [(source, tensor_map)] = maps_of(launch, swizzle="none")
@@ -126,7 +131,9 @@ def test_a_load_brings_what_the_launch_expects(name):
 
 
 def test_masks_scales_ws_and_sparse_operands_by_the_machine():
-    """The forms that Triton does not emit, from descriptors: tiles as cuda/forms.cu writes them, core matrices along rows first, no swizzle."""
+    """The forms that Triton does not emit, from descriptors: tiles as cuda/forms.cu writes them, core matrices along
+    rows first, no swizzle.
+    """
     for name, n, k, more in (
         ("lane_mask", 32, 16, {"disable_output_lane": (0x0F0F3355, 0xF0F0CCAA, 0, 0)}), ("scale_d", 32, 16, {"scale_input_d": 3}),
         ("ws", 64, 16, {"ws": True}), ("sparse", 32, 32, {"metadata": 96}),

@@ -165,7 +165,9 @@ def test_a_child_computes_with_the_alternative_and_its_parent_does_not():
 
 
 def test_where_an_alternative_meets_what_no_document_says_its_program_goes_on():
-    """In children: columns behind the last one begin again, and metadata that was made for other elements is taken as it stands."""
+    """In children: columns behind the last one begin again, and metadata that was made for other elements is taken as
+    it stands.
+    """
     wide = {"m": 64, "n": 256, "ws": True, "column": 400}
     with assuming("tcgen05.accumulator=e_as_f"), pytest.raises(Unmodelled, match="511"):
         AccumulatorLayout(**wide)
@@ -217,7 +219,9 @@ def test_a_witness_passed_its_own_check_and_what_it_refutes_is_kept():
 
 
 def test_what_a_refutation_rests_on_is_told(monkeypatch):
-    """A program that compares two units of one card refutes as far as the other unit's rule goes; where another program refutes too, nothing rests on it."""
+    """A program that compares two units of one card refutes as far as the other unit's rule goes; where another program
+    refutes too, nothing rests on it.
+    """
     p = next(p for p in corpus() if p.rests_on)
     assert merged(EMPTY, [row(program=p.name)])["programs"][p.name]["rests_on"] == p.rests_on
     whole = kill_matrix()
@@ -378,7 +382,9 @@ def test_calibration_is_of_rules_that_are_measured_on_hopper():
 
 
 def test_one_mma_tells_the_rule_of_sums_from_each_alternative_that_is_open():
-    """Design values: each chosen probe parts some alternatives, and what is told differs from the rule by the model's own arithmetic."""
+    """Design values: each chosen probe parts some alternatives, and what is told differs from the rule by the model's
+    own arithmetic.
+    """
     pytest.importorskip("cuda.bindings", reason="the capture tool needs cuda-bindings")
     from smemsim.capture.blackwell import separate
 

@@ -154,7 +154,9 @@ def entry_sizes(ptx, entry):
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda f: f.name)
 def test_a_committed_launch_fits_its_kernel(folder):
-    """As many parameters of the same sizes as the entry declares, the block that it asks for, outputs that exist, maps that the driver takes."""
+    """As many parameters of the same sizes as the entry declares, the block that it asks for, outputs that exist, maps
+    that the driver takes.
+    """
     launch = load_launch_file(folder)
     about = launch.about
     recipes = {one["name"]: one for one in about["arrays"]}

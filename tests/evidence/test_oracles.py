@@ -1,4 +1,6 @@
-"""Differential oracles: both sides say the same, a planted fault is seen and made small, and a case is JSON that can be judged again."""
+"""Differential oracles: both sides say the same, a planted fault is seen and made small, and a case is JSON that can be
+judged again.
+"""
 
 import json
 import math

@@ -1,4 +1,6 @@
-"""What traces settle: a card that does what an alternative says is found out, a real card refutes what it does not do, and grades change with that."""
+"""What traces settle: a card that does what an alternative says is found out, a real card refutes what it does not do,
+and grades change with that.
+"""
 
 import functools
 import json
@@ -36,20 +38,25 @@ SAMPLE = {
     "tcgen05.lane_masks=zero_columns_counts": "tcgen05_modifiers", "tcgen05.accumulator=c_as_b": "tmem_layouts",
     "tcgen05.tensor_operands=a_4_bits_in_8": "tmem_operands",
 } if IS_NIGHTLY else {})  # fmt: skip
-# What the few cases of each suite do not tell. Other bits of an instruction descriptor (IDESC) and of a start garble every case of a suite, because the model of
-# the probe reads M, N and the types from the descriptor as the rules have it: such a card differs everywhere, and no alternative explains it.
+# What the few cases of each suite do not tell. Other bits of an instruction descriptor (IDESC) and of a start garble
+# every case of a suite, because the model of
+# the probe reads M, N and the types from the descriptor as the rules have it: such a card differs everywhere, and no
+# alternative explains it.
 IDESC = "tcgen05.idesc="
 UNTOLD = {
     "arithmetic.tcgen05=f16_zeros_at_133", "arithmetic.tcgen05=f16_zeros_at_22", "arithmetic.tcgen05=4_bit_36_bits", "arithmetic.tcgen05=4_bit_37_bits",
     "arithmetic.tcgen05=4_bit_groups_of_32", "operand.any_start=start_of_13_bits",
-    # D times 2^15 is above 2^24, where the numbers of rows are no longer exact: such a card differs, and "neither explains" it.
+    # D times 2^15 is above 2^24, where the numbers of rows are no longer exact: such a card differs, and "neither
+    # explains" it.
     "arithmetic.tcgen05=scale_input_d_multiplies",
 }  # fmt: skip
 
 
 @pytest.fixture(scope="session")
 def answers(once):
-    """`answers(alternative, suite)`: the trace of a card that does what an alternative says (None: what the rules say), few cases of the suite."""
+    """`answers(alternative, suite)`: the trace of a card that does what an alternative says (None: what the rules say),
+    few cases of the suite.
+    """
 
     @functools.cache
     def of(alternative, suite):
@@ -97,7 +104,9 @@ def test_a_card_that_keeps_to_the_rules_refutes_alternatives_and_shows_none(suit
 
 @pytest.fixture(scope="session")
 def sums():
-    """`sums(arch, alternative)`: the trace of the suite of mma.sync, as a card that does what an alternative says (None: the rules) answers it, one tile a case, one style of numbers."""
+    """`sums(arch, alternative)`: the trace of the suite of mma.sync, as a card that does what an alternative says
+    (None: the rules) answers it, one tile a case, one style of numbers.
+    """
 
     @functools.cache
     def of(arch, alternative=None):

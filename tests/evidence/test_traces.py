@@ -1,4 +1,6 @@
-"""Golden traces: they replay without a difference, they cover what they claim, a replay can fail, and damage is told from difference."""
+"""Golden traces: they replay without a difference, they cover what they claim, a replay can fail, and damage is told
+from difference.
+"""
 
 import copy
 import functools
@@ -205,7 +207,9 @@ def words_of(a):
     "name", ["tma_im2col", "tma_im2col_interleave", "tma_im2col_stores", "tma_interleave", "tma_interleave_stores", "tma_edited"]
 )
 def test_the_count_of_every_load_was_measured_and_met_exactly(name):
-    """Five passes of six complete: the counting one and those armed with its count; the one armed with 16 more does not."""
+    """Five passes of six complete: the counting one and those armed with its count; the one armed with 16 more does
+    not.
+    """
     a = kept(SM90 / name).arrays
     loads = (a["instruction"] == "load") & (a["status"] == 0)
     assert (a["completed"][loads] == 0b011111).all()
@@ -263,7 +267,9 @@ WALKS = {
 
 @pytest.mark.parametrize("walk", WALKS)
 def test_im2col_traces_refute_every_other_walk(walk):
-    """The walk over pixels written here once more, from the bits of the map, with one idea changed: only the measured rule survives."""
+    """The walk over pixels written here once more, from the bits of the map, with one idea changed: only the measured
+    rule survives.
+    """
     rule = {"image_step": 0, "pixel_step": 0, "reverse": False, "scaled": False, "back_to": "lower", "upper": None} | WALKS[walk]
     suite = kept(SM90 / "tma_im2col")
     a, words, wrong, looked = suite.arrays, words_of(suite.arrays), 0, 0
@@ -352,7 +358,9 @@ def test_operand_traces_refute_every_other_reading(reading):
 
 
 def rewritten(source, folder, change=None, *, cases=None, manifest=None):
-    """A copy of a suite with changed arrays whose hashes are right: what a capture would have written had silicon answered so."""
+    """A copy of a suite with changed arrays whose hashes are right: what a capture would have written had silicon
+    answered so.
+    """
     suite = kept(source)
     arrays, about = dict(suite.arrays), copy.deepcopy(suite.manifest)
     if cases is not None:
@@ -383,7 +391,9 @@ def rewritten(source, folder, change=None, *, cases=None, manifest=None):
 
 
 def at_case(name, inside, by):
-    """Another number in one entry of the ragged array, in the first case from 20 on that holds one there, and not a mark such as fill."""
+    """Another number in one entry of the ragged array, in the first case from 20 on that holds one there, and not a
+    mark such as fill.
+    """
 
     def change(arrays):
         start = arrays[f"{name}_start"]

@@ -1,6 +1,8 @@
-"""Kernels that compilers made for sm_100a: smemsim, decoding their words, finds the layouts that the compilers say they used.
+"""Kernels that compilers made for sm_100a: smemsim, decoding their words, finds the layouts that the compilers say they
+used.
 
-Nothing here is silicon. The committed suites are Triton's; CuTe DSL's are compiled where it is installed and never kept.
+Nothing here is silicon. The committed suites are Triton's; CuTe DSL's are compiled where it is installed and never
+kept.
 """
 
 import dataclasses
@@ -142,7 +144,9 @@ def test_padded_e2m1_is_seen_in_both_majors():
 
 
 def test_what_triton_emits_is_not_found_wrong():
-    """No finding says that an operand would trap or be read wrong; Triton's stray base_offset in none mode is told as harmless."""
+    """No finding says that an operand would trap or be read wrong; Triton's stray base_offset in none mode is told as
+    harmless.
+    """
     stray, asked = 0, set()
     for suite, case, site, text, words in sites():
         kind, idesc = decoded(text, words)

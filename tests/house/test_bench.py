@@ -1,4 +1,6 @@
-"""The table of speeds: what it says of times that are known, that wrong answers get no time, and that the documentation shows rows that there are."""
+"""The table of speeds: what it says of times that are known, that wrong answers get no time, and that the documentation
+shows rows that there are.
+"""
 
 import functools
 import json

@@ -1,4 +1,6 @@
-"""The documentation: complete, without dead links, and saying what the code says. `python -m tools.docs --check` (.ci/docs) is the same by hand."""
+"""The documentation: complete, without dead links, and saying what the code says. `python -m tools.docs --check`
+(.ci/docs) is the same by hand.
+"""
 
 import pydoc
 import re
@@ -56,7 +58,9 @@ def test_a_value_that_a_comment_says_is_held():
 
 @pytest.mark.parametrize("code", CODES)
 def test_every_code_has_a_page_with_a_bad_and_a_fixed_example(code):
-    """The output of the bad example has the code, and that of the fixed one has not. A chapter for another language ("In Triton") has both examples."""
+    """The output of the bad example has the code, and that of the fixed one has not. A chapter for another language
+    ("In Triton") has both examples.
+    """
     text = FINDINGS[code].read_text()
     assert text.startswith(f"# {code} {CODES[code].slug}\n\n<!-- finding {code} -->\n")
     _, *chapters = re.split(r"^## ", text, flags=re.MULTILINE)
@@ -141,7 +145,8 @@ def dead_links(page):
             yield f"{page.relative_to(ROOT)}: {link}"
 
 
-# Pages of the checkout that are not of the site: those of traces, of tools, and those that a repository's front page shows.
+# Pages of the checkout that are not of the site: those of traces, of tools, and those that a repository's front page
+# shows.
 OTHERS = [*ROOT.glob("*.md"), *(page for part in ("golden", "tools", "sim", ".github") for page in (ROOT / part).rglob("*.md"))]
 
 

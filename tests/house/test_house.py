@@ -1,4 +1,6 @@
-"""The house itself: layers, lint, what lies where. Types are `nox -s lint`'s: mypy reads the whole package again, which takes as long as a tenth of the tests."""
+"""The house itself: layers, lint, what lies where. Types are `nox -s lint`'s: mypy reads the whole package again, which
+takes as long as a tenth of the tests.
+"""
 
 import ast
 import functools
@@ -62,13 +64,17 @@ def tree(path):
 
 
 def module_imports(*, of_types=True):
-    """{module: the modules of smemsim that it imports anywhere in it}: lazily, inside functions, and with `of_types` for a type checker alone too."""
+    """{module: the modules of smemsim that it imports anywhere in it}: lazily, inside functions, and with `of_types`
+    for a type checker alone too.
+    """
     graph = grimp.build_graph("smemsim", cache_dir=None, exclude_type_checking_imports=not of_types)
     return {name: graph.find_modules_directly_imported_by(name) for name in graph.modules}
 
 
 def test_what_is_unreleased_can_be_read():
-    """A line a change, as a user notices it; figures, causes and names of programs are told on the pages that they belong to."""
+    """A line a change, as a user notices it; figures, causes and names of programs are told on the pages that they
+    belong to.
+    """
     unreleased = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8").partition("## Unreleased")[2].partition("\n## ")[0]
     assert len(unreleased) < 15_000, (
         f"{len(unreleased)} characters are unreleased in CHANGELOG.md. If a merge brought old lines back: "
@@ -117,7 +123,9 @@ def test_an_instruction_is_known_by_its_file_alone():
 
 
 def test_hardware_numbers_of_the_descriptor_stand_in_the_spec_only():
-    """No module outside spec/ knows a bit position of the descriptor, but for the capture kit: its words are made without the model."""
+    """No module outside spec/ knows a bit position of the descriptor, but for the capture kit: its words are made
+    without the model.
+    """
     pattern = re.compile(r"(<<|>>)\s*(46|49|52|61|62)\b|0x3FFF\b", re.IGNORECASE)
     found = [str(p) for p in (ROOT / "sim").rglob("*.py") if not {"spec", "capture"} & {*p.parts} and pattern.search(p.read_text())]
     assert found == []
@@ -153,7 +161,8 @@ def test_the_guide_names_files_that_are_there():
     assert missing == []
 
 
-# What tests import of smemsim: public names, a package's door, the modules that state formulas and tables. And these, which the list may only lose:
+# What tests import of smemsim: public names, a package's door, the modules that state formulas and tables. And these,
+# which the list may only lose:
 INNER = {
     "smemsim.campaign.interpreted",
     "smemsim.campaign.oracles.cute_descriptors",

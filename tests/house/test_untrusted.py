@@ -1,4 +1,6 @@
-"""Inputs that nobody should trust: no file that nobody named is opened, no size is taken before it is counted, nothing ends in a traceback."""
+"""Inputs that nobody should trust: no file that nobody named is opened, no size is taken before it is counted, nothing
+ends in a traceback.
+"""
 
 import contextlib
 import gc

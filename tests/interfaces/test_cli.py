@@ -1,4 +1,6 @@
-"""The command line as a user meets it: what it prints, where, and the exit code. Snapshots are for text that people see."""
+"""The command line as a user meets it: what it prints, where, and the exit code. Snapshots are for text that people
+see.
+"""
 
 import csv
 import io
@@ -329,7 +331,9 @@ def test_a_command_ends_without_a_look_at_its_objects():
 
 
 def test_text_of_files_cannot_command_the_terminal(tmp_path):
-    """A card's name that names the window and clears the screen, and one that turns the direction of text: shown as escapes. Colours that smemsim writes stay."""
+    """A card's name that names the window and clears the screen, and one that turns the direction of text: shown as
+    escapes. Colours that smemsim writes stay.
+    """
     shutil.copytree(GOLDEN / "sm_90a" / "wgmma_reserved_bits", tmp_path / "t")
     manifest = json.loads((tmp_path / "t" / "manifest.json").read_text())
     manifest["device"]["gpu"] = "\x1b]0;mine\x07\x1b[2J\x1b[8m\u202ecard\x9b2J"

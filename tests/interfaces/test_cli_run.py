@@ -1,4 +1,6 @@
-"""`smemsim run` as a user meets it: launch files and options, what is printed where, what is written, and the exit codes."""
+"""`smemsim run` as a user meets it: launch files and options, what is printed where, what is written, and the exit
+codes.
+"""
 
 import hashlib
 import json
@@ -521,7 +523,9 @@ def test_the_documented_launch_file_is_one(tmp_path):
 
 @pytest.mark.parametrize("name", ["alu_int32", "histogram", "gemm_bf16", "tma_tiles_64b"])
 def test_a_recorded_launch_runs_from_its_folder(name, tmp_path, monkeypatch):
-    """The outputs are those of the reader's arrays on a device of one's own; nothing is found in a kernel that ran on an H200."""
+    """The outputs are those of the reader's arrays on a device of one's own; nothing is found in a kernel that ran on
+    an H200.
+    """
     monkeypatch.chdir(tmp_path)
     done = CliRunner().invoke(main, ["run", str(KERNELS / name), "--json"])
     told = json.loads(done.stdout)

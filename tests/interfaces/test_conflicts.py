@@ -1,4 +1,6 @@
-"""Layouts without bank conflicts: the search finds one wherever brute force does, and what it prints is free of conflicts."""
+"""Layouts without bank conflicts: the search finds one wherever brute force does, and what it prints is free of
+conflicts.
+"""
 
 import json
 import re

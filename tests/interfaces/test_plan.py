@@ -1,4 +1,6 @@
-"""Plans against the worked examples of the documents, against kernels that people run, and against what must hold of every plan."""
+"""Plans against the worked examples of the documents, against kernels that people run, and against what must hold of
+every plan.
+"""
 
 import functools
 import json

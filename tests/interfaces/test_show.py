@@ -1,4 +1,6 @@
-"""Pictures of operands: every element stands where `operand_addresses` says, wrong ones are marked, and the page does in a browser what it says."""
+"""Pictures of operands: every element stands where `operand_addresses` says, wrong ones are marked, and the page does
+in a browser what it says.
+"""
 
 import functools
 import html
@@ -248,7 +250,9 @@ def test_a_clean_operand_has_no_marks():
 
 
 def test_names_of_what_was_read():
-    """The page's compact lists say of every element what the arrays say: data as meant, other data, what no step wrote, fill."""
+    """The page's compact lists say of every element what the arrays say: data as meant, other data, what no step wrote,
+    fill.
+    """
     scenario = faulty(stride_byte_offset=512)
     scenario["step"][0]["at"] = [[0, 8]]
     scenario["tensor"]["X"]["extent"]["m"] = 40

@@ -1,4 +1,6 @@
-"""What smemsim.testing promises to other people's tests: its strategies, its pytest plugin, and the traces that its recorder writes."""
+"""What smemsim.testing promises to other people's tests: its strategies, its pytest plugin, and the traces that its
+recorder writes.
+"""
 
 import ast
 import dataclasses
@@ -280,7 +282,9 @@ def test_options_that_no_hardware_has_are_sentences_at_once(what):
 
 
 def plain_launch(**changes):
-    """A box of 8 x 16 bytes without swizzle out of a tensor of 32 rows of 64 bytes: its place in shared memory is plain slicing."""
+    """A box of 8 x 16 bytes without swizzle out of a tensor of 32 rows of 64 bytes: its place in shared memory is plain
+    slicing.
+    """
     tensor = np.arange(32 * 64, dtype=np.uint32).astype(np.uint8).reshape(32, 64)
     tm = TensorMap.tiled(data_type="u8", global_address=0, global_dim=(64, 32), global_strides=(64,), box_dim=(16, 8))
     out = TensorMap.tiled(data_type="u8", global_address=0, global_dim=(16, 8), global_strides=(16,), box_dim=(16, 8))
@@ -470,7 +474,9 @@ def test_other_kinds_do_not_hold_their_kernel(tmp_path):
 
 @pytest.mark.parametrize("name", ["recorder_im2col", "recorder_loads", "recorder_stores"])
 def test_what_was_recorded_on_hardware_runs_alike_on_a_simulated_card(name):
-    """The same description, with the recorded image: every byte, and the trap at the end, are those of the H200. It is no evidence."""
+    """The same description, with the recorded image: every byte, and the trap at the end, are those of the H200. It is
+    no evidence.
+    """
     suite, recorder = load_suite(ROOT / "golden" / "sm_90a" / name), Recorder(gpu=Gpu("sm_90a"))
     again = [recorder.rerun(suite, case) for case in range(len(suite))]
     assert [differences(suite, case, one) for case, one in enumerate(again)] == [""] * len(suite)

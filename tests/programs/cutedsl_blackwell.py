@@ -1,4 +1,6 @@
-"""A persistent GEMM on tcgen05 in CuTe DSL: C = A B^T in fp16, one buffer, its CTAs loop over tiles; then the same without a wait."""
+"""A persistent GEMM on tcgen05 in CuTe DSL: C = A B^T in fp16, one buffer, its CTAs loop over tiles; then the same
+without a wait.
+"""
 
 import cutlass
 import torch

@@ -1,4 +1,6 @@
-"""Programs in CuTe DSL for Hopper: an addition with printf, through a graph and events, a persistent GEMM on wgmma, and a launch that is refused."""
+"""Programs in CuTe DSL for Hopper: an addition with printf, through a graph and events, a persistent GEMM on wgmma, and
+a launch that is refused.
+"""
 
 import cuda.bindings.driver as cuda
 import cutlass

@@ -1,4 +1,5 @@
-"""What a launcher of Triton has to do, each in a part of its own, with the features that the installed Triton has; since Triton 3.3.
+"""What a launcher of Triton has to do, each in a part of its own, with the features that the installed Triton has;
+since Triton 3.3.
 
     smemsim exec --arch sm_90a -- python triton_features.py
 

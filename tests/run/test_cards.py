@@ -192,8 +192,9 @@ def test_cards_without_clusters_refuse_their_launch(arch):
 
 
 def through(arch: str, name: str, outputs: int, registers: list[np.ndarray], behind: str = "", *, target: str = "", version: str = "9.1"):
-    """D (outputs, 32) of one instruction of a warp; `registers` are those of A, B, C and what stands behind them, uint32 (count, 32). In `behind` {0} is the first of
-    the last group's registers."""
+    """D (outputs, 32) of one instruction of a warp; `registers` are those of A, B, C and what stands behind them,
+    uint32 (count, 32). In `behind` {0} is the first of the last group's registers.
+    """
     flat = np.concatenate([np.asarray(x, np.uint32) for x in registers])
     loads = "\n".join(f"ld.global.b32 %a{n}, [%d2 + {128 * n}];" for n in range(len(flat)))
     stores = "\n".join(f"st.global.b32 [%d4 + {128 * n}], %o{n};" for n in range(outputs))
@@ -242,7 +243,9 @@ def words(elements: np.ndarray, bits: int) -> np.ndarray:
 
 
 def a_fragment(matrix: np.ndarray, bits: int) -> np.ndarray:
-    """Registers of A (16, K) as the PTX ISA says it of s8 and s4: element i of lane 4 g + t is in row g or g + 8, by eights (by fours of bytes)."""
+    """Registers of A (16, K) as the PTX ISA says it of s8 and s4: element i of lane 4 g + t is in row g or g + 8, by
+    eights (by fours of bytes).
+    """
     per = 32 // bits
     i = np.arange(matrix.size // 32)[:, None]
     row = LANE // 4 + 8 * (i // per % 2)
@@ -270,7 +273,9 @@ SCALES = {"ue8m0": 2.0 ** np.arange(-3, 4), "ue4m3": np.array([0.5, 1.0, 1.5, 2.
 
 
 def scale_registers(rng, rows: int, factors: int, dtype: str, byte: int, thread: int):
-    """(numbers (rows, factors), the register of every lane): the factors where the selectors say, garbage everywhere else."""
+    """(numbers (rows, factors), the register of every lane): the factors where the selectors say, garbage everywhere
+    else.
+    """
     numbers = rng.choice(SCALES[dtype], (rows, factors))
     held = rng.integers(0, 256, (32, 4)).astype(np.uint8)
     for row in range(rows):
@@ -286,7 +291,9 @@ SCALED = [
 
 
 def sparse_of(rng, a: np.ndarray, pairwise: bool):
-    """(stored A, metadata registers) of an A (16, K) whose other elements are set to zero: two of four, pairs of two of eight."""
+    """(stored A, metadata registers) of an A (16, K) whose other elements are set to zero: two of four, pairs of two of
+    eight.
+    """
     chunk, groups = (8 if pairwise else 4), a.shape[1] // (8 if pairwise else 4)
     nibbles = rng.choice([0b0100, 0b1000, 0b1001, 0b1100, 0b1101, 0b1110], (16, groups))
     stored, whole = np.zeros((16, a.shape[1] // 2)), np.zeros_like(a)
@@ -306,7 +313,9 @@ def sparse_of(rng, a: np.ndarray, pairwise: bool):
 @pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
 @pytest.mark.parametrize(("kind", "a", "b", "k", "factors", "scale"), SCALED, ids=str)
 def test_block_scaled_products_come_out_exact_with_every_selector(kind, a, b, k, factors, scale, sparse):
-    """Small numbers, whose sums need no rounding: the layout of operands, metadata and scale factors, as the PTX ISA and CUTLASS have it."""
+    """Small numbers, whose sums need no rounding: the layout of operands, metadata and scale factors, as the PTX ISA
+    and CUTLASS have it.
+    """
     rng = np.random.default_rng(len(a) + 7 * k + factors + sparse)
     k *= 1 + sparse
     of_a, of_b = rng.choice(FEW, (16, k)), rng.choice(FEW, (8, k))
@@ -429,7 +438,9 @@ def test_newer_cards_keep_a_bit_more(arch, wanted):
     ],
 )  # fmt: skip
 def test_8_bit_floats_are_summed_by_the_unit_that_the_card_has(arch, c, products, wanted):
-    """Ada cuts at 13 bits; sm_90a makes f16 of them and adds C last, to nearest; sm_120a has a unit with 25 bits, which cuts the result."""
+    """Ada cuts at 13 bits; sm_90a makes f16 of them and adds C last, to nearest; sm_120a has a unit with 25 bits, which
+    cuts the result.
+    """
     assert one_dot(arch, "f32.e5m2.e5m2.f32", 32, products, products, c, target="sm_89") == wanted
 
 
@@ -592,7 +603,9 @@ MEET = "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;"
 
 @pytest.mark.parametrize("arch", ["sm_120a", "sm_121a"])
 def test_report_clusters_and_shared_memory_of_others_work_on_sm_120(arch):
-    """Two threads say that they do not, two that they do (triton 10963 and 10973, quack 91): ptxas has native code for all of it."""
+    """Two threads say that they do not, two that they do (triton 10963 and 10973, quack 91): ptxas has native code for
+    all of it.
+    """
     gpu = Gpu(arch)
     to = gpu.zeros(4, np.int32)
     run = gpu.launch(
@@ -638,7 +651,9 @@ def test_report_a_tile_for_a_datacentre_card_does_not_fit(arch, size):
 
 @pytest.mark.parametrize(("offset", "traps"), [(0, False), (16, True), (64, True), (128, False)])
 def test_report_a_tma_destination_off_128_bytes_traps(offset, traps):
-    """tilelang's test for sm_120: 16 bytes were enough for the compiler, and the card stopped with a misaligned address."""
+    """tilelang's test for sm_120: 16 bytes were enough for the compiler, and the card stopped with a misaligned
+    address.
+    """
     gpu = Gpu("sm_120a")
     data, out = gpu.array(np.arange(4096, dtype=np.uint8)), gpu.zeros(32, np.uint32)
     tm = TensorMap.tiled(
@@ -658,7 +673,9 @@ def test_report_a_tma_destination_off_128_bytes_traps(offset, traps):
       "{%f1, %f2, %f3, %f4}, {%r1}, {0, 0}, {%r1}, {0, 0};", "kind::mxf4.block_scale"), ("cvt.rn.satfinite.e2m1x2.f32 %c1, %f1, %f2;", "e2m1x2")],
 )  # fmt: skip
 def test_report_fp4_for_the_plain_target_says_which_target_it_needs(body, name):
-    """llama.cpp 17906 and 18363, ds4 672, FBGEMM 4975: built for sm_120, where ptxas names the instruction and no way out."""
+    """llama.cpp 17906 and 18363, ds4 672, FBGEMM 4975: built for sm_120, where ptxas names the instruction and no way
+    out.
+    """
     text = small("sm_120", body).replace(".reg .b32 %r<4>;", ".reg .b32 %r<4>; .reg .f32 %f<8>; .reg .b8 %c<2>;")
     gpu = Gpu("sm_120a")
     with pytest.raises(InputError, match=rf"{re.escape(name)}.*: not supported on \.target sm_120: it needs sm_\w*f.* or sm_120a"):
@@ -666,7 +683,9 @@ def test_report_fp4_for_the_plain_target_says_which_target_it_needs(body, name):
 
 
 def test_report_scale_factors_that_nobody_wrote_are_found():
-    """flashinfer 2577 and TensorRT-LLM 14154 tell of garbage from NVFP4: of scale factors that were never stored, results are doubtful, row by row."""
+    """flashinfer 2577 and TensorRT-LLM 14154 tell of garbage from NVFP4: of scale factors that were never stored,
+    results are doubtful, row by row.
+    """
     gpu = Gpu("sm_120a")
     ones, scales, out = gpu.array(np.full(32, 0x22222222, np.uint32)), gpu.empty(32, np.uint32), gpu.zeros((4, 32), np.uint32)
     text = SCALED_KERNEL

@@ -1,4 +1,6 @@
-"""CTAs that do the same are executed and checked as one, and one by one with `SMEMSIM_COHORTS=off`: the same bytes and the same findings."""
+"""CTAs that do the same are executed and checked as one, and one by one with `SMEMSIM_COHORTS=off`: the same bytes and
+the same findings.
+"""
 
 import random
 import re
@@ -67,7 +69,9 @@ TRUSTS = only("eq.u32 %q, %cta, 0", "C", HEAR.format(16))
 
 @pytest.mark.parametrize("is_compiled", [False, True])
 def test_a_flag_behind_the_wait_of_another_cta_says_nothing_of_own_copies(is_compiled):
-    """Operations of CTAs have the same numbers but for the CTA's: who hears that one is over knows nothing of the other."""
+    """Operations of CTAs have the same numbers but for the CTA's: who hears that one is over knows nothing of the
+    other.
+    """
     wrong = Program((COPY, VOUCHES, TRUSTS, READ, WAIT.format(2)), 3, 1, 1, is_compiled=is_compiled)
     found = wrong.outcome(cohorts=True)
     assert [code for code, *_ in found[2]] == ["X004"]
@@ -108,7 +112,8 @@ MULTIPLIES = "@!%leader bra M; tcgen05.mma.cta_group::1.kind::f16 [%tm+0], %desc
 COMMITS = "@!%leader bra C; tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%bars+0]; C:"
 LOADS = "tcgen05.ld.sync.aligned.32x32b.x1.b32 {%x}, [%tl+0]; tcgen05.wait::ld.sync.aligned; add.u32 %acc, %acc, %x; tcgen05.fence::before_thread_sync; bar.sync 0;"
 FILLS = "tcgen05.st.sync.aligned.32x32b.x1.b32 [%tl+0], {%acc}; {0} tcgen05.fence::before_thread_sync; bar.sync 0; tcgen05.fence::after_thread_sync;"
-# What CTAs do alike until one (CTA 1) leaves something out: the steps before, what it leaves out, the steps after, and what is found then.
+# What CTAs do alike until one (CTA 1) leaves something out: the steps before, what it leaves out, the steps after, and
+# what is found then.
 PARTED = {
     "a wait for a group of copies": (0, (STORED, SENT), "cp.async.bulk.wait_group.read 0;", ("bar.sync 0;", STORE), "X005"),
     "a wait for a group of products": (0, (STORED, TIMES), "wgmma.wait_group.sync.aligned 0;", ("bar.sync 0;", STORE), "X005"),
@@ -147,7 +152,9 @@ LOOPS = ("read", "write", "copy", "operation_reads", "operations_read", "operati
 
 
 def test_the_compiled_checks_pass_only_what_the_rule_passes(monkeypatch):
-    """Compiled loops note accesses to shared memory in which nothing is suspicious; the rule in numpy decides about the others. Without the loops it decides about all."""
+    """Compiled loops note accesses to shared memory in which nothing is suspicious; the rule in numpy decides about the
+    others. Without the loops it decides about all.
+    """
     programs = [draw(random.Random(f"rule {number}")) for number in range(8)]
     found = [program.outcome(cohorts=False) for program in programs]
     for name in LOOPS:
@@ -177,7 +184,9 @@ OWNED = {
 @pytest.mark.parametrize("group", OWNED)
 @pytest.mark.parametrize("parts", ["", MEETS])
 def test_after_a_wait_of_all_ctas_the_fix_says_whose_groups_they_are(group, parts):
-    """Threads have waited for a group before: then a wait is not missing everywhere, but in the threads that issued the operation."""
+    """Threads have waited for a group before: then a wait is not missing everywhere, but in the threads that issued the
+    operation.
+    """
     waited, left, whose = OWNED[group]
     (found,) = Program((STORED, TIMES, OVER, waited, left, parts, STORE), 3, 1, 1).outcome(cohorts=True)[2]
     assert (found[0], whose in found[4]) == ("X005", True)
@@ -201,7 +210,9 @@ def test_a_cta_hears_by_way_of_another_one_that_its_own_copy_is_over():
 
 
 def test_columns_of_one_cta_for_what_others_may_hear_are_a_difference(monkeypatch):
-    """The fault: warps have columns for operations of their own CTA alone, though flags say of others' that they are over."""
+    """The fault: warps have columns for operations of their own CTA alone, though flags say of others' that they are
+    over.
+    """
     monkeypatch.setattr("smemsim.run.lower.program.Program.needs_others", False)
     wrong = Program((COPY, VOUCHES, TRUSTS, READ, WAIT.format("fault")), 3, 1, 1)  # a program that no other test has linked
     assert "one by one: [('X004'" in differs(wrong)
@@ -235,7 +246,9 @@ def test_the_environment_says_which(monkeypatch):
 
 
 def test_loads_that_the_first_cta_leaves_in_flight_are_found_after_a_remark_in_all():
-    """A recorded GEMM loads over what threads have read without a proxy fence (X003 in all CTAs). CTA 0 leaves its loop after one step, with loads in flight."""
+    """A recorded GEMM loads over what threads have read without a proxy fence (X003 in all CTAs). CTA 0 leaves its loop
+    after one step, with loads in flight.
+    """
     (path,) = (path for path in recorded_kernels() if path.parent.name == "reference_mk_32b_none")
     kernel, again = path.with_name("kernel.ptx").read_text(), "setp.lt.s32 \t%p43, %r238, %r4;"
     assert kernel.count(again) == 1

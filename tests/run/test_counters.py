@@ -1,4 +1,6 @@
-"""Counters of launches: every kind of access on its line, sums by line and source, by every tier; off they cost nothing."""
+"""Counters of launches: every kind of access on its line, sums by line and source, by every tier; off they cost
+nothing.
+"""
 
 import json
 import os
@@ -103,7 +105,9 @@ def test_compiled_blocks_count_as_interpreted_ones(monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.parametrize("tier", ["closures", "compiled"])
 def test_each_warp_costs_what_its_own_lanes_do(monkeypatch: pytest.MonkeyPatch, tier: str) -> None:
-    """By hand, for the three warps of each CTA: halves of a warp 64, 128 and 256 bytes apart; lanes 4, 16 and 64 bytes apart; both."""
+    """By hand, for the three warps of each CTA: halves of a warp 64, 128 and 256 bytes apart; lanes 4, 16 and 64 bytes
+    apart; both.
+    """
     monkeypatch.setenv("SMEMSIM_TIERS", tier)
     body = f".reg .b32 %v; mul.wide.u32 %h, %t, 4; add.u64 %h, %h, %g;\n{KINDS_OF_BLOCKS['warps whose lanes are at other distances']}"
     table = counted(body, block=96, grid=4, sanitize=False).counters
@@ -279,7 +283,9 @@ def test_a_line_with_conflicts_and_the_repair_that_is_offered() -> None:
 
 @pytest.mark.parametrize(("descriptor", "named"), [(0x40000040, "none"), (0x40000000_40000040, "128B"), (0x40000140, "")])
 def test_a_buffer_that_a_matrix_instruction_reads_keeps_its_layout(descriptor: int, named: str) -> None:
-    """The note names the swizzle of the operand, and offers no XOR that the descriptor cannot have; of another buffer it does."""
+    """The note names the swizzle of the operand, and offers no XOR that the descriptor cannot have; of another buffer
+    it does.
+    """
     registers = ", ".join(f"%d{n}" for n in range(4))
     body = (
         TRANSPOSE.format(change="")

@@ -1,4 +1,6 @@
-"""Observers hear what a launch does (`smemsim.run.events`), with the sanitizer and without, several at once, and by every tier."""
+"""Observers hear what a launch does (`smemsim.run.events`), with the sanitizer and without, several at once, and by
+every tier.
+"""
 
 from __future__ import annotations
 

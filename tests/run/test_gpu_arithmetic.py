@@ -327,7 +327,9 @@ cvt.rs.{form}.f32 {target}, {{%r0, %r1, %r2, %r3}}, %r4; {kept} st.global.b32 [%
     [("e4m3", ml_dtypes.float8_e4m3fn, 8), ("e5m2", ml_dtypes.float8_e5m2, 8), ("e2m1", ml_dtypes.float4_e2m1fn, 4)],
 )
 def test_random_bits_are_added_below_what_is_kept(name, dtype, width, relu):
-    """x becomes floor(|x| / ulp + r / 2^16) ulps, r being 16 bits of the word, as TIRx-harness 0.1.2.post2 test_ptx_cvt_narrow.py has it of a B200."""
+    """x becomes floor(|x| / ulp + r / 2^16) ulps, r being 16 bits of the word, as TIRx-harness 0.1.2.post2
+    test_ptx_cvt_narrow.py has it of a B200.
+    """
     rng, info = np.random.default_rng(width), ml_dtypes.finfo(dtype)
     values = np.ldexp(rng.uniform(-2, 2, (256, 4)), rng.integers(info.minexp - info.nmant - 4, info.maxexp + 2, (256, 4))).astype(
         np.float32
@@ -619,7 +621,8 @@ def view_of(words, kind, part):
 
 
 def video_forms(op):
-    """(types, saturated, joined, parts of d, a and b): all parts of the sources, and every use of c with every part of each of them.
+    """(types, saturated, joined, parts of d, a and b): all parts of the sources, and every use of c with every part of
+    each of them.
 
     Three types that follow one another share them out: a third of all pairs each.
     """
@@ -638,7 +641,9 @@ def video_forms(op):
 
 @pytest.mark.parametrize("op", ["vadd", "vsub", "vabsdiff", "vmin", "vmax", "vset.ge", "vset.eq"])
 def test_scalar_video_instructions_take_and_give_bytes_and_halves(op):
-    """As the pseudocode of PTX ISA 9.1 §9.7.18.1 says it, on corner values; what the types do not hold is not compared without `.sat`."""
+    """As the pseudocode of PTX ISA 9.1 §9.7.18.1 says it, on corner values; what the types do not hold is not compared
+    without `.sat`.
+    """
     compute = VIDEO_ARRAYS.get(op, VIDEO.get(op))
     words = [x.ravel().copy() for x in np.meshgrid(*[np.array(CORNERS, np.uint32)] * 3)]
     lines, wanted, unknown = [], [], []

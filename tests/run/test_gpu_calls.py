@@ -74,7 +74,8 @@ def test_recursion_of_threads_at_different_depths(asked: list[tuple[int, int]]) 
     assert found.tolist() == [ackermann(m, n) for m, n in asked]
 
 
-# Each call has an array of its own, of which it gives the next one the address: the innermost sums up what all of them have left.
+# Each call has an array of its own, of which it gives the next one the address: the innermost sums up what all of them
+# have left.
 CHAIN = """
 .func (.param .b32 result) chain(.param .b32 n, .param .b64 before) {
 .reg .pred %p<3>; .reg .b32 %r<8>; .reg .b64 %rd<8>;

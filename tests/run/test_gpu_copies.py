@@ -1,4 +1,6 @@
-"""Bulk and tensor copies of kernels: what they move is what the machine's model moves, and barriers open when their bytes are there."""
+"""Bulk and tensor copies of kernels: what they move is what the machine's model moves, and barriers open when their
+bytes are there.
+"""
 
 from __future__ import annotations
 
@@ -418,7 +420,8 @@ def test_a_byte_mask_lets_single_bytes_through() -> None:
 
 @pytest.mark.parametrize(("more", "codes"), [(0, []), (4, ["T204"])])
 def test_a_map_that_the_kernel_changes_counts_as_it_is(more: int, codes: list[str]) -> None:
-    """A map in shared memory gets another address and box, goes to global memory, and a load through it brings the other array. Of a stride the bytes below
+    """A map in shared memory gets another address and box, goes to global memory, and a load through it brings the
+    other array. Of a stride the bytes below
     16 are lost."""
     gpu = Device("sm_90a")
     a, b = gpu.array(np.zeros_like(TILE)), gpu.array(TILE)
@@ -517,7 +520,8 @@ def test_forms_that_nobody_knows_are_named_before_anything_runs() -> None:
         Device("sm_90a").launch(ptx, "k")
 
 
-# CTA 1 of a pair loads into its own shared memory, and the mbarrier of CTA 0 counts the bytes; its threads read without a wait.
+# CTA 1 of a pair loads into its own shared memory, and the mbarrier of CTA 0 counts the bytes; its threads read without
+# a wait.
 COUNTED_BY_THE_OTHER = """.version 8.7 .target sm_100a .address_size 64
 .visible .entry k(.param .align 64 .b8 map[128], .param .u64 out) {
   .reg .pred %p<4>; .reg .b32 %r<10>; .reg .b64 %d<4>; .shared .align 128 .b8 tile[512]; .shared .align 8 .b64 bar;

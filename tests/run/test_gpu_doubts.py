@@ -1,4 +1,6 @@
-"""Values that may be wrong are told where they are used: rows, lanes and words that a kernel reads and throws away harm nobody."""
+"""Values that may be wrong are told where they are used: rows, lanes and words that a kernel reads and throws away harm
+nobody.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +67,9 @@ MOVED = "{0} ld.shared.v4.b32 {{%r1, %r2, %r3, %r4}}, [%r32]; {0} st.global.v4.b
 
 
 def short_tile(*, before: str = "", behind: str = "", store: str = SIXTEEN, end: str = "", written: int = 512, more: str = "") -> str:
-    """m64n8k16 over a tile of A of which threads write the first bytes (32 a row): A at smem, B 2048 bytes further, an mbarrier behind."""
+    """m64n8k16 over a tile of A of which threads write the first bytes (32 a row): A at smem, B 2048 bytes further, an
+    mbarrier behind.
+    """
     word = SmemDescriptor(arch="sm_90a", start_address=0, leading_byte_offset=128, stride_byte_offset=256).encode()
     return kernel(f"""
     ld.param.b64 %rd1, [out]; ld.param.b64 %rd8, [in]; mov.u32 %r10, %tid.x; mov.u32 %r20, smem; add.u32 %r30, %r20, 4096;
@@ -134,7 +138,9 @@ def without_a_byte(text: str, byte: int) -> str:
 
 
 def half_of_k(types: str, side: str, other: int | None) -> str:
-    """The same tile of elements of 8 bits; the upper half of K of one side is not written, and words of the other side have a value there, or none."""
+    """The same tile of elements of 8 bits; the upper half of K of one side is not written, and words of the other side
+    have a value there, or none.
+    """
     word = "mov.b32 %r41, %r7;" if other is None else f"selp.b32 %r41, {other}, %r7, %p6;"
     mine, others = ("lt", "ge") if side == "a" else ("ge", "lt")
     left = f"setp.{mine}.u32 %p7, %r8, 2048; and.pred %p7, %p7, %p6; not.pred %p7, %p7; and.pred %p1, %p1, %p7;"
@@ -159,7 +165,9 @@ def half_of_k(types: str, side: str, other: int | None) -> str:
     ],
 )
 def test_integers_that_nobody_wrote_count_for_nothing_beside_zeros(side, types, other, told):
-    """The rest of K may hold anything in one operand if the other one has zeros there; of a floating-point type it may hold a NaN."""
+    """The rest of K may hold anything in one operand if the other one has zeros there; of a floating-point type it may
+    hold a NaN.
+    """
     run = launched(half_of_k(types, side, other))
     assert codes(run)[:1] == told, run.text()
 
@@ -333,7 +341,9 @@ def test_rows_of_d_in_tensor_memory_are_told_where_they_are_used(rows, told):
 
 
 def scaled(columns: int, written: int) -> str:
-    """D (128 x 96) of block-scaled factors: of B's scale factors threads write some words, a warp transposes all 128 for tcgen05.cp, the MMA needs 96."""
+    """D (128 x 96) of block-scaled factors: of B's scale factors threads write some words, a warp transposes all 128
+    for tcgen05.cp, the MMA needs 96.
+    """
     i = InstrDescriptor(kind="mxf8f6f4", m=128, n=96, a_type="e4m3", b_type="e4m3", d_type="f32", scale_type="ue8m0")
     word = SmemDescriptor(arch="sm_100a", start_address=0, leading_byte_offset=128, stride_byte_offset=256).encode()
     return kernel(f"""
@@ -385,7 +395,9 @@ BY_STORES = f"""and.b32 %r20, %r1, 31; shl.b32 %r20, %r20, 4; add.u32 %r20, %r20
     [(BY_COPY, 0, []), (BY_COPY, 2, []), (BY_COPY, 3, ["R507"]), (BY_STORES, 1, []), (BY_STORES, 3, ["R507"])],
 )
 def test_a_product_depends_on_the_byte_of_its_scale_id(by, scale_id, told):
-    """Of each word of four scale factors the last byte is uninitialised: a tile whose K ends before it has the scale ids 0 to 2."""
+    """Of each word of four scale factors the last byte is uninitialised: a tile whose K ends before it has the scale
+    ids 0 to 2.
+    """
     word = re.search(r"mov.u32 %r14, (\d+);", scaled(0, 0))[1]
     text = scaled(0, 0).replace("bar.sync 0; @%p1 bra TRANSPOSED;", THREE_BYTES).replace(BY_COPY, by)
     text = text.replace(f"%r14, {word};", f"%r14, {int(word) | scale_id << 4};").replace("[%r16], %p4;", "[%r17], %p4;")
@@ -489,7 +501,9 @@ def test_a_copy_that_is_used_before_the_wait_is_told_where_it_is_used_too():
 
 
 def test_where_ptxas_waits_what_comes_behind_is_ordered():
-    """The stores behind the wait that ptxas puts in front of them overwrite what wgmma has read; without a use in front of them they do not wait."""
+    """The stores behind the wait that ptxas puts in front of them overwrite what wgmma has read; without a use in front
+    of them they do not wait.
+    """
     overwrite = "st.shared.b32 [%r6], %r7;"
     assert codes(launched(in_flight(f"add.f32 %r30, %r1, %r1;\n bar.sync 0;\n {overwrite}"))) == []
     assert codes(launched(in_flight(f"bar.sync 0;\n {overwrite}"))) == ["X005"]
@@ -565,7 +579,9 @@ REMOTE = "@%p1 ld.shared::cluster.u32 %r7, [%r6];"
     ],
 )  # fmt: skip
 def test_an_arrival_is_over_for_a_cta_that_waits_for_it_whatever_its_scope(before, scope, waits_for, told):
-    """CTA 1 arrives at an mbarrier of CTA 0, which may end when it has waited for that phase, by .cta; what CTA 1 did before is over if it released it."""
+    """CTA 1 arrives at an mbarrier of CTA 0, which may end when it has waited for that phase, by .cta; what CTA 1 did
+    before is over if it released it.
+    """
     text = kernel(f"""
     mov.u32 %r1, %tid.x; mov.u32 %r2, smem; add.u32 %r3, %r2, 8; mov.u32 %r4, %cluster_ctarank;
     setp.eq.u32 %p1, %r1, 0; setp.eq.u32 %p2, %r4, 0;
@@ -686,7 +702,9 @@ PRODUCTS = {
 @pytest.mark.parametrize("space", ["shared", "global"])
 @pytest.mark.parametrize("name", FRAGMENTS)
 def test_rows_of_a_wmma_fragment_are_told_where_their_rows_of_d_are_used(name, space, past):
-    """Five rows of A, or of B, are there. D goes to shared memory and is copied from there, each element by its row, or column, in A's, or B's, own order."""
+    """Five rows of A, or of B, are there. D goes to shared memory and is copied from there, each element by its row, or
+    column, in A's, or B's, own order.
+    """
     which, order, form, pitch = FRAGMENTS[name]
     shape, kind, own, results, stored, of_row = PRODUCTS[name.split()[-1]]
     other = "b" if which == "a" else "a"
@@ -736,7 +754,9 @@ VOTES = {
 @pytest.mark.parametrize("tiers", ["closures", "compiled"])
 @pytest.mark.parametrize(("body", "some", "told", "remarks"), VOTES.values(), ids=VOTES)
 def test_lanes_that_have_a_value_vote_beside_others(body, some, told, remarks, tiers, monkeypatch):
-    """Lanes 0 to 7 have one. FlashAttention-4 rescales all rows of a warp if one of them needs it, rows past the end among them."""
+    """Lanes 0 to 7 have one. FlashAttention-4 rescales all rows of a warp if one of them needs it, rows past the end
+    among them.
+    """
     monkeypatch.setenv("SMEMSIM_TIERS", tiers)
     head = "mul.wide.u32 %d1, %r1, 4; add.u64 %d1, %d1, %d20; mov.u32 %r3, sm; shl.b32 %r4, %r1, 2; add.u32 %r3, %r3, %r4;"
     fill = "setp.lt.u32 %p1, %r1, 8; @%p1 st.shared.u32 [%r3], %r1; bar.sync 0;" if some else ""
@@ -838,7 +858,9 @@ def test_loads_are_blamed_as_an_interpreter_of_bits_does_it(seed):
     ],
 )
 def test_bytes_that_are_given_a_value_are_known_beside_others_that_are_not(body, is_doubtful):
-    """As the CuTe DSL stores two e4m3 numbers: the upper half of the word is a register that no instruction gives a value."""
+    """As the CuTe DSL stores two e4m3 numbers: the upper half of the word is a register that no instruction gives a
+    value.
+    """
     text = ptx_kernel(1, f"mov.u32 %r3, %r1; {{ .reg .b16 %low, %never; cvt.u16.u32 %low, %r3; mov.b32 %r41, {{%low, %never}}; {body} }}")
     gpu = Gpu()
     found = gpu.launch(text, block=1, args=[gpu.array(np.zeros(1, np.uint32))], progress=False)
@@ -873,7 +895,9 @@ def test_bytes_that_are_given_a_value_are_known_beside_others_that_are_not(body,
     ],
 )
 def test_each_number_of_a_pair_that_is_converted_has_its_own_doubt(body, is_doubtful):
-    """As Triton and XLA make one e4m3 number: the other one of the pair is a register that no instruction gives a value."""
+    """As Triton and XLA make one e4m3 number: the other one of the pair is a register that no instruction gives a
+    value.
+    """
     body = body.replace("%r8", "%other")
     text = ptx_kernel(
         1, f"{{ .reg .b16 %two, %other; .reg .b32 %never, %given; cvt.rn.f32.u32 %given, %r1; mov.u32 %r41, 0; {body} }}", arch="sm_100a"
@@ -883,7 +907,8 @@ def test_each_number_of_a_pair_that_is_converted_has_its_own_doubt(body, is_doub
     assert [f.code for f in (*found.findings, *found.remarks)] == ["R507"] * is_doubtful
 
 
-# What is done to a word of bytes 0 and 2 with a value, 1 and 3 without one, and a number in a register: the number, bits that are stored, is there a doubt?
+# What is done to a word of bytes 0 and 2 with a value, 1 and 3 without one, and a number in a register: the number,
+# bits that are stored, is there a doubt?
 WHAT_NUMBERS_SETTLE = {
     "mul.lo.u32 %r42, %r42, %r44": [
         (0, 32, False),
@@ -966,7 +991,9 @@ WHAT_NUMBERS_SETTLE = {
     ],
 )
 def test_the_bytes_of_a_word_have_doubts_of_their_own(body, is_doubtful):
-    """As XLA puts four e4m3 numbers into a word, each the lower one of a pair whose other one is a register that no instruction gives a value."""
+    """As XLA puts four e4m3 numbers into a word, each the lower one of a pair whose other one is a register that no
+    instruction gives a value.
+    """
     body = f"cvt.rn.satfinite.e4m3x2.f32 %two, %never, %given; {body}"
     regs = ".reg .b16 %two, %other, %never16; .reg .b32 %never, %given, %r43, %r44; .reg .b64 %d30;"
     text = ptx_kernel(1, f"{{ {regs} cvt.rn.f32.u32 %given, %r1; {body} }}", arch="sm_100a")

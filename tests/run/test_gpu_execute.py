@@ -153,7 +153,9 @@ def test_warps_of_a_cta_take_turns_at_a_lock_in_shared_memory():
 
 @pytest.mark.parametrize("ctas", [5, 200])
 def test_a_scan_looks_back_at_the_ctas_before(ctas):
-    """Each CTA adds its number to the prefix that the one before publishes with a flag, the last CTA first in memory order of nothing."""
+    """Each CTA adds its number to the prefix that the one before publishes with a flag, the last CTA first in memory
+    order of nothing.
+    """
     scan = """
     @!%p9 bra END;
     mov.u32 %r2, %ctaid.x; mul.wide.u32 %d1, %r2, 8; add.u64 %d1, %d20, %d1;
@@ -170,7 +172,9 @@ def test_a_scan_looks_back_at_the_ctas_before(ctas):
 
 
 def test_the_last_one_to_come_adds_up():
-    """Split-K: every CTA stores its part, the one that finds all others done adds them, and a loop of tiles follows a counter."""
+    """Split-K: every CTA stores its part, the one that finds all others done adds them, and a loop of tiles follows a
+    counter.
+    """
     split = """
     mov.u32 %r2, %ctaid.x; mad.lo.u32 %r3, %r2, 64, %r1; mul.wide.u32 %d1, %r3, 4; add.u64 %d1, %d21, %d1;
     add.u32 %r4, %r3, 1; st.global.u32 [%d1], %r4;
@@ -233,7 +237,8 @@ def test_a_poll_that_counts_its_tries_gives_up_and_is_no_hang(where):
 
 # ---- shards
 
-# out[n] = 3 * in[n] + CTA, after a loop; a CTA whose number stands in the launch's last parameter traps, and prints before it does.
+# out[n] = 3 * in[n] + CTA, after a loop; a CTA whose number stands in the launch's last parameter traps, and prints
+# before it does.
 SCALE = """
 mov.u32 %r2, %ctaid.x; mov.u32 %r3, %ntid.x; mad.lo.u32 %r3, %r2, %r3, %r1; mul.wide.u32 %d1, %r3, 4;
 add.u64 %d2, %d20, %d1; add.u64 %d3, %d21, %d1; ld.global.u32 %r4, [%d2];

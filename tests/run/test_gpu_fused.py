@@ -1,4 +1,6 @@
-"""Products that ptxas takes into sums: which, seen by whether a product was rounded; and what must stay as it is written."""
+"""Products that ptxas takes into sums: which, seen by whether a product was rounded; and what must stay as it is
+written.
+"""
 
 from fractions import Fraction
 

@@ -617,7 +617,9 @@ mul.wide.u32 %d2, %s1, 4; add.u64 %d3, %d1, %d2; setp.ge.u32 %p1, %s11, %s0; set
 
 
 def test_a_sample_has_the_edges_of_an_order_of_tiles_that_the_kernel_computes():
-    """The last row of tiles is cut off at 200 rows: its CTAs, those of the last column, and the one that is in both are one each."""
+    """The last row of tiles is cut off at 200 rows: its CTAs, those of the last column, and the one that is in both are
+    one each.
+    """
     gpu = smemsim.Gpu()
     out = gpu.zeros(49, np.uint32)
     run = gpu.launch(GROUPED, grid=49, block=32, args=[out, 200], ctas="sample")
@@ -794,7 +796,9 @@ setp.lt.u32 %p1, %r1, 64; setp.lt.u32 %p2, %r1, 16;
     [(256, "bar.sync 0;", "__syncwarp"), (128, "bar.sync 0;", "__syncthreads"), (256, "", "__syncthreads")],
 )
 def test_a_race_between_warps_is_told_before_one_between_lanes_of_the_same_line(first, barrier, repair, tmp_path):
-    """A reduction without barriers, its steps unrolled: a barrier for all warps orders the lanes too, and __syncwarp does not order warps."""
+    """A reduction without barriers, its steps unrolled: a barrier for all warps orders the lanes too, and __syncwarp
+    does not order warps.
+    """
     text = kernel("", UNROLLED.format(first=first, barrier=barrier)) + f'\n.file 1 "{tmp_path}/reduce.cu"\n'
     found = [f for f in smemsim.Gpu().launch(text, block=128, name="k.ptx").findings if f.code == "X008"]
     assert repair in found[0].repair
@@ -1137,7 +1141,8 @@ def test_tritons_own_compilation_of_tuples_and_half_precision_numbers_runs_on_te
 
 # ---- what a launch leaves behind
 
-# Each warp stores to shared memory what its neighbour reads behind a barrier; a register gets a value in some threads only where the parameter is not 0.
+# Each warp stores to shared memory what its neighbour reads behind a barrier; a register gets a value in some threads
+# only where the parameter is not 0.
 LEFT = kernel(
     ".param .u64 to, .param .u32 gives",
     """.shared .align 4 .b8 sm[256];

@@ -27,7 +27,9 @@ WARPS = 3
 
 
 def through_registers(instruction: str, *inputs: np.ndarray, outputs: int, kind: str = "b32", arch: str = "sm_90a") -> np.ndarray:
-    """What an instruction of warps makes of registers: arrays (registers, threads) go to %r0, %r1 …, results come from %r100 …"""
+    """What an instruction of warps makes of registers: arrays (registers, threads) go to %r0, %r1 …, results come from
+    %r100 …
+    """
     gpu, threads, size = Device(arch), inputs[0].shape[1], 4 if kind == "b32" else 8
     given = np.concatenate(inputs)
     data, out = gpu.array(given), gpu.array(np.zeros((outputs, threads), given.dtype))
@@ -60,7 +62,9 @@ def test_movmatrix_transposes() -> None:
 @pytest.mark.parametrize("trans", ["", ".trans"])
 @pytest.mark.parametrize("direction", ["ld", "st"])
 def test_ldmatrix_and_stmatrix_move_rows_that_lanes_name(direction: str, trans: str, count: int) -> None:
-    """A lane has two elements of row l / 4 of every matrix, at columns 2 (l % 4); row r of matrix j is where lane 8 j + r says."""
+    """A lane has two elements of row l / 4 of every matrix, at columns 2 (l % 4); row r of matrix j is where lane 8 j +
+    r says.
+    """
     rng = np.random.default_rng(count)
     rows = rng.permutation(64)[:32]
     memory = rng.integers(0, 1 << 16, (64, 8)).astype(np.uint16)
@@ -115,7 +119,9 @@ def test_rows_of_some_lanes_outside_of_the_windows_of_shared_memory_are_not_mode
 
 
 def test_bytes_make_the_round_trip_through_the_matrix_forms_of_blackwell() -> None:
-    """stmatrix m16n8 of D fragments writes the transpose of a 16 x 8 matrix; ldmatrix m16n16 gives columns, four rows of them a register."""
+    """stmatrix m16n8 of D fragments writes the transpose of a 16 x 8 matrix; ldmatrix m16n16 gives columns, four rows
+    of them a register.
+    """
     gpu = Device("sm_100a")
     out = gpu.array(np.zeros(512, np.uint8))
     held = gpu.array(np.zeros((4, 32), np.uint32))
@@ -148,7 +154,9 @@ def test_bytes_make_the_round_trip_through_the_matrix_forms_of_blackwell() -> No
 @pytest.mark.parametrize(("name", "bits"), [("b6x16_p32", 6), ("b4x16_p64", 4)])
 @pytest.mark.parametrize(("shape", "count"), [("m8n16", 1), ("m8n16", 2), ("m8n16", 4), ("m16n16", 1), ("m16n16", 2)])
 def test_packed_elements_come_where_bytes_would(name: str, bits: int, shape: str, count: int) -> None:
-    """As TIRx-harness 0.1.2.post2 test_ldmatrix_b8.py has it of a B200: lane l has elements 4 (l % 4) to 4 (l % 4) + 3 of row l / 4, of 16 rows those of a column."""
+    """As TIRx-harness 0.1.2.post2 test_ldmatrix_b8.py has it of a B200: lane l has elements 4 (l % 4) to 4 (l % 4) + 3
+    of row l / 4, of 16 rows those of a column.
+    """
     codes = np.random.default_rng(bits).integers(0, 1 << bits, (32, 16)).astype(np.uint8)
     memory = np.zeros((32, 16), np.uint8)
     for row in range(32):
@@ -182,7 +190,9 @@ def test_packed_elements_come_where_bytes_would(name: str, bits: int, shape: str
 
 
 def ragged(shape: tuple[int, int, int], bits: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """(row, column) of A's elements, (k, n) of B's, (row, column) of D's, (elements, 32), by the sentences of PTX ISA 9.1 §9.7.14.5 for each shape."""
+    """(row, column) of A's elements, (k, n) of B's, (row, column) of D's, (elements, 32), by the sentences of PTX ISA
+    9.1 §9.7.14.5 for each shape.
+    """
     m, n, k = shape
     lane, per = np.arange(32), max(1, 32 // bits)
     g, q = lane // 4, lane % 4
@@ -358,7 +368,9 @@ def test_sparse_operands_meet_what_the_metadata_names(form: tuple[str, str, int]
 @pytest.mark.parametrize("types", ["f32.f16.f16.f32", "f32.f16.f16.f16", "f16.f16.f16.f16"])
 @pytest.mark.parametrize(("a_layout", "b_layout"), [("row", "col"), ("row", "row"), ("col", "col"), ("col", "row")])
 def test_quad_pairs_multiply_matrices_of_their_own(types: str, a_layout: str, b_layout: str) -> None:
-    """m8n8k4: places of elements by the sentences of PTX ISA 9.1 §9.7.14.5.1, threads of the lower and the upper half of the warp apart."""
+    """m8n8k4: places of elements by the sentences of PTX ISA 9.1 §9.7.14.5.1, threads of the lower and the upper half
+    of the warp apart.
+    """
     rng = np.random.default_rng(len(types))
     a, b, c = rng.integers(-4, 5, (4, 8, 4)), rng.integers(-4, 5, (4, 4, 8)), rng.integers(-9, 10, (4, 8, 8))
     d_type, c_type = types[:3], types[-3:]
@@ -420,7 +432,9 @@ class Multiplied(Observer):
 
 
 def wgmma_kernel(instruction: str, registers: int, *, fence: bool = True) -> str:
-    """A warpgroup fills its shared memory from an array, loads D (and A) from another, executes one wgmma, and stores D."""
+    """A warpgroup fills its shared memory from an array, loads D (and A) from another, executes one wgmma, and stores
+    D.
+    """
     fill = f"""
     ld.param.b64 %rd1, [data]; ld.param.b64 %rd2, [held]; ld.param.b64 %rd3, [a]; ld.param.b64 %rd4, [b];
     mov.u32 %r190, %tid.x; mov.u32 %r191, smem; mov.u32 %r192, %ctaid.x;
@@ -545,13 +559,17 @@ def test_a_wgmma_without_a_fence_or_without_data_is_found() -> None:
     ],
 )
 def test_registers_that_are_written_behind_the_fence_are_a_remark(before: str, told: list[str]) -> None:
-    """Copies and constants are no matter: compilers put them in front of the registers that a wgmma names, wherever the fence stands."""
+    """Copies and constants are no matter: compilers put them in front of the registers that a wgmma names, wherever the
+    fence stands.
+    """
     assert codes(WORD.encode(), WORD.encode(), before=before) == told
 
 
 @pytest.mark.parametrize(("use", "told"), [("", []), ("add.u32 %r199, %r20, 1;", ["X017"])], ids=["of no use", "used"])
 def test_a_product_is_lost_where_somebody_has_a_use_for_it(use: str, told: list[str]) -> None:
-    """A compiler that finds what becomes of a product to be of no use (every number is masked) drops that, and leaves the product in its loop."""
+    """A compiler that finds what becomes of a product to be of no use (every number is masked) drops that, and leaves
+    the product in its loop.
+    """
     anew = f"wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {listed(20, 4)}, %rd3, %rd4, 0, 1, 1, 0, 0;"
     done = "wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;"
     before = f"{anew} {done} wgmma.fence.sync.aligned; {anew} {done} {use} wgmma.fence.sync.aligned;"
@@ -560,7 +578,9 @@ def test_a_product_is_lost_where_somebody_has_a_use_for_it(use: str, told: list[
 
 @pytest.mark.parametrize(("last", "told"), [(0, []), (999, ["X017"])], ids=["discarded", "in a part that does not lie between"])
 def test_a_product_that_a_branch_discards_is_not_lost(last: int, told: list[str]) -> None:
-    """Speculative work: a flag decides that the first product is not used. A use that no path leads by between the two is no use of the first."""
+    """Speculative work: a flag decides that the first product is not used. A use that no path leads by between the two
+    is no use of the first.
+    """
     anew = f"wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {listed(20, 4)}, %rd3, %rd4, 0, 1, 1, 0, 0;"
     done = "wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;"
     use = f"setp.ne.u32 %p2, %r190, {last}; @%p2 bra OVER; add.u32 %r199, %r20, 1; OVER:"
@@ -591,9 +611,11 @@ def golden() -> Suite:
 
 @pytest.mark.parametrize("case", measured_gemms())
 def test_the_reference_kernel_does_what_it_did_on_an_h200(case: int) -> None:
-    """sim/smemsim/capture/reference_gemm.cu, D = A * B^T, 64 x 64 a CTA, two stages of 64 elements of K, by TMA, mbarriers and wgmma.
+    """sim/smemsim/capture/reference_gemm.cu, D = A * B^T, 64 x 64 a CTA, two stages of 64 elements of K, by TMA,
+    mbarriers and wgmma.
 
-    The bits of D, the first stage in shared memory and every descriptor are those of the trace, from which maps and boxes come.
+    The bits of D, the first stage in shared memory and every descriptor are those of the trace, from which maps and
+    boxes come.
     """
     trace = golden().arrays
     gpu = Device("sm_90a")
@@ -625,7 +647,8 @@ def test_the_reference_kernel_does_what_it_did_on_an_h200(case: int) -> None:
     assert (d.numpy() == trace["d"][case]).all()
     assert (image.numpy() == trace["image"][case]).all()
     assert (words.numpy() == trace["descriptors"][case]).all()
-    # It reads stages, and its maps in global memory, with no proxy fence: remarks (rules order.proxy_reads, order.map_in_global_memory).
+    # It reads stages, and its maps in global memory, with no proxy fence: remarks (rules order.proxy_reads,
+    # order.map_in_global_memory).
     assert {(f.code, str(f.severity)) for f in run.result.findings.values()} <= {("X003", "note")}
     loads, multiplications = ([e for e in run.result.events if isinstance(e, kind)] for kind in (Load, Mma))
     assert len(loads) == 4 * sum(used) * k // 64

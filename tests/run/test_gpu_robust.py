@@ -1,4 +1,6 @@
-"""What is wrong with a kernel ends in a sentence or a finding: damaged PTX, wrong launches, loops without end. No other exception, and no hang."""
+"""What is wrong with a kernel ends in a sentence or a finding: damaged PTX, wrong launches, loops without end. No other
+exception, and no hang.
+"""
 
 from __future__ import annotations
 
@@ -314,7 +316,9 @@ BOTH: ld.global.u32 %r4, [%d20+8]; add.u32 %r4, %r4, 1; st.global.u32 [%d20+8], 
 
 @pytest.mark.parametrize("schedule", [None, 0])
 def test_two_lanes_that_give_a_lock_back_for_each_other_are_no_hang(schedule: int | None) -> None:
-    """In step both take one lock, fail at the other's, and begin anew for ever; threads of a warp make progress by themselves."""
+    """In step both take one lock, fail at the other's, and begin anew for ever; threads of a warp make progress by
+    themselves.
+    """
     gpu = Gpu("sm_90a")
     words = gpu.array(np.zeros(4, np.uint32))
     body = "setp.lt.u32 %p8, %r1, 2; " + TWO_LOCKS.format(otherwise="st.release.gpu.global.u32 [%d1], 0; bra L;")
@@ -331,7 +335,9 @@ def test_two_lanes_that_keep_one_lock_each_are_a_hang() -> None:
 
 
 def test_turns_that_go_with_loops_are_no_hang() -> None:
-    """A warp that stores 1 and swaps it for 0 ends when another one swaps between the two; the one that looks for the 1 comes too late in each turn."""
+    """A warp that stores 1 and swaps it for 0 ends when another one swaps between the two; the one that looks for the 1
+    comes too late in each turn.
+    """
     body = """setp.ge.u32 %p2, %r1, 32; and.b32 %r2, %r1, 31; setp.ne.u32 %p3, %r2, 0; @%p3 bra DONE; @%p2 bra B;
 A: st.relaxed.gpu.global.u32 [%d20], 1; atom.relaxed.gpu.global.exch.b32 %r3, [%d20], 1; setp.eq.u32 %p1, %r3, 0; @%p1 bra DONE;
 atom.relaxed.gpu.global.exch.b32 %r3, [%d20], 0; setp.eq.u32 %p1, %r3, 1; @%p1 bra A; bra DONE;

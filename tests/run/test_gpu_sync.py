@@ -1,4 +1,6 @@
-"""Threads that meet: warp operations against the loops of the PTX ISA, barriers that let nobody through early, mbarriers against an automaton."""
+"""Threads that meet: warp operations against the loops of the PTX ISA, barriers that let nobody through early,
+mbarriers against an automaton.
+"""
 
 import numpy as np
 import pytest
@@ -118,7 +120,9 @@ def test_lanes_that_are_gone_are_not_waited_for():
 
 
 def test_bar_warp_sync_of_both_sides_of_a_branch_is_one():
-    """PTX ISA 9.1 §9.7.13.2 asks for a bar.warp.sync with the same mask, not for the same instruction; sides of another length meet as well."""
+    """PTX ISA 9.1 §9.7.13.2 asks for a bar.warp.sync with the same mask, not for the same instruction; sides of another
+    length meet as well.
+    """
     put = "st.shared.b32 [%r4], %r1; bar.warp.sync -1; xor.b32 %r6, %r4, 64; ld.shared.b32 %r2, [%r6];"
     for more in ("", "bar.warp.sync -1; bar.warp.sync 0xffff0000; bar.warp.sync -1;"):
         body = f"{OWN} setp.lt.u32 %p1, %r1, 16; @%p1 bra A; {put} {more} bra B; A: {put} {more.replace('ffff0000', '0000ffff')} B:"
@@ -177,7 +181,9 @@ def test_old_warp_operations_are_refused():
 @examples(15)
 @given(counts=st.lists(st.integers(0, 5), min_size=N, max_size=N), inner=st.integers(0, 3))
 def test_nested_loops_of_different_lengths_meet_again(counts, inner):
-    """Every thread runs its own number of rounds, each with an inner loop that depends on both; behind them the warp is whole again."""
+    """Every thread runs its own number of rounds, each with an inner loop that depends on both; behind them the warp is
+    whole again.
+    """
     body = f"""mul.wide.u32 %d1, %r1, 4; add.u64 %d2, %d21, %d1; ld.global.u32 %r3, [%d2]; mov.u32 %r2, 0; mov.u32 %r4, 0;
     O: setp.ge.u32 %p1, %r4, %r3; @%p1 bra E; mov.u32 %r5, 0; add.u32 %r6, %r1, %r4; and.b32 %r6, %r6, {inner};
     I: setp.ge.u32 %p2, %r5, %r6; @%p2 bra J; add.u32 %r2, %r2, 1; add.u32 %r5, %r5, 1; bra I;
@@ -190,7 +196,9 @@ def test_nested_loops_of_different_lengths_meet_again(counts, inner):
 
 
 def test_behind_a_loop_of_a_thousand_rounds_a_warp_is_whole_again():
-    """The lanes that leave it first wait for the last one, as on the card: activemask, which PTX leaves open, has them all."""
+    """The lanes that leave it first wait for the last one, as on the card: activemask, which PTX leaves open, has them
+    all.
+    """
     body = """mul.lo.u32 %r3, %r1, 90; mov.u32 %r4, 0;
     L: setp.ge.u32 %p1, %r4, %r3; @%p1 bra E; add.u32 %r4, %r4, 1; bra L;
     E: activemask.b32 %r2;"""
@@ -290,14 +298,18 @@ def test_more_warps_than_a_barrier_counts_meet_in_turn(count, comes):
 
 
 def test_a_barrier_of_one_warp_is_complete_with_each_of_them():
-    """TLX's test_named_barrier_wait_1warp_async_deadlock_single_proc, which its project runs on H100 and B200: four warps at a barrier of 32 threads."""
+    """TLX's test_named_barrier_wait_1warp_async_deadlock_single_proc, which its project runs on H100 and B200: four
+    warps at a barrier of 32 threads.
+    """
     assert results("bar.sync 14, 32; mov.u32 %r2, 1;", block=N).tolist() == [1] * N
     body = "setp.lt.u32 %p1, %r1, 32; @%p1 bar.sync 14, 32; barrier.cta.red.popc.aligned.u32 %r2, 3, 32, %p1;"
     assert results(body, block=N).tolist() == [32] * 32 + [0] * 96
 
 
 def test_who_meets_one_that_has_waited_for_the_cluster_may_arrive_again():
-    """Warps 2 and 3 arrive and do not wait; they hear of the phase's end at a barrier of their CTA, as the warps of Triton's kernels that wait for work do."""
+    """Warps 2 and 3 arrive and do not wait; they hear of the phase's end at a barrier of their CTA, as the warps of
+    Triton's kernels that wait for work do.
+    """
     body = """setp.ge.u32 %p1, %r1, 64; barrier.cluster.arrive.relaxed; @%p1 bra W; barrier.cluster.wait;
     W: bar.sync 0; barrier.cluster.arrive; barrier.cluster.wait; mov.u32 %r2, 1;"""
     assert results(body, block=N).tolist() == [1] * N
@@ -342,7 +354,8 @@ def test_lanes_that_wait_for_lanes_at_an_mbarrier_are_no_cause():
     }  # lane 0 has left, and 1 and 2 do not come
 
 
-# As Triton compiles `while tl.atomic_add(p, 0) == 0`: one thread asks, and the others get its answer through shared memory.
+# As Triton compiles `while tl.atomic_add(p, 0) == 0`: one thread asks, and the others get its answer through shared
+# memory.
 POLL = """.version 8.0 .target sm_90a .address_size 64
 .visible .entry k(.param .u64 at) { .reg .pred %p<4>; .reg .b32 %r<4>; .reg .b64 %rd<2>; .shared .b32 told; ld.param.u64 %rd1, [at];
 mov.u32 %r1, %tid.x; mov.u32 %r3, %ctaid.x; setp.eq.u32 %p2, %r1, 0; setp.eq.u32 %p3, %r3, 1; @%p3 st.release.gpu.global.u32 [%rd1], 1; @%p3 ret;
@@ -359,7 +372,8 @@ def test_warps_that_poll_by_an_atomic_and_share_its_answer_end_or_are_told_to_ha
     assert not done.out_of_time
 
 
-# Two warps take their own lock and then the other's, and give back what they have where one was taken: in step neither ever gets both.
+# Two warps take their own lock and then the other's, and give back what they have where one was taken: in step neither
+# ever gets both.
 BOTH_LOCKS = """.version 8.0 .target sm_90a .address_size 64
 .visible .entry k(.param .u64 at) { .reg .pred %p<6>; .reg .b32 %r<9>; .reg .b64 %d<4>; ld.param.u64 %d1, [at];
 mov.u32 %r1, %tid.x; shr.u32 %r2, %r1, 5; xor.b32 %r3, %r2, 1; and.b32 %r4, %r1, 31; setp.ne.u32 %p1, %r4, 0; mov.u32 %r5, 0;
@@ -501,7 +515,9 @@ WHO = st.sampled_from([0b111, 0b111, 0b111, 0b001, 0b110])  # of three CTAs: mos
 @examples(60)
 @given(count=st.integers(1, 4), steps=st.lists(st.tuples(st.sampled_from(sorted(TEXT)), st.integers(1, 3), WHO), max_size=25))
 def test_mbarriers_are_the_automaton(count, steps):
-    """After every step both parities answer as the phase of the CTA's own automaton; what one of them forbids ends the kernel."""
+    """After every step both parities answer as the phase of the CTA's own automaton; what one of them forbids ends the
+    kernel.
+    """
     body = f"mbarrier.init.shared::cta.b64 [bar], {count}; mov.u32 %r4, %ctaid.x; mad.wide.u32 %d6, %r4, 256, %d20;"
     expected, each, allowed = {}, [Automaton(count) for _ in range(3)], True
     for n, (op, amount, who) in enumerate(steps):
@@ -544,7 +560,9 @@ def test_tokens_are_those_of_the_phase_before_the_arrival():
 @pytest.mark.parametrize("consumer_first", [False, True])
 @pytest.mark.parametrize("wait", ["try_wait", "test_wait"])
 def test_a_ring_of_stages(consumer_first, wait):
-    """Two stages, full and empty barriers, six rounds: every value arrives once and in order, whoever comes first in the program."""
+    """Two stages, full and empty barriers, six rounds: every value arrives once and in order, whoever comes first in
+    the program.
+    """
     spin = "{0}: mbarrier." + wait + ".parity.shared::cta.b64 %p3, [%r20], %r21; @!%p3 bra {0};"
     step = "and.b32 %r8, %r7, 1; shr.u32 %r21, %r7, 1; and.b32 %r21, %r21, 1; mov.u32 %r22, bar; mad.lo.u32 %r20, %r8, 8, %r22; mad.lo.u32 %r4, %r8, 256, %r5;"
     step += "and.b32 %r6, %r1, 63; mad.lo.u32 %r4, %r6, 4, %r4;"
@@ -708,7 +726,9 @@ def test_a_copy_is_complete_once_its_group_was_waited_for():
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize(("between", "code"), [("", "X004"), ("bar.sync 0;", "R507")])
 def test_what_comes_after_a_read_is_told_where_the_value_is_used(use, is_used, when, between, code):
-    """Where the read is ordered before the load nobody could have waited for it: what it reads, nobody has written. A copy is no use."""
+    """Where the read is ordered before the load nobody could have waited for it: what it reads, nobody has written. A
+    copy is no use.
+    """
     copy = """@!%p9 bra B; mbarrier.init.shared.b64 [bar], 1; mbarrier.arrive.expect_tx.shared.b64 _, [bar], 128;
     cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [sm], [%d20], 128, [bar]; B:"""
     uses = [use * (when == at) for at in ("before", "after")]
@@ -767,7 +787,8 @@ def test_a_copy_writes_whole_words_of_which_only_some_bytes_were_known(copy):
     assert "X005" in found(body, np.zeros(32, np.uint32))
 
 
-# Four words are flags: thread 0 sets them, and all poll them. Later asynchronous operations write them, and warp 1 uses them.
+# Four words are flags: thread 0 sets them, and all poll them. Later asynchronous operations write them, and warp 1 uses
+# them.
 FLAGS = """mov.u32 %r5, sm; mov.u32 %r6, bar; setp.eq.u32 %p1, %r1, 32; mov.u32 %r7, 1; mov.u16 %h1, 1; mov.u32 %r10, %cluster_ctarank;
 mapa.shared::cluster.u32 %r8, %r5, %r10; mapa.shared::cluster.u32 %r9, %r6, %r10; mov.u64 %d1, map; cvta.param.u64 %d1, %d1; @!%p9 bra INIT;
 mbarrier.init.shared::cta.b64 [bar], 1; st.volatile.shared.v4.u32 [sm], {%r1, %r1, %r1, %r1}; st.shared.v4.u32 [sm+128], {%r1, %r1, %r1, %r1};
@@ -839,7 +860,9 @@ def test_a_warp_that_has_arrived_and_then_syncs_with_all_others_is_one_too_many(
 
 
 def test_warps_that_arrive_where_nobody_waits_begin_the_next_phase():
-    """CUTLASS's examples/77_blackwell_fmha (7107b05) ends so: all 8 warps arrive at a barrier for 5, and 3 of them belong to a phase that nobody ends."""
+    """CUTLASS's examples/77_blackwell_fmha (7107b05) ends so: all 8 warps arrive at a barrier for 5, and 3 of them
+    belong to a phase that nobody ends.
+    """
     assert found("bar.arrive 1, 96;", block=N) == {}
     # 128 of 96 leave 32, and 64 more complete the next phase
     assert found("bar.arrive 1, 96; setp.lt.u32 %p1, %r1, 64; @!%p1 bra E; bar.sync 1, 96; E:", block=N) == {}
@@ -873,7 +896,8 @@ def test_warps_that_each_copy_the_same_bytes_make_no_race(apart, codes):
     assert set(found(body, np.arange(128, dtype=np.uint32), np.zeros(64, np.uint32), block=64)) == codes
 
 
-# Lane 0 takes what warp 1 brings, four times; the other lanes of its warp wait for the same phases in a copy of the loop, as compilers make one.
+# Lane 0 takes what warp 1 brings, four times; the other lanes of its warp wait for the same phases in a copy of the
+# loop, as compilers make one.
 AHEAD = """.shared .align 8 .b64 bars[2]; .reg .b32 %full, %free, %round, %parity; mov.u32 %full, bars; add.u32 %free, %full, 8; mov.u32 %round, 0;
 @%p9 mbarrier.init.shared.b64 [%full], 1; @%p9 mbarrier.init.shared.b64 [%free], 1; bar.sync 0;
 setp.ge.u32 %p1, %r1, 32; @%p1 bra WARP1; setp.ne.u32 %p1, %r1, 0; @%p1 bra OTHERS;
@@ -889,7 +913,9 @@ add.u32 %round, %round, 1; setp.lt.u32 %p2, %round, {}; @%p2 bra OTHERS; END: ba
 
 @pytest.mark.parametrize(("rounds", "codes"), [(4, set()), (5, {"X006"})])
 def test_lanes_do_not_miss_a_phase_that_another_lane_of_their_warp_has_passed(rounds, codes):
-    """Hardware runs the lanes of a warp beside each other; those of Mosaic GPU that do not multiply wait with the one that does. A round too many hangs."""
+    """Hardware runs the lanes of a warp beside each other; those of Mosaic GPU that do not multiply wait with the one
+    that does. A round too many hangs.
+    """
     assert set(found(AHEAD.format(rounds), block=64)) - {"X010", "T210"} == codes
 
 

@@ -1,4 +1,6 @@
-"""tcgen05 instructions of kernels against the memories' own model: many products at once, and registers to and from tensor memory."""
+"""tcgen05 instructions of kernels against the memories' own model: many products at once, and registers to and from
+tensor memory.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ def listed(first: int, count: int) -> str:
 def filled(
     seed: int, ctas: int, *, owners: bool, room: np.ndarray | None = None, first: int = 0
 ) -> tuple[tuple[SharedMemory, ...], tuple[TensorMemory, ...]]:
-    """Memories full of random bits, in a room of their own or from number `first` of one on; scale factors that repeat in every 32 lanes from column 448 on, legal metadata from 480 on."""
+    """Memories full of random bits, in a room of their own or from number `first` of one on; scale factors that repeat
+    in every 32 lanes from column 448 on, legal metadata from 480 on.
+    """
     rng, found = np.random.default_rng(seed), []
     scales = np.tile(rng.integers(110, 140, (32, 32, 4)).astype(np.uint8).view(np.uint32)[..., 0], (4, 1))
     for n in range(ctas):
@@ -143,7 +147,9 @@ def test_many_at_once_are_each_alone(drawn):
     ],
 )
 def test_sums_in_one_room_are_each_alone(kind, a_type, b_type, group, ws, m, n):
-    """Where the CTAs of a wave have their tensor memory, dense products of shared memory are added without leaving it: to D, or in its place."""
+    """Where the CTAs of a wave have their tensor memory, dense products of shared memory are added without leaving it:
+    to D, or in its place.
+    """
     i = InstrDescriptor(kind=kind, m=m, n=n, a_type=a_type, b_type=b_type, d_type="f32")
     room, words = np.zeros((3 * group, 128, 512), np.uint32), {"a": 0x4008 << 32 | 16 << 16 | 64, "b": 0x4008 << 32 | 8 << 16 | 1024}
     forms = [{"cta_group": group, "ws": ws, "enable_input_d": adds} for adds in (True, False, True)]
@@ -203,7 +209,9 @@ ADDRESS = """
 
 @pytest.mark.parametrize("stored", FORMS, ids=lambda form: f"{form[0]}.x{form[1]}{'.16b' if form[2] else ''}")
 def test_registers_go_to_the_cells_that_the_map_names(stored: tuple[str, int, bool]) -> None:
-    """A store of one form and a load of another, of four warps, against TensorMemory.st and .ld; columns are filled first."""
+    """A store of one form and a load of another, of four warps, against TensorMemory.st and .ld; columns are filled
+    first.
+    """
     name, repeat, packed = stored
     other = FORMS[(FORMS.index(stored) * 7 + 5) % len(FORMS)]
     st_, ld_ = access(*stored, 0), access(*other, 0)
@@ -266,7 +274,9 @@ def test_both_halves_of_a_warp_may_store_the_same_value_to_a_cell(value: str, is
 @pytest.mark.parametrize("operation", ["min", "max"])
 @pytest.mark.parametrize("kind", ["f32", "f32.abs", "f32.NaN", "u32", "s32"])
 def test_a_reduction_beside_the_load(operation: str, kind: str) -> None:
-    """sm_103a: the smallest or largest of a thread's registers; NaN counts only with .NaN. Triton writes the result as a list of one."""
+    """sm_103a: the smallest or largest of a thread's registers; NaN counts only with .NaN. Triton writes the result as
+    a list of one.
+    """
     dtype, _, more = kind.partition(".")
     rng = np.random.default_rng(3)
     values = rng.integers(0, 1 << 32, (8, 128), np.uint64).astype(np.uint32)

@@ -1,4 +1,6 @@
-"""Textures and surfaces: where a coordinate lies, what linear filtering weighs, what lies outside; values are those that an H100 gave."""
+"""Textures and surfaces: where a coordinate lies, what linear filtering weighs, what lies outside; values are those
+that an H100 gave.
+"""
 
 import struct
 

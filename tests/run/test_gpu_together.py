@@ -1,4 +1,6 @@
-"""What CTAs do alike is done and looked at once for all: one that does something else is found, as it would be if nobody did as the others."""
+"""What CTAs do alike is done and looked at once for all: one that does something else is found, as it would be if
+nobody did as the others.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +17,10 @@ from tools.speeds.programs import on_blackwell
 
 FILE = load_launch_file(KERNELS / "triton_matmul_512")
 CTAS, ODD, TILE, DEPTH = 3, 1, 128, 256  # of the grid, the one with the fault; of C, and how far K goes
-# By the code: the line behind which one CTA does something else, and what. A tile of B whose second K step starts 16 bytes further; a stage of A that is
-# filled while products may still read it; a wait for the first stage's loads alone, behind which the others are read; and both halves of C stored into one box.
+# By the code: the line behind which one CTA does something else, and what. A tile of B whose second K step starts 16
+# bytes further; a stage of A that is
+# filled while products may still read it; a wait for the first stage's loads alone, behind which the others are read;
+# and both halves of C stored into one box.
 FAULTS = {
     "R502": ("add.s32 \t%r51, %r49, 2;", "add.s32 %r51, %r49, 3;"),
     "X005": ("add.s32 \t%r33, %r9, %r59;", "mov.b32 %r33, %r9;"),
@@ -60,7 +64,8 @@ def test_a_fault_of_one_cta_is_found_as_that_of_all(code: str):
 
 
 COPIES = load_launch_file(KERNELS / "triton_matmul_f16")  # its threads copy the operands (cp.async); of two CTAs
-# What CTA `ODD`, or each, leaves out, and what is found then: the copies have not come, no fence lies between them and the products, or these may still read.
+# What CTA `ODD`, or each, leaves out, and what is found then: the copies have not come, no fence lies between them and
+# the products, or these may still read.
 LEFT_OUT = {"X004": "cp.async.wait_group \t2;", "X003": "fence.proxy.async.shared::cta;", "X005": "wgmma.wait_group.sync.aligned 1;"}
 
 
@@ -76,7 +81,8 @@ def test_what_one_cta_leaves_out_behind_its_copies_is_found_as_where_all_do(code
     assert found[0] == found[1]
 
 
-# How each warp writes one word, what it writes, and what is found where CTA `ODD`, or each, does so: of a warp's lanes one stays, of warps it is left to chance.
+# How each warp writes one word, what it writes, and what is found where CTA `ODD`, or each, does so: of a warp's lanes
+# one stays, of warps it is left to chance.
 ONE_WORD = {
     "the same": ("st.shared.u32 [sm], 7;", []),
     "a copy of the same": ("cp.async.ca.shared.global [sm], [%rd1], 4; cp.async.wait_all;", []),
@@ -143,7 +149,9 @@ def test_what_lanes_may_still_read_is_followed_for_several_ctas_as_for_one(ctas:
 
 
 def ring(frees: str) -> str:
-    """A warp hands four words in turn to another one, by two mbarriers; it waits until the word is free, but for where it `frees` itself of that."""
+    """A warp hands four words in turn to another one, by two mbarriers; it waits until the word is free, but for where
+    it `frees` itself of that.
+    """
     return f""".version 8.8
     .target sm_90a
     .address_size 64
@@ -173,7 +181,9 @@ def test_a_cta_that_leaves_the_others_at_an_mbarrier_is_followed_by_itself(frees
 
 
 def handed(odd: int, waits: str) -> str:
-    """In each CTA warp 1 hands four bytes a lane to warp 0, which `waits` for them; in CTA `odd` nobody wants them, and warp 1 invalidates the mbarrier."""
+    """In each CTA warp 1 hands four bytes a lane to warp 0, which `waits` for them; in CTA `odd` nobody wants them, and
+    warp 1 invalidates the mbarrier.
+    """
     return f""".version 8.8
     .target sm_90a
     .address_size 64
@@ -221,8 +231,9 @@ def test_what_warps_do_that_come_later_to_a_barrier_of_all_is_in_front_of_it(bet
     assert (out.numpy() == np.arange(96) % 32).all()
 
 
-# What a CTA does otherwise, and what is found: it reads what a load brings and does not wait, so that the next load comes too early too; it stores behind its
-# proxy fence; it does not wait for its store, and overwrites what that may still read, and the next one what it wrote.
+# What a CTA does otherwise, and what is found: it reads what a load brings and does not wait, so that the next load
+# comes too early too; it stores behind its proxy fence; it does not wait for its store, and overwrites what that may
+# still read, and the next one what it wrote.
 OTHERWISE = {
     "nothing": ({}, []),
     "no wait": ({"wait": "bra R;"}, ["X004", "X005"]),
@@ -232,7 +243,9 @@ OTHERWISE = {
 
 
 def through(does: dict[str, str], who: str) -> str:
-    """A tile is loaded and stored, and again with one more in each element; but for what CTA `ODD` ("one") or all do otherwise."""
+    """A tile is loaded and stored, and again with one more in each element; but for what CTA `ODD` ("one") or all do
+    otherwise.
+    """
     wait, fenced, free = (f"@%p4 {does[name]}" if name in does else "" for name in ("wait", "fenced", "free"))
     return f""".version 8.8
     .target sm_90a
@@ -302,7 +315,9 @@ def test_lanes_that_wait_for_copies_of_their_own_know_of_those_alone(reads: str,
 
 
 def scaled_twice(d: int, scales: int) -> str:
-    """Two block-scaled products that begin sums: at columns 0 and `d`, by factors at columns 128 and `scales`. Threads have put these there."""
+    """Two block-scaled products that begin sums: at columns 0 and `d`, by factors at columns 128 and `scales`. Threads
+    have put these there.
+    """
     i = InstrDescriptor(kind="mxf8f6f4", m=128, n=8, a_type="e4m3", b_type="e4m3", d_type="f32", scale_type="ue8m0")
     word = SmemDescriptor(arch="sm_100a", start_address=0, leading_byte_offset=128, stride_byte_offset=256).encode()
 

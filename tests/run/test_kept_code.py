@@ -482,7 +482,9 @@ def test_the_help_imports_no_command():
 
 
 def test_what_is_heavy_is_imported_when_it_is_asked_for():
-    """Neither `import smemsim` nor `smemsim decode` loads textures, NVML, host code of cuTile, the capture kit, campaigns, the engine, numpy or numba."""
+    """Neither `import smemsim` nor `smemsim decode` loads textures, NVML, host code of cuTile, the capture kit,
+    campaigns, the engine, numpy or numba.
+    """
     heavy = (
         "numpy",
         "numba",

@@ -1,4 +1,6 @@
-"""Litmus tests as kernels (`tools.litmus`): small ones of our own, and a sample of Dat3M's where SMEMSIM_DAT3M names a checkout."""
+"""Litmus tests as kernels (`tools.litmus`): small ones of our own, and a sample of Dat3M's where SMEMSIM_DAT3M names a
+checkout.
+"""
 
 import os
 import pathlib

@@ -264,7 +264,9 @@ def test_a_wait_that_never_waits(tmp_path):
 
 
 def test_times_follow_the_loads_in_flight():
-    """Deeper kernels of a family are never more than 5 % slower; those of equal depth are within 10 %. The exceptions are listed with their reasons."""
+    """Deeper kernels of a family are never more than 5 % slower; those of equal depth are within 10 %. The exceptions
+    are listed with their reasons.
+    """
     families = {}
     for name, at in MODEL["kernels"].items():
         if name not in MODEL["exceptions"]:

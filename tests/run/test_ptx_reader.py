@@ -1,4 +1,6 @@
-"""Reading PTX: what compilers wrote comes back whole, names mean what the scopes say, and nothing else than a sentence meets a bad text."""
+"""Reading PTX: what compilers wrote comes back whole, names mean what the scopes say, and nothing else than a sentence
+meets a bad text.
+"""
 
 import ast
 import math
@@ -202,7 +204,9 @@ def test_tensor_core_instructions_have_their_operands(name, form):
 
 
 def test_inlined_lines_know_their_callers():
-    """As nvcc writes them: `inlined_at` names the place of the call, whose own .loc stands before; a later inlining of the same line is another."""
+    """As nvcc writes them: `inlined_at` names the place of the call, whose own .loc stands before; a later inlining of
+    the same line is another.
+    """
     ptx = """.version 8.0 .target sm_90a .address_size 64 .file 1 "a.cu" .file 2 "b.h"
     .visible .entry k() { .reg .b32 %r;
     .loc 1 30 3
@@ -683,7 +687,9 @@ def test_a_name_of_any_length_is_refused_in_a_line():
 
 @pytest.mark.parametrize(("kind", "element"), [("b8", 1), ("u32", 4), ("v2 .f32", 4), ("u64", 8)])
 def test_an_index_behind_a_variable_counts_its_elements(kind, element):
-    """PTX ISA 9.1 §6.4.2; ptxas makes the same code of w[3] and of three elements' bytes behind w, inside a function or outside."""
+    """PTX ISA 9.1 §6.4.2; ptxas makes the same code of w[3] and of three elements' bytes behind w, inside a function or
+    outside.
+    """
     text = (
         f".version 8.0\n.target sm_90a\n.address_size 64\n.global .{kind} w[8];\n.visible .entry k() {{ .reg .b64 %r<3>; .reg .b32 %a<2>; "
         f".shared .{kind} s[8]; mov.u64 %r1, w[3]; mov.u64 %r2, s[3]; ld.global.u32 %a1, w[2]; ret; }}"

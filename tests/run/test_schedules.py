@@ -1,4 +1,6 @@
-"""Schedules: a kernel whose result depends on the order of its threads is told, with the seed that shows it again; one that is right is not."""
+"""Schedules: a kernel whose result depends on the order of its threads is told, with the seed that shows it again; one
+that is right is not.
+"""
 
 import json
 
@@ -54,7 +56,8 @@ def test_every_interleaving_is_reached_and_no_other():
     assert {launched(RACE, seed, sanitize=False)[1] for seed in range(40)} >= {(0, 1), (1, 0), (1, 1)}
 
 
-# The second thread's accesses are the first one's with the two locations in turn, or those of a reader; both end with what they have read.
+# The second thread's accesses are the first one's with the two locations in turn, or those of a reader; both end with
+# what they have read.
 WRITER = "st.relaxed.gpu.SPACE.u32 [%m], 1; {} st.relaxed.gpu.SPACE.u32 [%m+64], 1; mov.u32 %a, 0;"
 READER = "ld.relaxed.gpu.SPACE.u32 %a, [%m+64]; {} ld.relaxed.gpu.SPACE.u32 %b, [%m]; sub.s32 %b, 1, %b; and.b32 %a, %a, %b;"
 STORE_LOAD = "st.relaxed.gpu.SPACE.u32 [%m{}], 1; {} ld.relaxed.gpu.SPACE.u32 %a, [%m{}]; sub.s32 %a, 1, %a;"
@@ -221,7 +224,8 @@ def test_the_command_line_says_what_the_usual_order_hides(ptx: str, wait: str, t
             assert "the array of args[1] (o) differs" in told["later"]
 
 
-# Warp 0 stores 7 to its lanes of tensor memory and loads them; thread 32 overwrites them by tcgen05.cp with 9; warp 4, of the same lanes, loads what is there.
+# Warp 0 stores 7 to its lanes of tensor memory and loads them; thread 32 overwrites them by tcgen05.cp with 9; warp 4,
+# of the same lanes, loads what is there.
 TENSOR = """.version 8.7 .target sm_100a .address_size 64
 .visible .entry k(.param .u64 o) { .reg .b32 %t, %w, %a, %b, %c, %s; .reg .b64 %o, %d, %d2; .reg .pred %p, %q;
  .shared .align 128 .b8 rows[512]; .shared .align 16 .b8 more[16];
@@ -301,7 +305,9 @@ def test_stores_and_reductions_in_another_cta_land_when_their_bytes_are_counted(
 
 @pytest.mark.parametrize("noinc", ["", ".noinc"])
 def test_an_mbarrier_waits_for_copies_that_land_late(noinc: str):
-    """cp.async.mbarrier.arrive: warp 0 copies, and warp 1 waits; without .noinc the arrival is one more than mbarrier.init says."""
+    """cp.async.mbarrier.arrive: warp 0 copies, and warp 1 waits; without .noinc the arrival is one more than
+    mbarrier.init says.
+    """
     ptx = f""".version 8.0
 .target sm_90a
 .address_size 64

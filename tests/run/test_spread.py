@@ -1,4 +1,6 @@
-"""A grid on several processes: bytes, findings and their order are those of one process, whatever CTAs do to each other, and whatever becomes of the processes."""
+"""A grid on several processes: bytes, findings and their order are those of one process, whatever CTAs do to each
+other, and whatever becomes of the processes.
+"""
 
 import _thread
 import errno
@@ -291,7 +293,9 @@ def test_an_interrupted_launch_leaves_no_process(added, monkeypatch):
 
 @pytest.fixture
 def alone(monkeypatch):
-    """Threads of those who run the tests are not looked at: pytest-xdist has some, and so has Dask where tests before these have used it."""
+    """Threads of those who run the tests are not looked at: pytest-xdist has some, and so has Dask where tests before
+    these have used it.
+    """
     frames, listed = sys._current_frames, threading.enumerate
     theirs = {*frames(), *(thread.ident for thread in listed())} - {threading.get_ident()}
     monkeypatch.setattr(sys, "_current_frames", lambda: {thread: frame for thread, frame in frames().items() if thread not in theirs})
@@ -352,7 +356,9 @@ def test_beside_a_bar_on_the_terminal_a_process_is_copied(added, alone, monkeypa
 
 
 def test_memory_of_a_device_is_that_of_a_copy_alone(added):
-    """The virtual device's memory is shared with the processes of its program: what a copy writes there comes through this process."""
+    """The virtual device's memory is shared with the processes of its program: what a copy writes there comes through
+    this process.
+    """
     left = []
     for workers in (1, 2):
         device = VirtualDevice("sm_90a", policy=Policy.of(workers=workers))
@@ -367,7 +373,9 @@ def test_memory_of_a_device_is_that_of_a_copy_alone(added):
 
 
 def on_device(body, workers, **policy):
-    """The bytes of two arrays of a device behind a launch, of which the first one is as it was allocated, and what was found."""
+    """The bytes of two arrays of a device behind a launch, of which the first one is as it was allocated, and what was
+    found.
+    """
     device, told = VirtualDevice("sm_90a", policy=Policy.of(workers=workers, **policy)), []
     device.listeners.ended = told.append
     function = device.load(kernel(2, body, variables=VARIABLES)).function("k")

@@ -1,4 +1,6 @@
-"""Machine code and closures leave the same bytes: forms of instructions on landmarks of their operands, loops, loads and stores, in all lanes and in some."""
+"""Machine code and closures leave the same bytes: forms of instructions on landmarks of their operands, loops, loads
+and stores, in all lanes and in some.
+"""
 
 import functools
 import re
@@ -43,7 +45,8 @@ def _in(mode: str, monkeypatch: pytest.MonkeyPatch, text: str, entry: str, array
 
 
 def _told(monkeypatch: pytest.MonkeyPatch, text: str, *arguments, beside=(), **given) -> list[str]:
-    """The codes of what is found: closures and machine code tell the same at the same lines, and leave the same, unless the kernel ends before its time.
+    """The codes of what is found: closures and machine code tell the same at the same lines, and leave the same, unless
+    the kernel ends before its time.
 
     Arrays are placed, other arguments passed on; `beside` has arrays with their addresses.
     """
@@ -110,7 +113,8 @@ ret; }
 
 
 def test_a_predicated_instruction_leaves_the_bits_of_a_nan_where_it_is_not_executed(monkeypatch):
-    # Found by tools.capture.random_programs: the NaN that a false predicate leaves in its register became the one that arithmetic gives.
+    # Found by tools.capture.random_programs: the NaN that a false predicate leaves in its register became the one that
+    # arithmetic gives.
     nans = np.full(128, 0x7FC12345, np.uint32)
     found = [
         _in(mode, monkeypatch, GUARDED, "k", [np.zeros(256, np.uint32), nans], grid=1, block=128)[0] for mode in ("closures", "compiled")
@@ -278,7 +282,9 @@ CHANGES = {
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_epochs_tell_what_closures_tell(change, monkeypatch):
-    """Races between barriers and within one: the same bytes, findings and sentences, whether accesses are looked at one by one or by the epoch."""
+    """Races between barriers and within one: the same bytes, findings and sentences, whether accesses are looked at one
+    by one or by the epoch.
+    """
     text = SHARED.replace(*CHANGES[change]) if change != "right" else SHARED
     found = _told(monkeypatch, text, np.zeros(512, np.uint32), grid=3, block=128)
     assert bool(found) == (
@@ -458,7 +464,9 @@ ret; }
 )
 @pytest.mark.parametrize("threads", [128, 104])
 def test_stores_to_global_memory(change, code, threads, monkeypatch):
-    """Lines written as a whole, a part of them, some lanes alone, and words that two warps write: the same bytes, findings and sentences."""
+    """Lines written as a whole, a part of them, some lanes alone, and words that two warps write: the same bytes,
+    findings and sentences.
+    """
     found = _told(monkeypatch, STORES.replace(*change), np.zeros(10240, np.uint32), grid=4, block=threads)
     assert set(found) == (set() if code is None else {code})
 
@@ -488,7 +496,9 @@ END: ret; }
     ],
 )  # fmt: skip
 def test_stores_that_fill_lines_together(change, code, monkeypatch):
-    """Threads load by guards of their own, and fill neighbouring places by several stores: the same bytes, findings and sentences."""
+    """Threads load by guards of their own, and fill neighbouring places by several stores: the same bytes, findings and
+    sentences.
+    """
     for sanitize in (True, False) if code != "X008" else (True,):
         given = np.arange(256, dtype=np.uint32)
         found = _told(monkeypatch, FILLING.replace(*change), np.zeros(1280, np.uint32), given, grid=4, block=64, sanitize=sanitize)
@@ -553,7 +563,9 @@ ret; }
     ],
 )
 def test_sums_of_many_ctas(adds, code, monkeypatch):
-    """CTAs that add to the same words hear nothing of each other: the same sums in one wave as in many, and races are found among all of them."""
+    """CTAs that add to the same words hear nothing of each other: the same sums in one wave as in many, and races are
+    found among all of them.
+    """
     told = []
     for mode in ("closures", "compiled"):
         monkeypatch.setenv("SMEMSIM_TIERS", mode)
@@ -599,7 +611,9 @@ ret; }
     ],
 )
 def test_accesses_with_one_base(change, code, sanitize, monkeypatch):
-    """Loads and stores whose addresses differ by numbers, of words, halves and bytes, and halves that a warp stores across two lines."""
+    """Loads and stores whose addresses differ by numbers, of words, halves and bytes, and halves that a warp stores
+    across two lines.
+    """
     arrays = np.zeros(2048, np.uint16), np.arange(777, 777 + 1024, dtype=np.uint32) * 2654435761
     found = _told(monkeypatch, BASES.replace(*change), *arrays, grid=2, block=128, sanitize=sanitize)
     assert set(found) == (set() if code is None or (code == "X008" and not sanitize) else {code})

@@ -1,4 +1,6 @@
-"""Random kernels with many asynchronous readers of shared memory, and what each overwrite may still find: a list of operations, and who has waited for which."""
+"""Random kernels with many asynchronous readers of shared memory, and what each overwrite may still find: a list of
+operations, and who has waited for which.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ FENCE = "fence.proxy.async;"
 
 @dataclasses.dataclass
 class Step:
-    """What some threads do: its kind, who does it (a thread, a warp, a warpgroup, warps), a tile and bytes of it, a number, and its line once it has one."""
+    """What some threads do: its kind, who does it (a thread, a warp, a warpgroup, warps), a tile and bytes of it, a
+    number, and its line once it has one.
+    """
 
     kind: str
     who: Any = 0

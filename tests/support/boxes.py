@@ -1,4 +1,6 @@
-"""Tensor transfers of every mode, small: placement by the tables of the PTX ISA, maps, and a model that walks byte by byte."""
+"""Tensor transfers of every mode, small: placement by the tables of the PTX ISA, maps, and a model that walks byte by
+byte.
+"""
 
 import dataclasses
 import itertools
@@ -110,7 +112,9 @@ class Box:
         return WIDTH[self.swizzle] if WIDTH[self.swizzle] and not self.tm.interleave else self.row_bytes // self.data * 16
 
     def model(self, smem_address, is_store=False):
-        """(shared address, global address or -1) of every byte of the dense box, in order; of a store only those it moves."""
+        """(shared address, global address or -1) of every byte of the dense box, in order; of a store only those it
+        moves.
+        """
         dims, strides, out = self.tm.global_dim, self.tm.global_strides, []
         walked = self.tm.is_im2col and bool(self.tm.interleave)
         for n, row in enumerate(self.rows):

@@ -1,7 +1,9 @@
-"""A stand-in for a Blackwell card: the kit's kernels, run by the model. It shows that kit, traces and comparisons fit together, and nothing of silicon.
+"""A stand-in for a Blackwell card: the kit's kernels, run by the model. It shows that kit, traces and comparisons fit
+together, and nothing of silicon.
 
-It has memory at addresses, launches the kit's kernels by their names and takes their arguments apart as the CUDA sources do. So everything
-of the kit runs but the CUDA code. Its manifests say what it is. Where the model has no answer, it notes the case in `unknown`.
+It has memory at addresses, launches the kit's kernels by their names and takes their arguments apart as the CUDA
+sources do. So everything of the kit runs but the CUDA code. Its manifests say what it is. Where the model has no
+answer, it notes the case in `unknown`.
 """
 
 import contextlib
@@ -71,7 +73,8 @@ class Buffer:
 
 
 class Card:
-    """Device and bench in one; `unknown` has the numbers of the cases that the model could not answer, of the suite that ran last.
+    """Device and bench in one; `unknown` has the numbers of the cases that the model could not answer, of the suite
+    that ran last.
 
     Of scale factors that lie in several places it reads number `copy`.
     """
@@ -200,7 +203,9 @@ def one_value(words, bits):
 
 
 def by_hand(i, d, a, b, shared, tensor, given):
-    """The instruction where the model does not know the place of metadata or factors, and they are the same wherever they may lie; or None."""
+    """The instruction where the model does not know the place of metadata or factors, and they are the same wherever
+    they may lie; or None.
+    """
     group, at = len(tensor), TmemAddress.decode(d)
     if given["enable_input_d"] or given.keys() & {"zero_column_mask", "disable_output_lane", "scale_input_d"}:
         return None
@@ -254,7 +259,8 @@ def factors_of(i, operand, tensor, given):
 
 
 def make_copies(i, tensor, given, which, owner=0):
-    """Factors lie in several places, and which of them counts is not known; this card takes one of them: it is copied to the others.
+    """Factors lie in several places, and which of them counts is not known; this card takes one of them: it is copied
+    to the others.
 
     Those of B it takes from the tensor memory of CTA `owner`.
     """

@@ -1,7 +1,7 @@
 """CuTe layouts, as much of them as the documents use; independent of smemsim.
 
-A layout maps coordinates to offsets: a shape and a stride of the same nesting. Inside a mode the coordinate is one number that runs
-through the nested shape with the leftmost entry fastest (colexicographic order).
+A layout maps coordinates to offsets: a shape and a stride of the same nesting. Inside a mode the coordinate is one
+number that runs through the nested shape with the leftmost entry fastest (colexicographic order).
 
 >>> tile = parse("((8,2),(4,4)):((4,32),(1,64))")
 >>> tile(9, 5)  # row 9 is (1,1): 4 + 32; column 5 is (1,1): 1 + 64

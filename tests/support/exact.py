@@ -1,4 +1,6 @@
-"""The tensor core's dot product a second time, in exact fractions. It shares nothing with the package: formats and constants stand here again."""
+"""The tensor core's dot product a second time, in exact fractions. It shares nothing with the package: formats and
+constants stand here again.
+"""
 
 import functools
 import math
@@ -16,7 +18,9 @@ FP8 = ("e4m3", "e5m2")
 
 
 def constants(kind, a_type, d_type):
-    """What is published of an instruction: bits kept below the largest exponent, the exponent of zeros, fraction bits of D, groups, K."""
+    """What is published of an instruction: bits kept below the largest exponent, the exponent of zeros, fraction bits
+    of D, groups, K.
+    """
     old, four = kind == "wgmma" and a_type in FP8, kind in ("mxf4", "mxf4nvf4")
     bits = 16 if four or a_type in ("f16", "bf16") else 8 if a_type == "tf32" else 32
     return {
@@ -30,7 +34,9 @@ def constants(kind, a_type, d_type):
 
 @functools.lru_cache(1 << 16)
 def read(name, bits):
-    """(value, exponent) of a code; subnormals have the exponent of the smallest normal number, infinities and NaNs are floats."""
+    """(value, exponent) of a code; subnormals have the exponent of the smallest normal number, infinities and NaNs are
+    floats.
+    """
     width, exponent_bits, fraction_bits, specials, dropped = FORMATS[name]
     bias, top = (1 << exponent_bits - 1) - 1, (1 << exponent_bits) - 1
     if name == "ue8m0":
@@ -89,7 +95,9 @@ def converted(value, d_type, fraction, *, nearest, to_infinity=True, minus=False
 
 
 def terms_of(a, b, types, group, factors):
-    """[(value, exponent)] of everything but c; the exponent of a zero is None. `factors`: (type, A's codes, B's codes, elements for each)."""
+    """[(value, exponent)] of everything but c; the exponent of a zero is None. `factors`: (type, A's codes, B's codes,
+    elements for each).
+    """
     fixed = factors and (factors[0], tuple(factors[1]), tuple(factors[2]), factors[3])
     return list(_terms_of(tuple(a), tuple(b), tuple(types), group, fixed))
 

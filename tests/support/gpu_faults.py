@@ -1,4 +1,6 @@
-"""Right kernels of the golden launches, and faults to plant in them: an edit of the PTX, of a map's arguments or of the launch."""
+"""Right kernels of the golden launches, and faults to plant in them: an edit of the PTX, of a map's arguments or of the
+launch.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ NONE = "reference_mm_none_128b"  # A without swizzle and MN-major, where LBO cou
 
 @dataclasses.dataclass(frozen=True)
 class Fault:
-    """What is wrong, in which kernel; the code that comes first, a text of the line it comes at, and one of the repair (regular expressions)."""
+    """What is wrong, in which kernel; the code that comes first, a text of the line it comes at, and one of the repair
+    (regular expressions).
+    """
 
     name: str
     kernel: str
@@ -77,7 +81,9 @@ def idesc(low: int, bits: int, value: int) -> Callable[[str], str]:
 
 
 def idesc_bits(mask: int, value: int) -> Callable[[str], str]:
-    """The same in any tcgen05 kernel: the field in every instruction descriptor that is a constant moved in front of a tcgen05.mma."""
+    """The same in any tcgen05 kernel: the field in every instruction descriptor that is a constant moved in front of a
+    tcgen05.mma.
+    """
 
     def edit(ptx: str) -> str:
         names = set(re.findall(r"tcgen05\.mma[^;]*\], %rd\d+, %rd\d+, (%r\d+)", ptx))
@@ -106,7 +112,8 @@ def swapped_strides(word: int) -> int:
     return word & ~(0x3FFF << 16 | 0x3FFF << 32) | sbo << 16 | lbo << 32
 
 
-# Fewer tiles than were recorded, which are enough for every fault: {argument: value}. Two of C one after the other in one CTA; four of K through three stages.
+# Fewer tiles than were recorded, which are enough for every fault: {argument: value}. Two of C one after the other in
+# one CTA; four of K through three stages.
 FEWER = {RING: {4: 1}, BLACKWELL: {15: 256}}
 ONE_CTA = {RING: {"grid": (1, 1, 1)}}
 

@@ -1,7 +1,7 @@
 """Forms of arithmetic instructions, one kernel for each, and the operands they are tried with: on an H200, and here.
 
-A form is (text, type of the result, types of the operands, class of inputs). The text has $0 for the result and $1.. for the operands, or only the
-name. Operands come from three arrays of 64-bit words; a narrower type takes the low bits.
+A form is (text, type of the result, types of the operands, class of inputs). The text has $0 for the result and $1..
+for the operands, or only the name. Operands come from three arrays of 64-bit words; a narrower type takes the low bits.
 """
 
 import itertools
@@ -16,7 +16,8 @@ WIDTHS = {f"{letter}{bits}": bits for letter in "usb" for bits in (8, 16, 32, 64
     "f64": 64,
     "pred": 1,
 }
-# Class of inputs: bits of an element, of its exponent, of its fraction (integers have none); a word holds 64 bits' worth of them.
+# Class of inputs: bits of an element, of its exponent, of its fraction (integers have none); a word holds 64 bits'
+# worth of them.
 CLASSES = {
     "f64": (64, 11, 52), "f32": (32, 8, 23), "f16": (16, 5, 10), "bf16": (16, 8, 7), "e4m3": (8, 4, 3), "e5m2": (8, 5, 2),
     "i64": (64, 0, 0), "i32": (32, 0, 0), "i16": (16, 0, 0), "i8": (8, 0, 0),
@@ -28,7 +29,9 @@ NEAR = (-126, -125, -24, -14, -12, -2, -1, 0, 1, 2, 7, 8, 15, 16, 30, 31, 32, 62
 
 
 def landmarks(width, exponent, fraction):
-    """Codes where something changes: zeros, subnormals, powers of two and their neighbours, infinities, NaNs; of integers shifts and limits."""
+    """Codes where something changes: zeros, subnormals, powers of two and their neighbours, infinities, NaNs; of
+    integers shifts and limits.
+    """
     everything = (1 << width) - 1
     half = everything >> 1
     if not exponent:
@@ -250,7 +253,9 @@ def approximate_forms():
 
 
 def video_forms():
-    """Scalar video instructions, one of seven: all types, parts of sources and of the result, sums; not those that an H200 does unlike the PTX ISA."""
+    """Scalar video instructions, one of seven: all types, parts of sources and of the result, sums; not those that an
+    H200 does unlike the PTX ISA.
+    """
     every = []
     for op, (d, a, b) in itertools.product(("vadd", "vsub", "vabsdiff", "vmin", "vmax"), itertools.product(("u32", "s32"), repeat=3)):
         plain = [f"{op}.{d}.{a}.{b}", *([f"{op}.{d}.{a}.{b}.sat"] if d == "s32" else [])]
@@ -266,7 +271,9 @@ def video_forms():
 
 
 def later_forms():
-    """Forms of which an earlier model was wrong, and their siblings: .ftz of conversions to f16, fns, selectors of SIMD video instructions."""
+    """Forms of which an earlier model was wrong, and their siblings: .ftz of conversions to f16, fns, selectors of SIMD
+    video instructions.
+    """
     for mode in MODES:
         for more in (".ftz", ".ftz.sat", ".sat"):
             if (mode, more) not in (("rn", ".ftz"), ("rn", ".sat")):
@@ -298,7 +305,9 @@ APPROXIMATE = list(approximate_forms())
 
 
 def kernel(forms, *, arch="sm_90a", version="8.8"):
-    """PTX of an entry `forms` (results, a, b, c): thread t of 256 a CTA makes result [form, t], 64-bit words, of word t of the inputs."""
+    """PTX of an entry `forms` (results, a, b, c): thread t of 256 a CTA makes result [form, t], 64-bit words, of word t
+    of the inputs.
+    """
     lines = [f".version {version}", f".target {arch}", ".address_size 64"]
     lines += [
         ".visible .entry forms(.param .u64 po, .param .u64 pa, .param .u64 pb, .param .u64 pc) {",

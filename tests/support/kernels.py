@@ -11,7 +11,9 @@ WIDTHS = {"none": 16, "32B": 32, "64B": 64, "128B": 128}
 
 
 def kernel(arch, dtype, major, swizzle, rows, k, *, base=0x400, stages=1, at=(0, 0), side="a"):
-    """One operand of `rows` x `k`: TMA loads it panel by panel, a swizzle width wide, and one descriptor with its K steps reads it."""
+    """One operand of `rows` x `k`: TMA loads it panel by panel, a swizzle width wide, and one descriptor with its K
+    steps reads it.
+    """
     size, width = BITS[dtype] // 8, WIDTHS[swizzle]
     k_one, tile = 32 // size, rows * k * size
     along, lines = (k, rows) if major == "K" else (rows, k)
@@ -88,7 +90,9 @@ def paths(value, path=()):
 
 
 def said_of_damaged(good, seed, *, tries, places):
-    """(how many of `tries` scenarios, each with strange values at up to `places` places, are answered; the sentences about the others)."""
+    """(how many of `tries` scenarios, each with strange values at up to `places` places, are answered; the sentences
+    about the others).
+    """
     rng, answers, sentences = random.Random(seed), 0, []
     for _ in range(tries):
         scenario = copy.deepcopy(rng.choice(good))

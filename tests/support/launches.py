@@ -18,7 +18,9 @@ SHARED = ".shared .align 16 .b8 sm[4096];\n.shared .align 8 .b64 bar[4];\n"
 
 
 def kernel(parameters: int, body: str, *, variables: str = SHARED, locals_: str = "", arch: str = "sm_90a") -> str:
-    """An entry `k` of 64-bit parameters, which stand in %d20, %d21 ...; %r1 is the thread, %p9 says that it is the first."""
+    """An entry `k` of 64-bit parameters, which stand in %d20, %d21 ...; %r1 is the thread, %p9 says that it is the
+    first.
+    """
     names = ", ".join(f".param .u64 p{n}" for n in range(parameters))
     loads = "\n".join(f"ld.param.u64 %d{20 + n}, [p{n}];" for n in range(parameters))
     return f"""
@@ -89,7 +91,9 @@ mul.wide.u32 %d30, %r50, {size}; add.u64 %d30, %d20, %d30; st.global.b{8 * size}
 
 
 def refused(lines: list[str], *, arch: str = "sm_100a") -> dict[int, str]:
-    """Which of these lines of a kernel the linker does not take, and why; %c are bytes, the other registers those of REGISTERS."""
+    """Which of these lines of a kernel the linker does not take, and why; %c are bytes, the other registers those of
+    REGISTERS.
+    """
     head = f".version 9.0\n.target {arch}\n.address_size 64\n.visible .entry k() {{ .reg .b8 %c<4>; {REGISTERS}\n"
     lines, found = list(lines), dict[int, str]()
     while True:  # an error is about one line: the others are tried without it

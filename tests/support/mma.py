@@ -1,4 +1,6 @@
-"""Operands for matrix instructions in tests: small whole numbers in any type, laid out by hand, and what their product must be."""
+"""Operands for matrix instructions in tests: small whole numbers in any type, laid out by hand, and what their product
+must be.
+"""
 
 import ml_dtypes
 import numpy as np
@@ -37,8 +39,8 @@ def chunk_bits(dtype, packing):
 def lay_out(memory, values, dtype, major, swizzle, start, *, packing="packed", arch="sm_100a"):
     """Write a matrix (rows, k) densely in the canonical layout, by CuTe's functor; the word that reads it.
 
-    K-major: atoms of 8 rows, one below the other, columns of atoms side by side; MN-major: atoms of 8 rows of K, one after the other along
-    K, then along M or N. The LBO of what needs none is 0.
+    K-major: atoms of 8 rows, one below the other, columns of atoms side by side; MN-major: atoms of 8 rows of K, one
+    after the other along K, then along M or N. The LBO of what needs none is 0.
     """
     rows, k = values.shape
     width, functor = hand.WIDTHS[swizzle], hand.FUNCTORS[swizzle]

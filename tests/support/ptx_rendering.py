@@ -1,4 +1,6 @@
-"""A module written as PTX again: scopes flat, registers called by their slots. What the reader says must be enough for that."""
+"""A module written as PTX again: scopes flat, registers called by their slots. What the reader says must be enough for
+that.
+"""
 
 from smemsim.core.ptx import Address, Arguments, Immediate, Label, Pair, Register, Sink, Special, Symbol, Vector
 from smemsim.core.spec.ptx import TYPE_BYTES

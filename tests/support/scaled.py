@@ -1,4 +1,6 @@
-"""Correct block-scaled kernels as scenarios: scale factors come to shared memory in blocks of 512 B, copies bring them to tensor memory, MMAs read them."""
+"""Correct block-scaled kernels as scenarios: scale factors come to shared memory in blocks of 512 B, copies bring them
+to tensor memory, MMAs read them.
+"""
 
 from smemsim import InstrDescriptor, SmemDescriptor
 

@@ -1,4 +1,6 @@
-"""Block-scaled and sparse products of mma.sync whose warps load their operands and scale factors, and what may be wrong with them."""
+"""Block-scaled and sparse products of mma.sync whose warps load their operands and scale factors, and what may be wrong
+with them.
+"""
 
 from __future__ import annotations
 
@@ -160,10 +162,10 @@ def sparse_fragments(
     strides: tuple[int, int] | None = None,
     order: Callable[[np.ndarray], np.ndarray] = np.asarray,
 ) -> Run:
-    """D (16 x 8) += A B^T by `steps` mma.sp of e4m3, K = 64 each; `step_of` says whose metadata an instruction takes, and
-    `row` makes of the lane another row %s1 than its own. The array of metadata has `more` rows behind, and
-    metadata of `held` steps (default: of all). The kernel takes `strides` from row to row and from step to step, and
-    `order` says how the bytes, (rows, 8 held), lie in memory.
+    """D (16 x 8) += A B^T by `steps` mma.sp of e4m3, K = 64 each; `step_of` says whose metadata an instruction takes,
+    and `row` makes of the lane another row %s1 than its own. The array of metadata has `more` rows behind, and metadata
+    of `held` steps (default: of all). The kernel takes `strides` from row to row and from step to step, and `order`
+    says how the bytes, (rows, 8 held), lie in memory.
     """
     held = held or steps
     of_row, of_step = strides or (8 * held, 8)

@@ -1,4 +1,6 @@
-"""Block-scaled products of tcgen05.mma whose scale factors come by bulk copies in blocks of 128 rows x 4 scales, and what may be wrong with them."""
+"""Block-scaled products of tcgen05.mma whose scale factors come by bulk copies in blocks of 128 rows x 4 scales, and
+what may be wrong with them.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ STEPS = 4  # K steps of 32 bytes in a tile
 
 @dataclasses.dataclass(frozen=True)
 class Gemm:
-    """D (128 m x `n` n) = A B^T of `tiles` tiles of K, 128 bytes of a row each. Each function says what a kernel does that is right."""
+    """D (128 m x `n` n) = A B^T of `tiles` tiles of K, 128 bytes of a row each. Each function says what a kernel does
+    that is right.
+    """
 
     kind: str = "mxf8f6f4"
     vec: str = "1X"
@@ -144,7 +148,9 @@ class Gemm:
         return self._of_pairs(self._of_one) if self.pair else self._of_one
 
     def _of_pairs(self, text: str) -> str:
-        """A kernel whose first CTA multiplies for two: each loads its rows of A and their scale factors, half of B, and all scale factors of B."""
+        """A kernel whose first CTA multiplies for two: each loads its rows of A and their scale factors, half of B, and
+        all scale factors of B.
+        """
         meet = "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;"
         text = text.replace("cta_group::1", "cta_group::2").replace("bar.sync 0;", meet)
         for name in ("tcgen05.cp", "tcgen05.mma", "tcgen05.commit"):
@@ -277,8 +283,10 @@ IN_A_ROW = "shl.b32 %r33, %r30, 2; add.u32 %r31, %r31, %r33;"
 
 @dataclasses.dataclass(frozen=True)
 class Stored(Gemm):
-    """A product of mxf8f6f4 whose scale factors threads load, a row for each, from a matrix of rows x scales, and store in blocks; of side `wrong` as `by`, `at`, `turn` and
-    `tile` say, of the other one as words. `turn` changes the number of a row, %r30, before it is loaded; `tile` says which K is loaded."""
+    """A product of mxf8f6f4 whose scale factors threads load, a row for each, from a matrix of rows x scales, and store
+    in blocks; of side `wrong` as `by`, `at`, `turn` and `tile` say, of the other one as words. `turn` changes the
+    number of a row, %r30, before it is loaded; `tile` says which K is loaded.
+    """
 
     tiles: int = 2
     wrong: str = "ab"
@@ -340,7 +348,8 @@ class Stored(Gemm):
 
 @dataclasses.dataclass(frozen=True)
 class Sparse:
-    """D (128 x 32) = A B^T of e4m3, of each four of A's k two are stored: two products of 64 k, whose metadata tcgen05.cp brings: 16 bytes of a row, 8 for each.
+    """D (128 x 32) = A B^T of e4m3, of each four of A's k two are stored: two products of 64 k, whose metadata
+    tcgen05.cp brings: 16 bytes of a row, 8 for each.
 
     `columns` are those of the metadata, from the first one; `block` the rows of metadata that are loaded."""
 
@@ -415,10 +424,13 @@ STORE:
 
 @dataclasses.dataclass(frozen=True)
 class SparseWarpgroup:
-    """D (64 x 16 a CTA) = A B^T of f16, of each four of A's k two are stored: four wgmma.mma_async.sp of 32 k. A register has the metadata of two of them: threads 0 and 1 of
-    four that of the first, threads 2 and 3 that of the second one.
+    """D (64 x 16 a CTA) = A B^T of f16, of each four of A's k two are stored: four wgmma.mma_async.sp of 32 k. A
+    register has the metadata of two of them: threads 0 and 1 of four that of the first, threads 2 and 3 that of the
+    second one.
 
-    `steps` are the register and the selector of each; `thread` is PTX that changes the number of the thread, %r2, before it loads metadata."""
+    `steps` are the register and the selector of each; `thread` is PTX that changes the number of the thread, %r2,
+    before it loads metadata.
+    """
 
     steps: tuple[tuple[int, int], ...] = ((0, 0), (0, 1), (1, 0), (1, 1))
     grid: int = 1

@@ -1,4 +1,6 @@
-"""What this repository's own laws ask of `smemsim.testing.strategies`: words instead of descriptors, and operands of any extent."""
+"""What this repository's own laws ask of `smemsim.testing.strategies`: words instead of descriptors, and operands of
+any extent.
+"""
 
 import math
 
@@ -27,7 +29,8 @@ __all__ = [
     "words",
 ]
 
-# One of each kind: Hypothesis makes a table of all there are, where none are named, which takes a second in a new checkout.
+# One of each kind: Hypothesis makes a table of all there are, where none are named, which takes a second in a new
+# checkout.
 CHARACTERS = "0aZ_ -+.%/\\{\"'\0\n\x7f\x85\xa0\xdf\u0301\u0663\u2028\u20ac\ufeff\ufffd\U0001f600\U0010ffff"
 CLASSIC = (Swizzle.NONE, Swizzle.B32, Swizzle.B64, Swizzle.B128)  # the modes of both generations
 ITEMSIZES = {
@@ -37,9 +40,11 @@ ROW_BYTES = {code.name: MODES[mode].width for code, mode in SWIZZLES.items() if 
 
 
 def examples(count):
-    """Settings of a property: `count` examples by night, and by day an eighth as many, but five; all else is the profile's (conftest).
+    """Settings of a property: `count` examples by night, and by day an eighth as many, but five; all else is the
+    profile's (conftest).
 
-    By day the examples are the same on every machine: what they find, they find the first time, and more of them find it again.
+    By day the examples are the same on every machine: what they find, they find the first time, and more of them find
+    it again.
     """
     by_night = settings.get_current_profile_name() == "nightly"
     return settings(max_examples=count if by_night else max(min(count, 5), -(-count // 8)), suppress_health_check=[HealthCheck.too_slow])
@@ -63,12 +68,16 @@ def reads(draw, *, arch, swizzles=CLASSIC, raw=None, majors=("K", "MN"), dtypes=
 
 
 def tiled_arguments(*, is_store=False, data_types=tuple(ITEMSIZES), swizzles=tuple(ROW_BYTES), most_chunks=512):
-    """(arguments of cuTensorMapEncodeTiled, coordinates, smem_address): legal, rows apart, box and tensor small, box over an edge."""
+    """(arguments of cuTensorMapEncodeTiled, coordinates, smem_address): legal, rows apart, box and tensor small, box
+    over an edge.
+    """
     return tiled_loads(arch="sm_90a", data_types=data_types, swizzles=swizzles, most_chunks=most_chunks, is_store=is_store)
 
 
 def mutated_arguments():
-    """Arguments of cuTensorMapEncodeTiled as integers (driver codes), one or two of them moved to an edge; some stay legal."""
+    """Arguments of cuTensorMapEncodeTiled as integers (driver codes), one or two of them moved to an edge; some stay
+    legal.
+    """
     return mutated_tensor_maps(arch="sm_90a", calls="tiled")
 
 

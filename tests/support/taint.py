@@ -1,4 +1,5 @@
-"""Random programs of one warp that read uninitialised bytes, and which loads a bit-wise interpreter blames for what they use.
+"""Random programs of one warp that read uninitialised bytes, and which loads a bit-wise interpreter blames for what
+they use.
 
 The interpreter knows nothing of smemsim: a dictionary of bytes for each memory, 32 sets of lines for each register.
 """
@@ -29,10 +30,14 @@ mov.u32 %r0, %r20; mov.u32 %r1, 1; mov.u32 %r2, 2; mov.u32 %r3, 3; mov.u32 %r4, 
 
 
 class Program:
-    """A program of some random instructions, and the lines that are to blame for the values that it uses: an atomic operation on some registers."""
+    """A program of some random instructions, and the lines that are to blame for the values that it uses: an atomic
+    operation on some registers.
+    """
 
     def __init__(self, seed: int, length: int = 24) -> None:
-        """Its parameters are 4 bytes to add to, and 512 that nothing has written: to these it stores numbers of threads alone."""
+        """Its parameters are 4 bytes to add to, and 512 that nothing has written: to these it stores numbers of threads
+        alone.
+        """
         self.random = random.Random(seed)
         self.lines = HEAD.splitlines()
         self.registers = [[[CLEAN] * 32 for _ in range(REGISTERS)] for _ in range(LANES)]

@@ -1,4 +1,6 @@
-"""CuTe DSL's programs, unchanged, on the virtual GPU: what they print, what is found in them, and how they end. Skipped without the package."""
+"""CuTe DSL's programs, unchanged, on the virtual GPU: what they print, what is found in them, and how they end. Skipped
+without the package.
+"""
 
 import ctypes
 import importlib
@@ -96,7 +98,9 @@ print(library.cuda_dialect_init_library_once(ctypes.byref(storage), load, None, 
 @needs_dsl
 @pytest.mark.parametrize(("fails", "told"), [(0, ["0"]), (209, ["RuntimeError cudaErrorNoKernelImageForDevice", "-1"])])
 def test_host_code_whose_kernels_cannot_be_loaded_gets_an_exception_to_raise(fails: int, told: list[str]):
-    """A TVM FFI function looks for an exception where it gets a code: without one its process ended (QuACK's cache keeps one object for all cards)."""
+    """A TVM FFI function looks for an exception where it gets a code: without one its process ended (QuACK's cache
+    keeps one object for all cards).
+    """
     done = subprocess.run([sys.executable, "-c", HOST.replace("FAILS", str(fails))], capture_output=True, text=True, timeout=60, check=True)
     assert [line.partition(":")[0] for line in done.stdout.splitlines()] == told
 

@@ -1,4 +1,6 @@
-"""Triton, Gluon and torch on the virtual GPU: an unmodified file of tests, run as its author would, on both architectures."""
+"""Triton, Gluon and torch on the virtual GPU: an unmodified file of tests, run as its author would, on both
+architectures.
+"""
 
 import functools
 import importlib.metadata

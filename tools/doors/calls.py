@@ -1,4 +1,6 @@
-"""Every public function and every class that is made by its caller: a call that is right, with one or two of its arguments anything at all."""
+"""Every public function and every class that is made by its caller: a call that is right, with one or two of its
+arguments anything at all.
+"""
 
 from __future__ import annotations
 

@@ -21,7 +21,9 @@ WORDS = ["(", ")", "((", "{", "}", "{}", "[", "]", "[]", "[[", ",", ",,", ":", "
 
 
 def damaged_bytes(rng: random.Random, data: bytes) -> bytes:
-    """One to eight injuries: bits and bytes changed, stretches cut out, doubled, moved, or replaced; cut off; lengthened."""
+    """One to eight injuries: bits and bytes changed, stretches cut out, doubled, moved, or replaced; cut off;
+    lengthened.
+    """
     raw = bytearray(data)
     for _ in range(rng.choice((1, 1, 1, 2, 4, 8))):
         at = rng.randrange(len(raw) + 1)
@@ -45,7 +47,9 @@ def damaged_bytes(rng: random.Random, data: bytes) -> bytes:
 
 
 def damaged_text(rng: random.Random, text: str, among: list[str] | None = None) -> str:
-    """Words and signs taken out, doubled, exchanged, or replaced by others of the text, of `among`, or by numbers that nobody expects."""
+    """Words and signs taken out, doubled, exchanged, or replaced by others of the text, of `among`, or by numbers that
+    nobody expects.
+    """
     if rng.random() < 0.15:
         return damaged_bytes(rng, text.encode("utf-8", "replace")).decode("utf-8", "replace")
     words = re.findall(r"\w+|\s+|[^\w\s]", text)

@@ -110,7 +110,9 @@ def _replayed(folder: pathlib.Path, rng: random.Random) -> None:
 
 
 def _files(rng: random.Random, cases: int, bench: Bench) -> None:
-    """Bytes of the manifest or of the arrays' file damaged, one of them exchanged or missing, the manifest's structure damaged."""
+    """Bytes of the manifest or of the arrays' file damaged, one of them exchanged or missing, the manifest's structure
+    damaged.
+    """
     with _folder() as name:
         folder = pathlib.Path(name) / "trace"
         for _ in range(cases):

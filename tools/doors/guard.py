@@ -86,7 +86,9 @@ class Bench:
         self.troubles.setdefault(kind, Trouble(f"{kind}: {what}"[:600], _plain(case), self.reproduce))
 
     def through(self, call: Callable[[], Any], case: Any, count: int = 1) -> Any:
-        """Does the call; `count` cases at once are counted as what became of them together. Returns its result, None for a sentence."""
+        """Does the call; `count` cases at once are counted as what became of them together. Returns its result, None
+        for a sentence.
+        """
         self.cases += count
         signal.signal(signal.SIGPROF, _late)
         signal.setitimer(signal.ITIMER_PROF, SECONDS)
@@ -160,7 +162,9 @@ def door(name: str, says: str, cases: int, run: Callable[[random.Random, int, Be
 
 
 def swept(space: Space, seed: int, chunks: Callable[[int, int, float], bool]) -> tuple[int, Counter[str], list[Trouble]]:
-    """(cases, classes, the first trouble of each kind) of chunks 0, 1, … as long as `chunks` of (chunk, cases so far, seconds so far) holds."""
+    """(cases, classes, the first trouble of each kind) of chunks 0, 1, … as long as `chunks` of (chunk, cases so far,
+    seconds so far) holds.
+    """
     cases, classes, troubles, begun = 0, Counter[str](), dict[str, Trouble](), time.monotonic()
     for chunk in itertools.count():
         if not chunks(chunk, cases, time.monotonic() - begun):

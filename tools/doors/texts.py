@@ -1,4 +1,6 @@
-"""What people type and paste: encode calls, dumps, CuTe layouts, words, wishes for a plan, arrays to solve for, command lines."""
+"""What people type and paste: encode calls, dumps, CuTe layouts, words, wishes for a plan, arrays to solve for, command
+lines.
+"""
 
 from __future__ import annotations
 

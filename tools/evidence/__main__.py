@@ -8,10 +8,13 @@
     python -m tools.evidence page [--out DIR]
     python -m tools.evidence keep [--out DIR]
 
-CHECKOUT is a folder with a checkout of one of the projects of tools/evidence/programs.toml, or a folder of several. `run` runs their programs as they are, and goes on where
-it was stopped. `kill` runs them, and again from the first launch on under every alternative that changes something in them, with `--stale` what `stale` prints and no more; `matrix` puts what it found into
-sim/smemsim/core/spec/kill_matrix.json; of what is not in DIR, it takes away what was found with other sources; `stale` prints what it has from sources that were changed since, and exits with 1 where there is
-such. `page` prints one page of results; `keep` adds which tests passed, and which kernels they launched, to tools/evidence/passed.json. What was run is kept in DIR (~/.cache/smemsim/evidence).
+CHECKOUT is a folder with a checkout of one of the projects of tools/evidence/programs.toml, or a folder of several.
+`run` runs their programs as they are, and goes on where it was stopped. `kill` runs them, and again from the first
+launch on under every alternative that changes something in them, with `--stale` what `stale` prints and no more;
+`matrix` puts what it found into sim/smemsim/core/spec/kill_matrix.json; of what is not in DIR, it takes away what was
+found with other sources; `stale` prints what it has from sources that were changed since, and exits with 1 where there
+is such. `page` prints one page of results; `keep` adds which tests passed, and which kernels they launched, to
+tools/evidence/passed.json. What was run is kept in DIR (~/.cache/smemsim/evidence).
 """
 
 from __future__ import annotations

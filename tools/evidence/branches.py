@@ -1,4 +1,6 @@
-"""A program again from one moment on, each time with another rule: children of its process, so that what came before is not done again."""
+"""A program again from one moment on, each time with another rule: children of its process, so that what came before is
+not done again.
+"""
 
 from __future__ import annotations
 
@@ -37,10 +39,11 @@ def assume(alternative: str) -> None:
 
 
 def _take_indices_as_they_are() -> None:
-    """Metadata of other cells meets elements that it was not made for, and 0b0000, which encoders write for a group of zeros, says nothing of others.
+    """Metadata of other cells meets elements that it was not made for, and 0b0000, which encoders write for a group of
+    zeros, says nothing of others.
 
-    Such a group then picks what its two indices say, as wgmma does. All groups around it have listed metadata of other elements: a sum that is right by that
-    would be right by chance.
+    Such a group then picks what its two indices say, as wgmma does. All groups around it have listed metadata of other
+    elements: a sum that is right by that would be right by chance.
     """
     from smemsim.core.machine import tcgen05
 
@@ -48,7 +51,9 @@ def _take_indices_as_they_are() -> None:
 
 
 def _go_around_behind_the_last_column(a: Alternative, alternative: str) -> None:
-    """An accumulator that takes more columns may pass the last one. Hardware faults there, and the program fails, or it goes on at the first one."""
+    """An accumulator that takes more columns may pass the last one. Hardware faults there, and the program fails, or it
+    goes on at the first one.
+    """
     from smemsim.core.machine.tmem import layout
 
     layout.check_columns = lambda *_: None  # type: ignore[assignment]
@@ -74,7 +79,8 @@ def own_memory() -> None:
 
 
 def branch(seconds: float, begin: Callable[[], None], rest: Callable[[], Any] | None = None) -> int | None:
-    """A child that does `begin`, then `rest` and ends with its exit code; without `rest` the child returns (None) and goes on by itself.
+    """A child that does `begin`, then `rest` and ends with its exit code; without `rest` the child returns (None) and
+    goes on by itself.
 
     The parent waits, at most so long, and has the exit code.
     """

@@ -19,7 +19,8 @@ CHECKS = ("exit", "assert", "none")
 
 @dataclasses.dataclass(frozen=True)
 class Project:
-    """Where programs come from. `tested` says how we know that the project runs them on the hardware; with "" its programs are no witnesses.
+    """Where programs come from. `tested` says how we know that the project runs them on the hardware; with "" its
+    programs are no witnesses.
 
     `mark` is a path that every checkout has, `unless` a path that only a fork has.
     """
@@ -35,7 +36,9 @@ class Project:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Program:
-    """One program: a `command` in a `folder` of the checkout, or a suite: `files` of tests, of whose `functions` (a regular expression) `each` sets of parameters."""
+    """One program: a `command` in a `folder` of the checkout, or a suite: `files` of tests, of whose `functions` (a
+    regular expression) `each` sets of parameters.
+    """
 
     name: str
     project: Project

@@ -1,7 +1,8 @@
-"""SMEMSIM_HOOKS for a script: at its first launch, children that go on under each alternative; what came of them, in a file (see `tools.evidence.inside`).
+"""SMEMSIM_HOOKS for a script: at its first launch, children that go on under each alternative; what came of them, in a
+file (see `tools.evidence.inside`).
 
-A program whose device is in another process (C++) cannot be branched: of it only what it touches is written down, and with `assume` in the plan its launches are
-computed with that alternative. `tools.evidence.run` starts it once for each.
+A program whose device is in another process (C++) cannot be branched: of it only what it touches is written down, and
+with `assume` in the plan its launches are computed with that alternative. `tools.evidence.run` starts it once for each.
 """
 
 from __future__ import annotations

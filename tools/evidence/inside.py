@@ -1,7 +1,11 @@
-"""A plugin of pytest: what came of each test of a program on the virtual GPU and, where that is asked, under which alternatives it fails.
+"""A plugin of pytest: what came of each test of a program on the virtual GPU and, where that is asked, under which
+alternatives it fails.
 
-SMEMSIM_EVIDENCE names a JSON file: `out`, the file that gets a line for each test; `program`; `functions` and `chosen`, regular expressions of their names, `done`, ids of tests that are left out, `each`, how many sets of parameters of a function, `tests`, their ids (all without them), `order`, functions that come first; `seconds` for a test;
-`kill`, if alternatives are to be tried: `left`, how many more refutations each of them wants, `tries`, how many programs more it is tried on, `seconds` for one.
+SMEMSIM_EVIDENCE names a JSON file: `out`, the file that gets a line for each test; `program`; `functions` and `chosen`,
+regular expressions of their names, `done`, ids of tests that are left out, `each`, how many sets of parameters of a
+function, `tests`, their ids (all without them), `order`, functions that come first; `seconds` for a test; `kill`, if
+alternatives are to be tried: `left`, how many more refutations each of them wants, `tries`, how many programs more it
+is tried on, `seconds` for one.
 """
 
 from __future__ import annotations
@@ -52,7 +56,9 @@ def pytest_sessionstart() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pycollect_makeitem(name: str, obj: Any) -> list[pytest.Item] | None:
-    """Functions that are not asked for are not looked at, and of those with thousands of sets of parameters some values alone are taken."""
+    """Functions that are not asked for are not looked at, and of those with thousands of sets of parameters some values
+    alone are taken.
+    """
     if not name.startswith("test"):
         return None
     if not all(re.search(PLAN.get(which, ""), name) for which in ("functions", "chosen")):
@@ -72,7 +78,9 @@ def pytest_pycollect_makeitem(name: str, obj: Any) -> list[pytest.Item] | None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave out what is not asked for or was done: `each` sets of parameters of a function, first one of each function, then the second ones."""
+    """Leave out what is not asked for or was done: `each` sets of parameters of a function, first one of each function,
+    then the second ones.
+    """
     done = set(PLAN.get("done", ()))
     tests, of_function = PLAN.get("tests"), collections.defaultdict(list)
     for item in items:

@@ -1,4 +1,6 @@
-"""What was run of others' programs, kept in the repository (passed.json): which tests passed their own check, and which kernels those launched."""
+"""What was run of others' programs, kept in the repository (passed.json): which tests passed their own check, and which
+kernels those launched.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ EMPTY: dict[str, Any] = {"schema": "smemsim.passed/1", "programs": {}, "kernels"
 
 
 def kept() -> dict[str, Any]:
-    """What the repository has: `programs`, each with its runs by card and commit, and `kernels`, the instructions of Hopper and Blackwell in each, by digest."""
+    """What the repository has: `programs`, each with its runs by card and commit, and `kernels`, the instructions of
+    Hopper and Blackwell in each, by digest.
+    """
     return json.loads(PASSED.read_text(encoding="utf-8")) if PASSED.exists() else EMPTY
 
 
@@ -34,7 +38,8 @@ def keep(out: pathlib.Path) -> str:
 
 
 def with_rows(before: dict[str, Any], rows: Iterable[dict[str, Any]]) -> dict[str, Any]:
-    """What is kept, with these rows: the later of two runs of a test counts. Programs that compare nothing are not kept.
+    """What is kept, with these rows: the later of two runs of a test counts. Programs that compare nothing are not
+    kept.
 
     A program is kept with the commit and the versions of its last run; a test that was skipped says nothing.
     """
@@ -59,7 +64,8 @@ def with_rows(before: dict[str, Any], rows: Iterable[dict[str, Any]]) -> dict[st
 
 
 def totals(found: dict[str, Any], *, is_blackwell: bool = True) -> list[dict[str, Any]]:
-    """A row for each project and card, then one for all: what passed, what did not, distinct kernels, those with TMA or tensor memory, those with matrix products.
+    """A row for each project and card, then one for all: what passed, what did not, distinct kernels, those with TMA or
+    tensor memory, those with matrix products.
 
     A test that launched nothing is in none of them.
     """

@@ -21,7 +21,9 @@ KILLS, CALIBRATED = SPEC / "kill_matrix.json", SPEC / "calibration.json"
 
 
 def put(out: pathlib.Path) -> str:
-    """Put what was found in a folder into the matrix, and what Hopper's programs found into the calibration; a sentence."""
+    """Put what was found in a folder into the matrix, and what Hopper's programs found into the calibration; a
+    sentence.
+    """
     rows = rows_of(out / "kills.jsonl")
     told = []
     for path, alternatives in ((KILLS, ALTERNATIVES), (CALIBRATED, CALIBRATION)):
@@ -45,7 +47,8 @@ def put(out: pathlib.Path) -> str:
 def merged(matrix: dict[str, Any], rows: list[dict[str, Any]], of: Mapping[str, Alternative] = ALTERNATIVES) -> dict[str, Any]:
     """The matrix with these rows too; what was found of others' programs with other sources goes.
 
-    A program is a witness where its project runs it on such a card, its own check passed here as the rules are, and it compares something; others say nothing here.
+    A program is a witness where its project runs it on such a card, its own check passed here as the rules are, and it
+    compares something; others say nothing here.
     """
     witnesses = {p.name for p in corpus() if p.check != "none" and p.project.tested}
     beside = {p.name: {"rests_on": p.rests_on} for p in corpus() if p.rests_on}
@@ -96,7 +99,9 @@ def _has(about: dict[str, Any] | None, alternative: str) -> bool:
 def _met(
     rows: list[dict[str, Any]], programs: Mapping[str, Any], witnesses: Collection[str], of: Mapping[str, Alternative]
 ) -> dict[str, int]:
-    """In how many runs of witnesses each alternative would have changed something, at the least: also where it was not tried."""
+    """In how many runs of witnesses each alternative would have changed something, at the least: also where it was not
+    tried.
+    """
     found = dict.fromkeys(of, 0)
     again = {run_name(row) for row in rows}
     for row in rows:
@@ -112,7 +117,9 @@ def _met(
 
 
 def stale(matrix: dict[str, Any], of: Mapping[str, Alternative] = ALTERNATIVES) -> list[str]:
-    """What others' programs of a matrix say of alternatives whose sources were changed since: a line for each, `kill` finds it again."""
+    """What others' programs of a matrix say of alternatives whose sources were changed since: a line for each, `kill`
+    finds it again.
+    """
     return [
         f"{name}: {a}"
         for name, about in matrix["programs"].items() if about.get("origin") or about.get("silicon")
@@ -121,7 +128,8 @@ def stale(matrix: dict[str, Any], of: Mapping[str, Alternative] = ALTERNATIVES) 
 
 
 def asked_again(old: Iterable[str], program: str) -> tuple[str, str] | None:
-    """What `kill` has to run of a program for the lines of `stale` that are about it: patterns of tests and of alternatives; None where none is.
+    """What `kill` has to run of a program for the lines of `stale` that are about it: patterns of tests and of
+    alternatives; None where none is.
 
     >>> asked_again(["a.unit::test_x[3-k]: p=q", "a.unit::test_y: p=r", "b.unit::test_z: p=s"], "a.unit")
     ('^(test_x|test_y)$', '^(p=q|p=r)$')

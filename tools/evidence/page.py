@@ -14,7 +14,9 @@ MATRIX = ("tcgen05.mma", "wgmma.mma_async")
 
 
 def counts(rows: list[dict[str, Any]]) -> dict[str, int]:
-    """Of rows: programs and tests, passed ones, launches, and distinct kernels of those that passed: all, with instructions of Hopper or Blackwell, with a product on them."""
+    """Of rows: programs and tests, passed ones, launches, and distinct kernels of those that passed: all, with
+    instructions of Hopper or Blackwell, with a product on them.
+    """
     passed = [row for row in rows if row["outcome"] == "passed"]
     kernels = {digest: families for row in passed for digest, families in row["kernels"].items()}
     return {

@@ -10,7 +10,9 @@ __all__ = ["of_launches"]
 
 
 def of_launches(launches: Iterable[Any]) -> dict[str, Any]:
-    """Launches as data: how many, which kernels (digest of the PTX, instructions of Hopper and Blackwell in it), codes of findings, how many did not run."""
+    """Launches as data: how many, which kernels (digest of the PTX, instructions of Hopper and Blackwell in it), codes
+    of findings, how many did not run.
+    """
     every = list(launches)
     codes = collections.Counter(f["code"] for x in every for f in (x.run or {}).get("findings", []))
     return {

@@ -1,4 +1,6 @@
-"""Running programs of others: one row of JSON for each program or test, kept at once, so that a second call goes on where the first one stopped."""
+"""Running programs of others: one row of JSON for each program or test, kept at once, so that a second call goes on
+where the first one stopped.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,9 @@ def versions() -> dict[str, str]:
 
 
 def point_digests(arch: str) -> dict[str, str]:
-    """The digest of every point of the architecture's alternatives, of the sources as they are now: of what they do, and not of what they say of it."""
+    """The digest of every point of the architecture's alternatives, of the sources as they are now: of what they do,
+    and not of what they say of it.
+    """
     sources = [
         text
         for file in sorted((ROOT / "sim" / "smemsim").rglob("*.py"))
@@ -72,7 +76,8 @@ def point_digests(arch: str) -> dict[str, str]:
 
 @functools.cache
 def done_at(source: str, point: str) -> str:
-    """Of a file the functions that ask at a point, and what of the file they use, one by the other, without what changes no result: comments, docstrings, types.
+    """Of a file the functions that ask at a point, and what of the file they use, one by the other, without what
+    changes no result: comments, docstrings, types.
 
     >>> file = "import numpy\\ndef f(x):\\n    'Twice.'\\n    return assumed(\\"p\\", g(x))\\ndef g(x): return 2 * x\\ndef other(): pass"
     >>> done_at(file, "p") == done_at(file.replace("import numpy", "").replace("Twice", "So").replace("pass", "f"), "p")
@@ -112,7 +117,9 @@ def _parts(source: str) -> dict[str, ast.AST]:
 
 
 class _WithoutTypes(ast.NodeTransformer):
-    """Takes away the types of functions, and which arrays a compiled one only reads; those of a class's fields stay, since a dataclass reads them."""
+    """Takes away the types of functions, and which arrays a compiled one only reads; those of a class's fields stay,
+    since a dataclass reads them.
+    """
 
     def __init__(self) -> None:
         self.is_field = False
@@ -203,7 +210,9 @@ def run_name(row: Mapping[str, Any]) -> str:
 
 
 def _with_earlier(row: dict[str, Any], old: dict[str, Any], alternatives: Mapping[str, Any]) -> None:
-    """Give a row what an earlier one says of alternatives that were not tried again, where its sources are those of this one."""
+    """Give a row what an earlier one says of alternatives that were not tried again, where its sources are those of
+    this one.
+    """
     for a, told in old.get("kills", {}).items():
         point = alternatives[a].point if a in alternatives else ""
         if row["outcome"] == "passed" and point in row["digests"] and old["digests"].get(point) == row["digests"][point]:
@@ -272,7 +281,9 @@ class Runner:
         print(f"{program.name}: {'; '.join(w for w in words if w)}", file=sys.stderr, flush=True)
 
     def _keep(self, program: Program, checkout: pathlib.Path, rows: list[dict[str, Any]], before: dict[str, str], is_whole: bool) -> None:
-        """Append rows, with the digests of the sources from before the run; of what was changed meanwhile there is none, so that it does not count."""
+        """Append rows, with the digests of the sources from before the run; of what was changed meanwhile there is
+        none, so that it does not count.
+        """
         after = point_digests(program.arch)
         old = {row.get("test", ""): row for row in rows_of(self.path) if row["program"] == program.name} if self.kill else {}
         about = {
@@ -290,7 +301,9 @@ class Runner:
                 out.write(json.dumps({**about, "outcome": "suite", "seconds": sum(row.get("seconds", 0) for row in rows)}) + "\n")
 
     def _left(self, arch: str) -> dict[str, Any]:
-        """How many refutations and tries each alternative still wants: those that the matrix has of others' programs count."""
+        """How many refutations and tries each alternative still wants: those that the matrix has of others' programs
+        count.
+        """
         alternatives = every_alternative(arch)
         left = {name: self.wanted if re.search(self.alternatives, name) else 0 for name in alternatives}
         matrix = calibration() if arch == "sm_90a" else kill_matrix()
@@ -320,7 +333,9 @@ class Runner:
         return {**os.environ, **threads, **program.environment, "PYTHONPATH": path, "SMEMSIM_EVIDENCE": str(place / "plan.json")}
 
     def _suite(self, program: Program, checkout: pathlib.Path, place: pathlib.Path) -> tuple[list[dict[str, Any]], bool]:
-        """Rows of its tests, and whether those are all that was to be run: a suite is stopped when time is up, and what it has said by then is kept."""
+        """Rows of its tests, and whether those are all that was to be run: a suite is stopped when time is up, and what
+        it has said by then is kept.
+        """
         rows = place / "rows.jsonl"
         plan = {
             "out": str(rows),
@@ -376,7 +391,9 @@ class Runner:
     def _served(
         self, program: Program, checkout: pathlib.Path, place: pathlib.Path, plan: dict[str, Any], touched: list[str], seconds: float
     ) -> dict[str, str]:
-        """What came of a program whose device is in another process under each alternative that wants it: it is started again for each."""
+        """What came of a program whose device is in another process under each alternative that wants it: it is started
+        again for each.
+        """
         kills, left = {}, plan["kill"]
         for name in sorted(
             touched, key=lambda a: (a.startswith("arithmetic."), -left["left"].get(a, 0), a)

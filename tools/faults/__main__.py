@@ -1,4 +1,5 @@
-"""python -m tools.faults: `run` judges the faults here, `compile` and `card` run them on a GPU under compute-sanitizer, `table` writes docs/faults.md.
+"""python -m tools.faults: `run` judges the faults here, `compile` and `card` run them on a GPU under compute-sanitizer,
+`table` writes docs/faults.md.
 
 python -m tools.faults run [NAME ...]              # into tests/data/faults.json
 python -m tools.faults compile FOLDER              # PTX of every variant, where nvcc is

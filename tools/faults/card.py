@@ -2,7 +2,8 @@
 
     python -m tools.faults card OUT [NAME ...]    # compiles there with ptxas
 
-Every run is a process of its own with a time limit: a fault may hang or end the context. Writes OUT, JSON with a row for each variant.
+Every run is a process of its own with a time limit: a fault may hang or end the context. Writes OUT, JSON with a row
+for each variant.
 """
 
 from __future__ import annotations
@@ -91,7 +92,9 @@ def _variant(kernel: Planted, number: int, folder: pathlib.Path, tools: list[str
 
 
 def on_card(out: pathlib.Path, folder: pathlib.Path, names: list[str], tools: list[str]) -> None:
-    """Run every variant whose PTX lies in the folder (of the kernels named), and write what was seen after each of them."""
+    """Run every variant whose PTX lies in the folder (of the kernels named), and write what was seen after each of
+    them.
+    """
     kernels = [kernel for kernel in all_planted() if kernel.shape.arch == "sm_90a" and (not names or kernel.name in names)]
     jobs = [
         (kernel, n)

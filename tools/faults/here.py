@@ -1,4 +1,6 @@
-"""What smemsim says of a kernel with a fault: its findings with the lines of the source, and whether the outputs are right."""
+"""What smemsim says of a kernel with a fault: its findings with the lines of the source, and whether the outputs are
+right.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +22,8 @@ LIMIT = 100_000  # blocks of instructions: the longest of the clean kernels need
 
 @dataclasses.dataclass(frozen=True)
 class Verdict:
-    """`found`: there is a finding, or a remark of a fault that libraries have too. `right`: the first of them is the fault's.
-    `told` are (code, line of the source, message). `fails`: there is a finding, which changes the exit code.
+    """`found`: there is a finding, or a remark of a fault that libraries have too. `right`: the first of them is the
+    fault's. `told` are (code, line of the source, message). `fails`: there is a finding, which changes the exit code.
     """
 
     found: bool

@@ -1,8 +1,10 @@
-"""The kernels of `sources/` and the faults that their first lines list: what is wrong, which findings name it, and at which lines.
+"""The kernels of `sources/` and the faults that their first lines list: what is wrong, which findings name it, and at
+which lines.
 
-A kernel is a file `sources/NAME.cu` (Hopper) or `sources/NAME.ptx.py` with an entry NAME. Its lines `//! n | kind | what is wrong | codes | places` are its
-faults: compiled with -DFAULT=n one place of it changes. A place is a word behind `// @` at the end of a line; the first finding is right where its code is
-one of the codes and its line one of these places.
+A kernel is a file `sources/NAME.cu` (Hopper) or `sources/NAME.ptx.py` with an entry NAME. Its lines `//! n | kind |
+what is wrong | codes | places` are its faults: compiled with -DFAULT=n one place of it changes. A place is a word
+behind `// @` at the end of a line; the first finding is right where its code is one of the codes and its line one of
+these places.
 """
 
 from __future__ import annotations
@@ -29,7 +31,9 @@ _PLACE = re.compile(r"// @(\w+)")
 
 @dataclasses.dataclass(frozen=True)
 class Fault:
-    """One fault: its number, its kind, what is wrong, the codes that name it and the lines of the source where it may be told."""
+    """One fault: its number, its kind, what is wrong, the codes that name it and the lines of the source where it may
+    be told.
+    """
 
     kernel: str
     number: int
@@ -87,7 +91,9 @@ def all_planted() -> list[Planted]:
 
 
 def compiled(kernel: Planted, fault: int) -> str:
-    """The PTX of a kernel with one of its faults, 0 for none, with the lines of its source. RuntimeError with nvcc's words."""
+    """The PTX of a kernel with one of its faults, 0 for none, with the lines of its source. RuntimeError with nvcc's
+    words.
+    """
     with tempfile.TemporaryDirectory() as folder:
         to = pathlib.Path(folder) / "kernel.ptx"
         command = [

@@ -15,7 +15,9 @@ Arrays = Mapping[str, np.ndarray]
 
 @dataclasses.dataclass(frozen=True)
 class Shape:
-    """A launch in the words of a launch file, the arrays that the host leaves as they were allocated, and the outputs by numpy within `rtol`."""
+    """A launch in the words of a launch file, the arrays that the host leaves as they were allocated, and the outputs
+    by numpy within `rtol`.
+    """
 
     about: dict[str, Any]
     expect: Callable[[Arrays], dict[str, np.ndarray]]
@@ -56,7 +58,9 @@ def _e4m3(codes: np.ndarray) -> np.ndarray:
 
 
 def _scales(raw: np.ndarray, rows: int) -> np.ndarray:
-    """(rows, 8): the scale factors of blocks of 512 B, each 32 x 16 B with four rows in a 16 B, four of k in a row (PTX ISA 9.7.16.10.7)."""
+    """(rows, 8): the scale factors of blocks of 512 B, each 32 x 16 B with four rows in a 16 B, four of k in a row (PTX
+    ISA 9.7.16.10.7).
+    """
     blocks = raw.view(np.uint8).reshape(2, 32, 4, 4).transpose(2, 1, 0, 3).reshape(128, 8)
     return np.asarray(2.0 ** (blocks[:rows].astype(np.int32) - 127))
 

@@ -1,6 +1,8 @@
-"""A plugin of pytest: only the tests in the file SMEMSIM_FIELD_TESTS, and an end to what takes more than SMEMSIM_FIELD_SECONDS of processor time.
+"""A plugin of pytest: only the tests in the file SMEMSIM_FIELD_TESTS, and an end to what takes more than
+SMEMSIM_FIELD_SECONDS of processor time.
 
-The file SMEMSIM_FIELD_FILE gets a line of JSON when a test begins, and one when it is over. What runs in compiled code ends when it comes back.
+The file SMEMSIM_FIELD_FILE gets a line of JSON when a test begins, and one when it is over. What runs in compiled code
+ends when it comes back.
 """
 
 from __future__ import annotations

@@ -29,7 +29,9 @@ STILL = 3600.0  # seconds in which nothing came of a test, however busy the mach
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """What became of a test: "passed", "failed", "skipped", "over limit" or "not run"; `why` in a line; `seconds` of processor time."""
+    """What became of a test: "passed", "failed", "skipped", "over limit" or "not run"; `why` in a line; `seconds` of
+    processor time.
+    """
 
     test: str
     outcome: str
@@ -63,9 +65,11 @@ def _tell(kept: pathlib.Path, outcome: Outcome) -> None:
 def run(
     checkout: pathlib.Path, arch: str, tests: Sequence[str], kept: pathlib.Path, *, limit: float = 60, again: Sequence[str] = ()
 ) -> list[Outcome]:
-    """What became of `tests`, by their ids in `checkout`. What has an outcome in `kept` is not run again, but for the outcomes `again`.
+    """What became of `tests`, by their ids in `checkout`. What has an outcome in `kept` is not run again, but for the
+    outcomes `again`.
 
-    `limit` is seconds of processor time a test. A test that ends its process, or holds it for longer, is told so, and the others go on in a next one.
+    `limit` is seconds of processor time a test. A test that ends its process, or holds it for longer, is told so, and
+    the others go on in a next one.
     """
     had = {x.test: x for x in _lines(kept)}
     left = [test for test in tests if test not in had or had[test].outcome in ("began", *again)]

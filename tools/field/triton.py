@@ -5,9 +5,9 @@
     python -m tools.field.triton ~/triton --tutorials            # 01 to 11, as scripts
     python -m tools.field.triton ~/triton --draw > tools/field/triton_sample.txt
 
-The sample is `triton_sample.txt`: from all files in turn a function that was not drawn yet, and one set of its parameters, until there are 300. Each
-folder is a process of pytest; outcomes are kept as they come (`suites.py`). A test fails where it fails by itself and where a kernel of it has findings, as
-`pytest --smemsim-gpu` has it.
+The sample is `triton_sample.txt`: from all files in turn a function that was not drawn yet, and one set of its
+parameters, until there are 300. Each folder is a process of pytest; outcomes are kept as they come (`suites.py`). A
+test fails where it fails by itself and where a kernel of it has findings, as `pytest --smemsim-gpu` has it.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ COUNT = 300
 
 
 def draw(tests: Iterable[str], count: int = COUNT) -> list[str]:
-    """Tests by their ids: of each file in turn a function not drawn yet, and one of its ids. The same ones for the same tests.
+    """Tests by their ids: of each file in turn a function not drawn yet, and one of its ids. The same ones for the same
+    tests.
 
     >>> draw(["a.py::f[0]", "a.py::f[1]", "b.py::g", "a.py::h"], 2)
     ['a.py::h', 'b.py::g']

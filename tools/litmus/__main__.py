@@ -4,10 +4,12 @@
     python -m tools.litmus CHECKOUT --space shared --seeds 40 --only Manual --json
     python -m tools.litmus CHECKOUT --out results.jsonl --jobs 8
 
-Each test becomes a kernel whose threads are warps of the CTAs that the test says. An outcome that the expectation of the checkout's own tests forbids is never
-to be reached; one that threads show which take turns is to be reached by some seed. A test with a data race by the memory model (PTX ISA 9.1 §8.7.1) is to be
-found by the sanitizer, one without is to be silent. With --card the tests run on a GPU too, and show nothing that the expectation forbids. Exit code 0 when all that can be expressed agrees, else 1. With --out each result is written when it is there,
-and what the same sources found of a test is not run again.
+Each test becomes a kernel whose threads are warps of the CTAs that the test says. An outcome that the expectation of
+the checkout's own tests forbids is never to be reached; one that threads show which take turns is to be reached by some
+seed. A test with a data race by the memory model (PTX ISA 9.1 §8.7.1) is to be found by the sanitizer, one without is
+to be silent. With --card the tests run on a GPU too, and show nothing that the expectation forbids. Exit code 0 when
+all that can be expressed agrees, else 1. With --out each result is written when it is there, and what the same sources
+found of a test is not run again.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
     python -m tools.litmus.card SPACE < TEST
 
-prints as JSON what registers, locations and "hung" end with, and how often. A test has a process of its own, since a trap ends the context.
+prints as JSON what registers, locations and "hung" end with, and how often. A test has a process of its own, since a
+trap ends the context.
 """
 
 from __future__ import annotations

@@ -25,7 +25,8 @@ def judged_all(
     checkout: pathlib.Path, paths: Iterable[pathlib.Path], spaces: Sequence[str], seeds: int, out: pathlib.Path | None = None, jobs: int = 1,
     *, card: bool = False,
 ) -> Iterator[Result]:  # fmt: skip
-    """Every test of `paths` in every space, as it is done: in the usual order, with the earliest and the latest, and with so many drawn schedules.
+    """Every test of `paths` in every space, as it is done: in the usual order, with the earliest and the latest, and
+    with so many drawn schedules.
 
     What stands in `out` of the same test, found by the same sources, is taken from there.
     """

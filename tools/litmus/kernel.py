@@ -1,10 +1,13 @@
-"""A litmus test as a PTX kernel: each thread is lane 0 of a warp of its CTA, locations lie 64 bytes apart in global or in shared memory.
+"""A litmus test as a PTX kernel: each thread is lane 0 of a warp of its CTA, locations lie 64 bytes apart in global or
+in shared memory.
 
-In shared memory the CTAs of a test are a cluster, and the locations lie in its first CTA; a barrier of the cluster stands before the test, behind the
-initial values, and one behind it, so that no CTA is gone when others access it. Registers, and locations of shared memory, are stored at the end.
+In shared memory the CTAs of a test are a cluster, and the locations lie in its first CTA; a barrier of the cluster
+stands before the test, behind the initial values, and one behind it, so that no CTA is gone when others access it.
+Registers, and locations of shared memory, are stored at the end.
 
-For a card (`many`) one launch has many instances of a test, each with its own memory: threads wait for the next 8 microseconds to begin, then as long as
-the parameters `seed` and `skew` draw for each, and a loop that takes too long ends with the last word of the results 1.
+For a card (`many`) one launch has many instances of a test, each with its own memory: threads wait for the next 8
+microseconds to begin, then as long as the parameters `seed` and `skew` draw for each, and a loop that takes too long
+ends with the last word of the results 1.
 """
 
 from __future__ import annotations

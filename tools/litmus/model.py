@@ -1,8 +1,10 @@
-"""What a test can do when its threads take turns, and which of these executions race by the PTX memory model (PTX ISA, chapter 8).
+"""What a test can do when its threads take turns, and which of these executions race by the PTX memory model (PTX ISA,
+chapter 8).
 
-Every access takes effect at once, in one order for all: executions that only a weaker memory shows are not here. Of each execution the order that the
-model makes of it is built from the text: release and acquire patterns, observation through atomics, fences, barriers. A race are two accesses of one
-location, one of them a write, that are not morally strong and that causality does not order (8.7.1).
+Every access takes effect at once, in one order for all: executions that only a weaker memory shows are not here. Of
+each execution the order that the model makes of it is built from the text: release and acquire patterns, observation
+through atomics, fences, barriers. A race are two accesses of one location, one of them a write, that are not morally
+strong and that causality does not order (8.7.1).
 """
 
 from __future__ import annotations
@@ -24,7 +26,9 @@ State = tuple[tuple[int, ...], tuple[tuple[tuple[str, int], ...], ...], tuple[tu
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Event:
-    """Something that a thread has done: its place in the order, the write that it reads from, and of a barrier who met there."""
+    """Something that a thread has done: its place in the order, the write that it reads from, and of a barrier who met
+    there.
+    """
 
     index: int
     thread: int
@@ -84,7 +88,9 @@ class Machine:
         return barrier_of(self.test, n, i, self.value(n, i.values[1]) if len(i.values) > 1 else None)
 
     def step(self, n: int) -> tuple[Instruction, bool, tuple[int, ...]]:
-        """Thread `n` executes its next instruction that others can see: (the instruction, did it write, who met at a barrier)."""
+        """Thread `n` executes its next instruction that others can see: (the instruction, did it write, who met at a
+        barrier).
+        """
         i = self.test.threads[n].body[self.pcs[n]]
         self.pcs[n] += 1
         wrote, met = False, ()
@@ -154,7 +160,9 @@ def _computed(op: str, values: list[int]) -> int:
 
 
 def barrier_of(test: Litmus, n: int, i: Instruction, number: int | None) -> tuple[tuple[int, int], int]:
-    """(the CTA and the number of a barrier, the threads that it is for): as many as it says, else those of the CTA with a barrier of its instance and number."""
+    """(the CTA and the number of a barrier, the threads that it is for): as many as it says, else those of the CTA with
+    a barrier of its instance and number.
+    """
     cta, instance = test.threads[n].cta, int(i.values[0])
     which = instance if number is None else number
     if len(i.values) > 2:

@@ -1,4 +1,6 @@
-"""Litmus tests in the format of herd and Dat3M: a column for each thread, and a condition on what registers and memory end with."""
+"""Litmus tests in the format of herd and Dat3M: a column for each thread, and a condition on what registers and memory
+end with.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ class Inexpressible(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class Instruction:
-    """One instruction: `op` is ld, st, atom, red, fence, bar, mov, a branch, goto, label or arithmetic; `to` a register, `values` numbers or registers."""
+    """One instruction: `op` is ld, st, atom, red, fence, bar, mov, a branch, goto, label or arithmetic; `to` a
+    register, `values` numbers or registers.
+    """
 
     op: str
     semantics: str = "weak"

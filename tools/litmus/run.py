@@ -29,8 +29,9 @@ ENOUGH = 4  # schedules, where these show all that there is
 
 @dataclasses.dataclass
 class Result:
-    """A test in one space. `allowed` says whether the outcome it asks for may be seen (None: nobody has said), `in_turns` whether taking turns shows it,
-    `reached` under which schedules it was; `races` what the model says of executions in turns, `found` the schedules under which the sanitizer reports something.
+    """A test in one space. `allowed` says whether the outcome it asks for may be seen (None: nobody has said),
+    `in_turns` whether taking turns shows it, `reached` under which schedules it was; `races` what the model says of
+    executions in turns, `found` the schedules under which the sanitizer reports something.
     """
 
     path: str
@@ -122,7 +123,9 @@ def judged(
     ends: bool | None = None,
     card: Any = None,
 ) -> Result:
-    """A test, run in `space` under these schedules until all that can be seen was seen; and on a card, if there is one (`tools.litmus.card`)."""
+    """A test, run in `space` under these schedules until all that can be seen was seen; and on a card, if there is one
+    (`tools.litmus.card`).
+    """
     result = Result(path, "/".join(path.split("/")[2:-1]) or "own", space, ends=ends)
     try:
         test = parse(text)
@@ -177,7 +180,9 @@ def _expected(result: Result, test: Litmus, holds_: bool | None) -> Any:
 
 
 def _on_card(test: Litmus, told: dict[str, Any], shown: set[tuple[tuple[str, int], ...]]) -> dict[str, Any]:
-    """What a card shows: how often, how often the outcome that the test asks for, and how many outcomes that no schedule and no turns show."""
+    """What a card shows: how often, how often the outcome that the test asks for, and how many outcomes that no
+    schedule and no turns show.
+    """
     outcomes = told["outcomes"]
     counts: collections.Counter[tuple[tuple[str, int], ...]] = collections.Counter()
     reached = hung = 0

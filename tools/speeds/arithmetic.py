@@ -1,4 +1,6 @@
-"""Races of `mma`: batches of instructions, bit for bit, against numpy's product of the same tiles and against themselves, doubled."""
+"""Races of `mma`: batches of instructions, bit for bit, against numpy's product of the same tiles and against
+themselves, doubled.
+"""
 
 from __future__ import annotations
 

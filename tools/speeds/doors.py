@@ -1,4 +1,6 @@
-"""Races of the doors of the virtual GPU: what a program pays beside the launch itself, and at its start. Times are of the processor, of all processes together."""
+"""Races of the doors of the virtual GPU: what a program pays beside the launch itself, and at its start. Times are of
+the processor, of all processes together.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Races of grids: ten times as many CTAs against ten times the time, and two processes against one, each on a processor of its own.
+"""Races of grids: ten times as many CTAs against ten times the time, and two processes against one, each on a processor
+of its own.
 
-The programs are recorded launches of golden/, which an H200 has run: a product on CUDA cores, a tile of 32 x 32 x 512 for each CTA, and Triton's
-on tensor cores, 128 x 128 x 128.
+The programs are recorded launches of golden/, which an H200 has run: a product on CUDA cores, a tile of 32 x 32 x 512
+for each CTA, and Triton's on tensor cores, 128 x 128 x 128.
 """
 
 from __future__ import annotations

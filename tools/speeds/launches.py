@@ -1,4 +1,6 @@
-"""Races of kernels that are executed from their PTX, with the sanitizer on: recorded launches of golden/, and what a second process adds."""
+"""Races of kernels that are executed from their PTX, with the sanitizer on: recorded launches of golden/, and what a
+second process adds.
+"""
 
 from __future__ import annotations
 
@@ -80,7 +82,9 @@ def _two() -> Race:
 
 
 def _door() -> Race:
-    """What the virtual device adds to a launch: the same kernel by `VirtualDevice.launch` and by `Gpu.launch`, findings looked at in both."""
+    """What the virtual device adds to a launch: the same kernel by `VirtualDevice.launch` and by `Gpu.launch`, findings
+    looked at in both.
+    """
     call, x, y = _added(ELEMENTS // 4, 1, 1)
     device = VirtualDevice("sm_90a", policy=Policy.of(quiet=True))
     out = np.zeros_like(x)

@@ -1,7 +1,8 @@
 """The side of pycute, tensor-layouts and Triton, in an environment of their own: `python peer_layouts.py RESULTS.npz`.
 
-All have the same tile, 128 x 64 bf16, K-major, 128B swizzle, as element offsets; their layouts are made beforehand. The first line of the output has
-the versions by form, or why a form is not there. Then a line "form, count" on stdin is answered by the seconds of that many.
+All have the same tile, 128 x 64 bf16, K-major, 128B swizzle, as element offsets; their layouts are made beforehand. The
+first line of the output has the versions by form, or why a form is not there. Then a line "form, count" on stdin is
+answered by the seconds of that many.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ Form = Callable[[], object]
 
 
 def layout_forms(layout: Callable[..., object]) -> dict[str, Form]:
-    """A layout called for every element, and for all at once: it is arithmetic that arrays go through too, though nothing says so."""
+    """A layout called for every element, and for all at once: it is arithmetic that arrays go through too, though
+    nothing says so.
+    """
     m, k = np.indices((ROWS, K))
     return {"one by one": lambda: [[layout(i, j) for j in range(K)] for i in range(ROWS)], "on numpy arrays": lambda: layout(m, k)}
 

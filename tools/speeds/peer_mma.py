@@ -1,10 +1,11 @@
 """mmasim's side, in an environment of its own: `python peer_mma.py CASES.npz RESULTS.npz`.
 
-mmasim has two forms, both PyTorch operations, none of them compiled: an operation called with one tile, and its `dpa`, which takes dot
-products in tensors (…, K). The latter does many tiles at once, and as A and B broadcast in it, each element is taken apart only once; how many
-tiles at once are fastest is found out here. Tensors are made beforehand. A line "case, form, count" on stdin is answered by the seconds of that
-many: each the lesser of those on all cores and on one, because PyTorch's threads wait for each other in loops: where other work runs, they can
-take ten times as long as one.
+mmasim has two forms, both PyTorch operations, none of them compiled: an operation called with one tile, and its `dpa`,
+which takes dot products in tensors (…, K). The latter does many tiles at once, and as A and B broadcast in it, each
+element is taken apart only once; how many tiles at once are fastest is found out here. Tensors are made beforehand. A
+line "case, form, count" on stdin is answered by the seconds of that many: each the lesser of those on all cores and on
+one, because PyTorch's threads wait for each other in loops: where other work runs, they can take ten times as long as
+one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""The side of TRITON_INTERPRET=1 and of numba's CUDA simulator, run by `peers.py`: four kernels as their tutorials write them, timed when asked."""
+"""The side of TRITON_INTERPRET=1 and of numba's CUDA simulator, run by `peers.py`: four kernels as their tutorials
+write them, timed when asked.
+"""
 
 import json
 import os

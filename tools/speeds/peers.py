@@ -1,4 +1,6 @@
-"""Races against other projects, which run beside, in an environment of their own, and are timed in turn. Their answers are held against ours first."""
+"""Races against other projects, which run beside, in an environment of their own, and are timed in turn. Their answers
+are held against ours first.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,8 @@ from tools.speeds.addresses import START, TILE, as_matrix, tile
 from tools.speeds.arithmetic import INSTRUCTIONS, Instruction, drawn, multiply
 from tools.speeds.race import LeftOut, Race, Row, Timer, same, timed
 
-# PyTorch without CUDA, 2.13.0+cpu, is taken where pip knows one. mmasim compiles a part of itself when it is imported. pycute is part of nvidia-cutlass.
+# PyTorch without CUDA, 2.13.0+cpu, is taken where pip knows one. mmasim compiles a part of itself when it is imported.
+# pycute is part of nvidia-cutlass.
 WITH_NEEDS = ("mmasim==2.1.1", "torch==2.13.0", "numpy")
 ALONE = ("nvidia-cutlass==4.2.0.0", "triton==3.9.0", "tensor-layouts==0.3.2", "numba==0.61.2", "llvmlite==0.44.0")
 PLACE = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "smemsim-bench"
@@ -30,7 +33,9 @@ WORK, ODD_TILES, FASTER = 1 << 24, 64, 80  # multiply-adds of a batch; times mma
 
 @functools.cache
 def environment() -> tuple[str, dict[str, str]]:
-    """The Python of a virtual environment that has the peers, made or completed when it is not there, and its variables."""
+    """The Python of a virtual environment that has the peers, made or completed when it is not there, and its
+    variables.
+    """
     folder = PLACE / ("Scripts" if os.name == "nt" else "bin")
     python = str(folder / "python")
     variables = {**os.environ, "PATH": f"{folder}{os.pathsep}{os.environ.get('PATH', '')}", "TORCH_EXTENSIONS_DIR": str(PLACE / "compiled")}

@@ -1,4 +1,6 @@
-"""Races of the answers: one dot product explained, a D that differs, a kernel checked, a tile planned, descriptors found."""
+"""Races of the answers: one dot product explained, a D that differs, a kernel checked, a tile planned, descriptors
+found.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ TYPES: dict[str, Any] = {"arch": "sm_90a", "kind": "wgmma", "a_type": "bf16", "b
 
 
 def pipeline(iterations: int = ITERATIONS, *, sbo: int = 1024) -> dict[str, Any]:
-    """A wgmma kernel as a scenario: 128 x 128 x 64 bf16 tiles in three stages, a K loop; `sbo` is what B's descriptor has, 1024 is right."""
+    """A wgmma kernel as a scenario: 128 x 128 x 64 bf16 tiles in three stages, a K loop; `sbo` is what B's descriptor
+    has, 1024 is right.
+    """
     arch, tile, k = "sm_90a", 128 * 64 * 2, 64 * iterations
     tensors, buffers, maps, steps = {}, {}, {}, []
     words = {"A": smemsim.SmemDescriptor(arch=arch, stride_byte_offset=1024, swizzle="128B").encode(),

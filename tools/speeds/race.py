@@ -1,4 +1,6 @@
-"""One race: our call and its baseline in turn, the best of each. Noise only ever adds time, so that the least is nearest to what the work takes."""
+"""One race: our call and its baseline in turn, the best of each. Noise only ever adds time, so that the least is
+nearest to what the work takes.
+"""
 
 from __future__ import annotations
 
@@ -31,8 +33,9 @@ class LeftOut(Exception):
 
 @dataclasses.dataclass
 class Race:
-    """What is timed. `note` is what was found when the two were held against each other; `after` is asked for more when the race is over, given how
-    many times as fast as the baseline we are."""
+    """What is timed. `note` is what was found when the two were held against each other; `after` is asked for more when
+    the race is over, given how many times as fast as the baseline we are.
+    """
 
     ours: Timer
     baseline: Timer
@@ -42,8 +45,10 @@ class Race:
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """A line of the table: what is timed against what, how much work in which unit it is, `start` that makes the race ready (and holds the answers
-    against each other where both sides have one), and `asked`, how many times as fast as the baseline, or `asked_rate`, units a second."""
+    """A line of the table: what is timed against what, how much work in which unit it is, `start` that makes the race
+    ready (and holds the answers against each other where both sides have one), and `asked`, how many times as fast as
+    the baseline, or `asked_rate`, units a second.
+    """
 
     group: str
     what: str
@@ -148,7 +153,9 @@ def same(ours: Any, theirs: Any, what: str) -> str:
 
 
 def repeats(timer: Timer, least: float = SAMPLE) -> tuple[int, float]:
-    """(how often a sample has to call, how long the sample then keeps us); the first call, which may compile, is not counted."""
+    """(how often a sample has to call, how long the sample then keeps us); the first call, which may compile, is not
+    counted.
+    """
     timer(1)
     count = 1
     while True:
@@ -182,7 +189,9 @@ def run(row: Row, seconds: float = SECONDS) -> Result:
 
 
 def raced(race: Race, rounds: int, seconds: float) -> tuple[list[float], list[float]]:
-    """Seconds a call of both, round by round, each round in the other order. Without a time to fill, no call is tried before."""
+    """Seconds a call of both, round by round, each round in the other order. Without a time to fill, no call is tried
+    before.
+    """
     found = [repeats(timer) if seconds else (1, 1.0) for timer in (race.ours, race.baseline)]
     longest = max(took for _, took in found)
     sides = [(timer, count, min(MOST_SAMPLES, max(1, int(longest / took))), list[float]())

@@ -1,5 +1,7 @@
-"""Races of starts: what a command takes of the processor, from its beginning to its end, with its files in memory. The first ones are those of a wheel, which
-is made for them: of an installation in which nothing has run yet, and whose cache is empty."""
+"""Races of starts: what a command takes of the processor, from its beginning to its end, with its files in memory. The
+first ones are those of a wheel, which is made for them: of an installation in which nothing has run yet, and whose
+cache is empty.
+"""
 
 from __future__ import annotations
 

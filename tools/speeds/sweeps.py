@@ -1,4 +1,6 @@
-"""Races of campaigns: whole spaces against the same cases one by one, and what a second worker adds. What takes long: commands, the replay."""
+"""Races of campaigns: whole spaces against the same cases one by one, and what a second worker adds. What takes long:
+commands, the replay.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ def elapsed(name: str, chunks: int, seed: int = 0, **how: Any) -> float:
 
 
 def _one_by_one(name: str) -> Callable[[], Race]:
-    """A chunk, against its cases through the public interface; every class of the chunk has been held against it already."""
+    """A chunk, against its cases through the public interface; every class of the chunk has been held against it
+    already.
+    """
 
     def start() -> Race:
         of = space(name)
@@ -46,7 +50,9 @@ def _one_by_one(name: str) -> Callable[[], Race]:
 
 
 class Watched:
-    """What the processors did while something ran: processor seconds of given processes, and of all else, time that a hypervisor took included."""
+    """What the processors did while something ran: processor seconds of given processes, and of all else, time that a
+    hypervisor took included.
+    """
 
     def __init__(self, pids: list[int]) -> None:
         self.pids, self.cores = pids, os.cpu_count() or 1
@@ -74,7 +80,9 @@ class Watched:
 
 
 def _dask() -> Race:
-    """Two Dask workers against one, both clusters up all the time; where less than asked for comes out, what the processors did instead."""
+    """Two Dask workers against one, both clusters up all the time; where less than asked for comes out, what the
+    processors did instead.
+    """
     try:
         from distributed import Client, LocalCluster
     except ImportError:

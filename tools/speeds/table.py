@@ -18,7 +18,9 @@ PREFIXES = ((1e9, " G "), (1e6, " M "), (1e3, " k "), (1, " "))
 
 
 def machine(load: Sequence[float] | None = None) -> dict[str, Any]:
-    """Date, processor, versions, and how many processes wanted a processor in the last minute (a second time at the end of a run)."""
+    """Date, processor, versions, and how many processes wanted a processor in the last minute (a second time at the end
+    of a run).
+    """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     versions = {"python": platform.python_version(), **{name: importlib.metadata.version(name) for name in ("numpy", "numba")}}
     loads = [*(load or ()), round(os.getloadavg()[0], 1)] if hasattr(os, "getloadavg") else []

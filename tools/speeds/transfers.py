@@ -44,7 +44,9 @@ def _addresses() -> Race:
 
 
 def _load(width: int, *, spread: bool) -> Callable[[], Race]:
-    """The largest box, 7 x 256 x 64 bf16, into a memory that knows where each byte is from; `spread` is a copy of the same bytes, else one from cache to cache."""
+    """The largest box, 7 x 256 x 64 bf16, into a memory that knows where each byte is from; `spread` is a copy of the
+    same bytes, else one from cache to cache.
+    """
 
     def start() -> Race:
         shape = (8, 512, width)

@@ -1,4 +1,5 @@
-"""Does what smemsim.core.spec.compiled says of compilers still hold? Asks CuTe DSL and ptxas, where they are installed; ends with 1 where one says something else.
+"""Does what smemsim.core.spec.compiled says of compilers still hold? Asks CuTe DSL and ptxas, where they are installed;
+ends with 1 where one says something else.
 
 python -m tools.witnesses.compiled_words            all of it, a process for each kernel of CuTe DSL
 python -m tools.witnesses.compiled_words NAME       one kernel: its tcgen05.mma, as JSON

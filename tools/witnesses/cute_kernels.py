@@ -3,7 +3,8 @@
     python tools/witnesses/cute_kernels.py            the names of all configurations
     python tools/witnesses/cute_kernels.py NAME       compile one: a line of JSON with the PTX and the layouts as CuTe prints them
 
-What NVIDIA's compiler emits is compared and not kept (its licence is not ours to extend): `records` has it in memory only.
+What NVIDIA's compiler emits is compared and not kept (its licence is not ours to extend): `records` has it in memory
+only.
 """
 
 from __future__ import annotations
@@ -165,7 +166,8 @@ def _flat(shape: Any, stride: Any) -> list[tuple[int, int]]:
 
 
 def evaluate(layout: str, bits: int) -> tuple[np.ndarray, np.ndarray]:
-    """Byte offsets (tensor memory: addresses) int64 (n,) and their (row, k) (n, 2), of a layout of MMA shape ((row, k), rows, k).
+    """Byte offsets (tensor memory: addresses) int64 (n,) and their (row, k) (n, 2), of a layout of MMA shape ((row, k),
+    rows, k).
 
     >>> at, place = evaluate("S<0,4,3> o 0 o ((2,2),1,1):((2,1),0,0)", 16)
     >>> at.tolist(), place.tolist()
@@ -190,7 +192,9 @@ def evaluate(layout: str, bits: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def bases(layout: str, bits: int, inputs: dict[int, tuple[int, int]]) -> list[tuple[int, int, int]]:
-    """A layout as bases, (input, row, k) a bit of the address: `inputs` has each input's lowest bit and the end of its bits."""
+    """A layout as bases, (input, row, k) a bit of the address: `inputs` has each input's lowest bit and the end of its
+    bits.
+    """
     at, place = evaluate(layout, bits)
     where = dict(zip(at.tolist(), place.tolist(), strict=True))
     powers = [(kind, low << i) for kind, (low, end) in inputs.items() for i in range(64) if low << i < end and low << i <= at.max()]
@@ -237,7 +241,9 @@ def _peer(text: str, rows: int) -> tuple[int, int]:
 
 
 def compiled(c: Configuration) -> dict[str, Any] | str:
-    """Compile in a process of its own; a string says why there is nothing. CuTe DSL leaves its PTX in the current folder: one that goes away."""
+    """Compile in a process of its own; a string says why there is nothing. CuTe DSL leaves its PTX in the current
+    folder: one that goes away.
+    """
     with tempfile.TemporaryDirectory() as folder:
         path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
         command = [sys.executable, "-m", "tools.witnesses.cute_kernels", c.name]

@@ -1,9 +1,10 @@
 """What a compiled kernel's tcgen05 instructions are given: a constant folder over PTX text.
 
-Compilers compute a descriptor's low half from the address of shared memory, so the words stand nowhere in the text. Here they are folded:
-a shared symbol counts as address 0, tensor memory as allocated at 0, and integer instructions on known values are done at their width.
-Everything else is unknown, and stays so: a register with more than one definition (a loop, a join) unless all agree, what a guard that
-is not known to hold defines, and whatever memory or the machine decides. Nothing is guessed; an operand that cannot be folded is None.
+Compilers compute a descriptor's low half from the address of shared memory, so the words stand nowhere in the text.
+Here they are folded: a shared symbol counts as address 0, tensor memory as allocated at 0, and integer instructions on
+known values are done at their width. Everything else is unknown, and stays so: a register with more than one definition
+(a loop, a join) unless all agree, what a guard that is not known to hold defines, and whatever memory or the machine
+decides. Nothing is guessed; an operand that cannot be folded is None.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ Value = int | None
 
 @dataclasses.dataclass(frozen=True)
 class Tcgen05:
-    """One tcgen05 instruction: its text, full mnemonic, guard (1 runs, 0 does not, None unknown) and operands, each folded or None."""
+    """One tcgen05 instruction: its text, full mnemonic, guard (1 runs, 0 does not, None unknown) and operands, each
+    folded or None.
+    """
 
     text: str
     mnemonic: str
@@ -40,7 +43,9 @@ class Tcgen05:
 
 @dataclasses.dataclass(frozen=True)
 class Mma(Tcgen05):
-    """tcgen05.mma: `a` is a descriptor, or an address in tensor memory where `a_in_tmem`; the rest as the PTX ISA names it."""
+    """tcgen05.mma: `a` is a descriptor, or an address in tensor memory where `a_in_tmem`; the rest as the PTX ISA names
+    it.
+    """
 
     kind: str
     d: Value
@@ -84,7 +89,9 @@ TOKEN = re.compile(r"[{};]|[^{};]+")
 
 
 def statements(ptx: str) -> Iterator[str]:
-    """The statements of a module, without comments and labels; registers that an inner block declares get the block's number."""
+    """The statements of a module, without comments and labels; registers that an inner block declares get the block's
+    number.
+    """
     text = re.sub(r"//[^\n]*|/\*.*?\*/", " ", ptx, flags=re.DOTALL)
     text = re.sub(r"^[ \t]*\.(?:loc|file|pragma)\b[^\n;]*;?$", "", text, flags=re.MULTILINE)
     scopes: list[dict[str, str]] = [{}]
@@ -460,7 +467,8 @@ def _mma(common: tuple[str, str, Value, tuple[tuple[Value, ...], ...]], args: li
 def fold(ptx: str, known: Mapping[str, int] | None = None) -> list[Tcgen05]:
     """Every tcgen05 instruction of a PTX module in the order of the text, its operands folded.
 
-    `known` gives special registers a value for this folding, as `{"%cluster_ctarank": 0}`: the CTA whose point of view is taken.
+    `known` gives special registers a value for this folding, as `{"%cluster_ctarank": 0}`: the CTA whose point of view
+    is taken.
 
     >>> [site] = fold(".shared .b8 s[64]; mov.b32 %r1, s; or.b32 %r2, %r1, 8; mov.b64 %rd1, {%r2, 16};"
     ...               "tcgen05.mma.cta_group::1.kind::f16 [%r9 + 4], %rd1, %rd7, 66, 1;")

@@ -1,11 +1,14 @@
-"""What programs known right on a Hopper card say of rules that were measured there: golden/sm_90a/launches under alternatives of them.
+"""What programs known right on a Hopper card say of rules that were measured there: golden/sm_90a/launches under
+alternatives of them.
 
     python -m tools.witnesses.hopper [--programs REGEX] [--seconds N] [--again]
 
-Every launch of that suite ran on the card that its manifest names, three times, and what it left in memory is kept as digests. Here it runs on the model, as the rules are
-and under every alternative of a measured rule (`smemsim.core.spec.calibration`) that changes something in it. Two judges look at its outputs. Its own check is what the host of
-such a program does: numpy's result, and a tolerance where the launch has one. The other one has the bits that the card left. What the first refutes stands in
-sim/smemsim/core/spec/calibration.json as `refuted_by`: programs alone could have found it. What the bits alone refute stands there as `by_bits`.
+Every launch of that suite ran on the card that its manifest names, three times, and what it left in memory is kept as
+digests. Here it runs on the model, as the rules are and under every alternative of a measured rule
+(`smemsim.core.spec.calibration`) that changes something in it. Two judges look at its outputs. Its own check is what
+the host of such a program does: numpy's result, and a tolerance where the launch has one. The other one has the bits
+that the card left. What the first refutes stands in sim/smemsim/core/spec/calibration.json as `refuted_by`: programs
+alone could have found it. What the bits alone refute stands there as `by_bits`.
 """
 
 from __future__ import annotations
@@ -62,7 +65,9 @@ def _assuming(alternative: Alternative | None) -> Iterator[None]:
 
 
 def told(recorded: RecordedLaunches, case: int, alternative: Alternative | None = None) -> Told:
-    """What became of a launch, by its own check and by the bits that the card left: "right", or one of `REFUTES`, or "unmodelled"."""
+    """What became of a launch, by its own check and by the bits that the card left: "right", or one of `REFUTES`, or
+    "unmodelled".
+    """
     file = recorded.launch(case)
     try:
         with _assuming(alternative):

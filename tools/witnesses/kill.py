@@ -2,15 +2,18 @@
 
     python -m tools.witnesses.kill [--programs REGEX] [--alternatives REGEX] [--seconds N] [--each]
 
-Programs are the launches of golden/compiled/launches_sm_100a and the suites golden/compiled/triton_mma*, launches of witnesses first, short ones before long ones. A program is
-first run as the rules are: one that is not right then says nothing. Under an alternative it is "wrong" (another result), "traps", "refused" (the
-instruction would not exist), "unmodelled" (no word on it), or "right". What was run is kept in sim/smemsim/core/spec/kill_matrix.json, after every program, with
-a digest of what the result rests on; a second call goes on where the first one stopped, and runs again what was kept with another digest. Without
---each an alternative that a witness refutes is not tried on further programs.
+Programs are the launches of golden/compiled/launches_sm_100a and the suites golden/compiled/triton_mma*, launches of
+witnesses first, short ones before long ones. A program is first run as the rules are: one that is not right then says
+nothing. Under an alternative it is "wrong" (another result), "traps", "refused" (the instruction would not exist),
+"unmodelled" (no word on it), or "right". What was run is kept in sim/smemsim/core/spec/kill_matrix.json, after every
+program, with a digest of what the result rests on; a second call goes on where the first one stopped, and runs again
+what was kept with another digest. Without --each an alternative that a witness refutes is not tried on further
+programs.
 
-A witness is a program that its owners run, and check, on such a card. None of these is: Triton and nvcc compiled them, but their sources stand in this
-package, and nobody has run them on a card. So what they refute is told, and makes no rule *witnessed*. Launches run on the inputs that every order of summation
-adds up exactly, against plain products: so they say nothing of how arithmetic rounds, and refute none of its widths.
+A witness is a program that its owners run, and check, on such a card. None of these is: Triton and nvcc compiled them,
+but their sources stand in this package, and nobody has run them on a card. So what they refute is told, and makes no
+rule *witnessed*. Launches run on the inputs that every order of summation adds up exactly, against plain products: so
+they say nothing of how arithmetic rounds, and refute none of its widths.
 """
 
 from __future__ import annotations
@@ -41,7 +44,8 @@ OUTCOMES = ("wrong", "traps", "hangs", "refused", "unmodelled", "right")
 REFUTES = ("wrong", "traps", "hangs", "refused")
 LIMIT_SECONDS = 60.0  # of one launch, which may hang under an alternative
 
-# What a program must contain for an alternative at a point to mean anything to it; a point that is not here can matter to all.
+# What a program must contain for an alternative at a point to mean anything to it; a point that is not here can matter
+# to all.
 NEEDS = {
     "idesc.": "tcgen05.mma", "accumulator.": "tcgen05.mma", "pair.": "tcgen05.mma.*cta_group::2", "a.cell": "tcgen05.mma", "scales.": "kind::mx", "metadata.": r"tcgen05.mma\S*\.sp",
     "ld_st.": r"tcgen05\.(ld|st)", "cp.": r"tcgen05\.cp", "decompression": "b8x16", "operand.": r"tcgen05\.(mma|cp)", "arithmetic.": "tcgen05.mma",

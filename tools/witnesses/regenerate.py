@@ -5,7 +5,8 @@
 
     python tools/witnesses/regenerate.py --check --only NAME ...
 
-Either compiler may be missing; that is told and passed over. Exit code 1 for a difference, 2 when nothing could be compiled.
+Either compiler may be missing; that is told and passed over. Exit code 1 for a difference, 2 when nothing could be
+compiled.
 """
 
 from __future__ import annotations

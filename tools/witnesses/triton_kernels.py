@@ -1,7 +1,9 @@
-"""Gluon kernels, one tile each, compiled by Triton for sm_100a on the CPU: what their tcgen05 instructions are given, and where Triton put the tiles.
+"""Gluon kernels, one tile each, compiled by Triton for sm_100a on the CPU: what their tcgen05 instructions are given,
+and where Triton put the tiles.
 
-Descriptors come out of the PTX (`fold`). The layouts come out of the compiler on other ways: a linear layout a buffer, from the attribute that
-the kernel asked for, and its place in shared or tensor memory from the allocation passes, run once more on the kernel's TTGIR.
+Descriptors come out of the PTX (`fold`). The layouts come out of the compiler on other ways: a linear layout a buffer,
+from the attribute that the kernel asked for, and its place in shared or tensor memory from the allocation passes, run
+once more on the kernel's TTGIR.
 """
 
 # ruff: noqa: N803 - constants of a kernel are its arguments
@@ -14,7 +16,8 @@ import re
 import tempfile
 from typing import Any
 
-# Read by Triton when it compiles: nothing from a cache, no paths of this machine in the PTX, and the default that 3.9 warns about.
+# Read by Triton when it compiles: nothing from a cache, no paths of this machine in the PTX, and the default that 3.9
+# warns about.
 os.environ |= {"TRITON_ALWAYS_COMPILE": "1", "TRITON_DISABLE_LINE_INFO": "1", "TRITON_DEFAULT_FP_FUSION": "1"}
 
 import triton
@@ -108,7 +111,9 @@ def scaled(
     A_IN_TMEM: gl.constexpr,
     COPY_B: gl.constexpr,
 ):
-    """A product with scale factors, copied from shared to tensor memory first; those of B where there are 128 of them, the copy's block."""
+    """A product with scale factors, copied from shared to tensor memory first; those of B where there are 128 of them,
+    the copy's block.
+    """
     if A_IN_TMEM:
         a = allocate_tensor_memory(A_TYPE, A_SHAPE, A)
     else:
@@ -139,10 +144,11 @@ def scaled(
 
 @dataclasses.dataclass(frozen=True)
 class Configuration:
-    """One kernel. `tile` M, N, K of the tensors (of both CTAs of a pair); `instruction` M, N of one MMA; how A and B lie.
+    """One kernel. `tile` M, N, K of the tensors (of both CTAs of a pair); `instruction` M, N of one MMA; how A and B
+    lie.
 
-    `a_layout`, `b_layout`: "tmem", or (swizzle width in bytes, major, order): order "nvmma" is Triton's own layout with the swizzle;
-    "mn" and "k" are linear layouts of canonical atoms that follow one another along that dimension first.
+    `a_layout`, `b_layout`: "tmem", or (swizzle width in bytes, major, order): order "nvmma" is Triton's own layout with
+    the swizzle; "mn" and "k" are linear layouts of canonical atoms that follow one another along that dimension first.
     """
 
     suite: str
@@ -181,7 +187,9 @@ def _bits(first: int, end: int, dim: int) -> list[list[int]]:
 
 
 def canonical(shape: tuple[int, int], bits: int, width: int, contiguous: int, first: int, block: list[list[int]]) -> gl.SharedLinearLayout:
-    """Atoms of 8 lines of `width` bytes, swizzled (width 16: not), contiguous along dimension `contiguous`; atoms follow along `first`."""
+    """Atoms of 8 lines of `width` bytes, swizzled (width 16: not), contiguous along dimension `contiguous`; atoms
+    follow along `first`.
+    """
     line = width * 8 // bits
     strided = 1 - contiguous
     bases, lines = _bits(1, line, contiguous), _bits(1, 8, strided)
@@ -220,7 +228,9 @@ def shared_layout(c: Configuration, operand: str) -> Any:
 
 
 def scale_layout(rows: int, factors: int, block: list[list[int]]) -> gl.SharedLinearLayout:
-    """Scale factors in shared memory as tcgen05.cp wants them: blocks of 128 rows by 4 factors, row r at 16 (r % 32) + 4 (r / 32)."""
+    """Scale factors in shared memory as tcgen05.cp wants them: blocks of 128 rows by 4 factors, row r at 16 (r % 32) +
+    4 (r / 32).
+    """
     bases = [[0, 1], [0, 2], [32, 0], [64, 0], *_bits(1, 32, 0), *_bits(4, factors, 1), *_bits(128, rows, 0)]
     return gl.SharedLinearLayout(bases, block, 128)
 
@@ -276,7 +286,9 @@ def linear_layout(layout: Any, shape: tuple[int, int]) -> list[tuple[int, int, i
 
 
 def allocations(ttgir: str) -> dict[str, int]:
-    """Where Triton's allocation passes put each buffer: a byte offset in shared memory, or lane << 16 | column in tensor memory."""
+    """Where Triton's allocation passes put each buffer: a byte offset in shared memory, or lane << 16 | column in
+    tensor memory.
+    """
     context = _context()
     with tempfile.NamedTemporaryFile("w", suffix=".ttgir") as file:
         file.write(ttgir)
@@ -308,7 +320,9 @@ def device() -> dict[str, str]:
 
 
 def compile_kernel(c: Configuration) -> dict[str, Any]:
-    """Compile one kernel and say what its instructions are given and where its tensors lie; RuntimeError or the compiler's own error."""
+    """Compile one kernel and say what its instructions are given and where its tensors lie; RuntimeError or the
+    compiler's own error.
+    """
     every = buffers(c)
     constants: dict[str, Any] = {"A_IN_TMEM": c.a_layout == "tmem"}
     for name, (dtype, shape, layout) in every.items():
@@ -365,7 +379,9 @@ def _both(swizzle: int, a_major: str, b_major: str, order: str = "nvmma") -> tup
 
 
 def fitted(c: Configuration) -> Configuration:
-    """The configuration with the widest swizzle, up to the one asked for, whose atoms the tile of one CTA fills: Triton refuses others."""
+    """The configuration with the widest swizzle, up to the one asked for, whose atoms the tile of one CTA fills: Triton
+    refuses others.
+    """
     out = {}
     for operand, layout in (("a", c.a_layout), ("b", c.b_layout)):
         if layout == "tmem" or layout[2] != "nvmma":
@@ -533,7 +549,8 @@ REFUSED: list[tuple[str, Configuration]] = [
     ),
     ("shape must have power-of-2", Configuration("", "f16", "f16", "f32", (128, 24, 64), (128, 24), *_both(128, "K", "K"))),
 ]
-# What it compiles, and the words then do not address the layout (or the types) that the kernel asked for. Nothing of this is kept.
+# What it compiles, and the words then do not address the layout (or the types) that the kernel asked for. Nothing of
+# this is kept.
 DISAGREES: list[tuple[str, Configuration]] = [
     (
         "e2m1 with an MN-major operand: kind::mxf8f6f4, which wants 4-bit types padded (PTX ISA 9.1 §9.7.16.10.4), over a layout that is not",

@@ -90,8 +90,9 @@ _RIGHT = 2.0**-923
 
 
 def _computes_so() -> bool:
-    """Does the thread compute as in the default state: are subnormals kept, and sums rounded to nearest? A twentieth of the time of `is_default`, but it may not
-    be asked while traps may be on."""
+    """Does the thread compute as in the default state: are subnormals kept, and sums rounded to nearest? A twentieth of
+    the time of `is_default`, but it may not be asked while traps may be on.
+    """
     return _LEAST * _HALF * _LARGE == _RIGHT and _ONE + _SMALL == _ONE and _ONE - _SMALL == _ONE
 
 

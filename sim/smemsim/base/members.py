@@ -61,7 +61,8 @@ class OwnMembers(type):
     - `dir` and `help` of a class with few members show all of its own.
     - For other classes they show only what is called on the class itself. The docstring then ends with the names of all
       members. `dir` of an instance has all of them.
-    - A class lists members that only smemsim uses in `_internal`. Members of a user's class that inherits are all shown.
+    - A class lists members that only smemsim uses in `_internal`. Members of a user's class that inherits are all
+      shown.
 
     >>> from smemsim.base.errors import HardwareTrap
     >>> dir(HardwareTrap)

@@ -97,7 +97,8 @@ def unusable() -> str:
 
 
 def base() -> pathlib.Path | None:
-    """The cache folder, which may not exist yet: for machine code and the C libraries of the virtual GPU. None if there is none that can be trusted.
+    """The cache folder, which may not exist yet: for machine code and the C libraries of the virtual GPU. None if there
+    is none that can be trusted.
 
     It has no symbolic link in it: one may lie in a folder where another user can replace it after the check."""
     path, _ = _named()

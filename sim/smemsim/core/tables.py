@@ -1,7 +1,9 @@
-"""Files of tables, scenarios and launches: which keys a table has, what each holds and means, and where in the file a mistake stands.
+"""Files of tables, scenarios and launches: which keys a table has, what each holds and means, and where in the file a
+mistake stands.
 
-A table is a frozen dataclass whose fields say all of that once, with `key`. Reading (`read_table`), writing (`plain`), changing one value (`with_value`), the
-JSON schema (`schema_of`), the tables of the documentation and the sentence about every mistake come from these fields.
+A table is a frozen dataclass whose fields say all of that once, with `key`. Reading (`read_table`), writing (`plain`),
+changing one value (`with_value`), the JSON schema (`schema_of`), the tables of the documentation and the sentence about
+every mistake come from these fields.
 """
 
 from __future__ import annotations
@@ -55,7 +57,8 @@ _LONG_KEY = re.compile(rf"(?<![\w-])(?:(?>[\w-]+|\"[^\"\n]*\"|'[^'\n]*')[ \t]*\.
 
 
 def parse_toml(text: str) -> dict[str, Any]:
-    """A TOML text as a dict. ValueError for what is none, InputError for keys of so many parts that reading them would take for ever.
+    """A TOML text as a dict. ValueError for what is none, InputError for keys of so many parts that reading them would
+    take for ever.
 
     >>> parse_toml("a.b = 1")
     {'a': {'b': 1}}
@@ -158,8 +161,8 @@ class Key:
 
 
 def key(holds: str, says: str, *, name: str = "", required: bool = False, default: str = "") -> Any:
-    """The field of a dataclass that is a key of a table. It is None if the key is absent. `name` is the name of the key,
-    if the attribute has another one.
+    """The field of a dataclass that is a key of a table. It is None if the key is absent. `name` is the name of the
+    key, if the attribute has another one.
     """
     metadata = {"name": name, "key": Key(holds, says, required, default=default)}
     return dataclasses.field(metadata=metadata) if required else dataclasses.field(default=None, metadata=metadata)
@@ -269,7 +272,8 @@ def schema_of(keys: Mapping[str, Key], inner: Mapping[str, Mapping[str, object]]
 
 
 class TableError(InputError):
-    """A scenario or launch file has a mistake. `path` is the path of the value; the message of a file starts with its name and line.
+    """A scenario or launch file has a mistake. `path` is the path of the value; the message of a file starts with its
+    name and line.
 
     >>> import smemsim
     >>> smemsim.check({"arch": "sm_90a", "stepp": []})
@@ -303,7 +307,9 @@ def name_told(name: str) -> str:
 
 
 def check_table(table: object, keys: Mapping[str, Key], path: Path, *, between: str = ": ") -> None:
-    """The table has known keys, each with what it holds, and the required ones; `between` stands in sentences between a path and what is there."""
+    """The table has known keys, each with what it holds, and the required ones; `between` stands in sentences between a
+    path and what is there.
+    """
     if not isinstance(table, dict):
         raise mistake(path, f"{shown(table)}: needs a table", between)
     for name, value in table.items():
@@ -349,7 +355,9 @@ def plain(value: object) -> Any:
 
 
 def with_value(table: Made, path: Path, value: object) -> Made:
-    """The same tables with another value at a path, as a file has it or as a dataclass; all others are shared. Raises TableError for what cannot stand there."""
+    """The same tables with another value at a path, as a file has it or as a dataclass; all others are shared. Raises
+    TableError for what cannot stand there.
+    """
     return _with(table, path.keys, value, path)  # type: ignore[return-value]
 
 
@@ -382,7 +390,9 @@ class Source:
 
     @classmethod
     def of_file(cls, path: pathlib.Path, most: int, what: str) -> Source:
-        """A file of at most `most` bytes, TOML or JSON by its ending, or by how it begins; `what` it is, for messages. Raises TableError."""
+        """A file of at most `most` bytes, TOML or JSON by its ending, or by how it begins; `what` it is, for messages.
+        Raises TableError.
+        """
         try:
             if path.is_dir():
                 raise TableError(f"{path}: is a folder; {what} is a file, .toml or .json", located=True)

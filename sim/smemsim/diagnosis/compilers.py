@@ -1,4 +1,6 @@
-"""Findings that a compiler is to blame for: which one, which line of the kernel leads there, and what is free of the fault (`core/spec/compiler_faults.py`)."""
+"""Findings that a compiler is to blame for: which one, which line of the kernel leads there, and what is free of the
+fault (`core/spec/compiler_faults.py`).
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,8 @@ _INLINE = ("inline_asm", "inline_ptx")  # the kernel's own PTX
 
 
 def compiler_of(ptx: str, sources: Sequence[str]) -> str:
-    """The compiler of a Python language that wrote a PTX: "Triton", "Gluon", "TileLang" or "". `sources` are the texts of its source files, those that can be read.
+    """The compiler of a Python language that wrote a PTX: "Triton", "Gluon", "TileLang" or "". `sources` are the texts
+    of its source files, those that can be read.
 
     >>> compiler_of(".extern .shared .align 16 .b8 global_smem[];", ["import triton"])
     'Triton'
@@ -31,7 +34,9 @@ def compiler_of(ptx: str, sources: Sequence[str]) -> str:
 
 
 def blamed(findings: Iterable[Finding], ptx: str, uses: frozenset[str], folders: Sequence[pathlib.Path]) -> list[Finding]:
-    """The findings. One that a row of `COMPILER_FAULTS` fits says whose fault it is, and its repair is what is free of the fault."""
+    """The findings. One that a row of `COMPILER_FAULTS` fits says whose fault it is, and its repair is what is free of
+    the fault.
+    """
     found = list(findings)
     if not any(f.code in fault.codes for f in found for fault in COMPILER_FAULTS):
         return found

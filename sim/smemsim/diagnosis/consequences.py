@@ -54,7 +54,8 @@ def _is_cause(cause: Finding, f: Finding, touched_by: Callable[[Instruction], Se
 def _is_of_same_operand(cause: Finding, f: Finding) -> bool:
     """Do two findings say of one operand that its bytes are uninitialised, and that it is another tile than intended?
 
-    Where the bytes of a tile lie does not depend on what is in them: another operand, or a remark about the layout, stays.
+    Where the bytes of a tile lie does not depend on what is in them: another operand, or a remark about the layout,
+    stays.
     """
     sides = [one.check.path.side if one.check is not None else "" for one in (cause, f)]
     return f.severity in GRAVE and sides[0] == sides[1] != ""

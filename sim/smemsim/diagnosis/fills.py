@@ -1,4 +1,6 @@
-"""Boxes of tensor transfers that lie outside of their tensor: with two coordinates exchanged they would be the whole tensor, so that these were meant."""
+"""Boxes of tensor transfers that lie outside of their tensor: with two coordinates exchanged they would be the whole
+tensor, so that these were meant.
+"""
 
 from __future__ import annotations
 

@@ -119,7 +119,9 @@ def _wgmma(where: Path, title: str, step: MmaStep, operands: dict[str, Operand])
 
 
 def idesc_with(word: int, d: InstrDescriptor, wanted: Mapping[str, int | str]) -> int | None:
-    """The word with other values in some fields and all the rest as it is; None where the kind cannot hold them, or the word's own."""
+    """The word with other values in some fields and all the rest as it is; None where the kind cannot hold them, or the
+    word's own.
+    """
     now = {name: getattr(d, name) for name in ("m", "n", "a_type", "b_type", "d_type", "a_major", "b_major")}
     try:
         before, after = (InstrDescriptor(kind=d.kind, **fields).word for fields in (now, {**now, **wanted}))
@@ -241,14 +243,18 @@ def cta_group_of(scenario: ScenarioTables, number: int, step: MmaStep | CopyStep
 
 
 def rows_in_cta(step: MmaStep | CopyStep, side: str, arch: str, group: int | None) -> int:
-    """Rows of A, or columns of B, that one instruction reads from the shared memory of each CTA: of a pair each has half."""
+    """Rows of A, or columns of B, that one instruction reads from the shared memory of each CTA: of a pair each has
+    half.
+    """
     total = (step.m if side == "a" else step.n) or 0
     pair = group == 2 and kind_of_step(step, arch) in A_CONTAINER_BITS
     return total // 2 if pair and total % 2 == 0 else total
 
 
 def lane_split(machine: Machine, read: Read, step: MmaStep, group: int | None, findings: list[Finding]) -> Iterator[Finding]:
-    """The findings of an operand, with I604 instead of R508 where its rows are cut inside a swizzle atom or are not those of the CTA."""
+    """The findings of an operand, with I604 instead of R508 where its rows are cut inside a swizzle atom or are not
+    those of the CTA.
+    """
     for wrong in findings:
         yield (_cut(machine, read, step, group, wrong) if wrong.code in ("R508", "R507", "R504") and wrong.cause is None else None) or wrong
 
@@ -281,7 +287,9 @@ def _cut(machine: Machine, read: Read, step: MmaStep, group: int | None, wrong: 
 
 
 def _first_cut(line: np.ndarray, unit: int) -> int:
-    """Rows before the first atom ends, where atoms of `unit` rows follow one another and the first is not whole; otherwise 0."""
+    """Rows before the first atom ends, where atoms of `unit` rows follow one another and the first is not whole;
+    otherwise 0.
+    """
     by = np.diff(line)
     if not len(by):
         return 0
@@ -297,7 +305,9 @@ def _ws(step: MmaStep) -> bool:
 def a_from_tensor_memory(
     machine: Machine, scenario: ScenarioTables, number: int, step: MmaStep, operand: Operand, tmem: Grid, group: int | None
 ) -> None:
-    """A of an MMA that reads it from tensor memory at `tmem`: the lanes it begins at, and, where copies brought it, every element."""
+    """A of an MMA that reads it from tensor memory at `tmem`: the lanes it begins at, and, where copies brought it,
+    every element.
+    """
     where, title, kind = Path.of("step", number, "a"), f"step[{number}].a (mma)", kind_of_step(step, machine.arch)
     if kind not in A_CONTAINER_BITS:
         machine.unchecked.append(str(where))

@@ -27,7 +27,9 @@ DIGEST = "sha256:"
 
 @dataclasses.dataclass(frozen=True)
 class Wanted:
-    """When numbers count as expected: with a `tolerance` within that, with `exact` bit by bit, else within what `rounding` gives."""
+    """When numbers count as expected: with a `tolerance` within that, with `exact` bit by bit, else within what
+    `rounding` gives.
+    """
 
     tolerance: Tolerance | None = None
     exact: bool = False
@@ -163,7 +165,9 @@ class Output:
         return raw.astype(np.float64) if raw.dtype.kind == "V" and raw.dtype.names is None else raw
 
     def numbers(self, itemsize: int) -> np.ndarray:
-        """Its values as numpy computes with them; what has elements of another size than `itemsize` bytes is numbers already."""
+        """Its values as numpy computes with them; what has elements of another size than `itemsize` bytes is numbers
+        already.
+        """
         found = self.values(self.array) if self.array.dtype.itemsize == itemsize else self.array
         return found.astype(np.float64) if found.dtype.kind == "V" and found.dtype.names is None else found
 
@@ -185,10 +189,12 @@ class Output:
     def compared(self, expected: str, folder: pathlib.Path, how: Wanted | None = None) -> Comparison:
         """The comparison of the output with what was expected.
 
-        `expected` is the name of an .npy file in `folder`, or "sha256:" and a digest, of which every bit counts. The array must have this one's shape. Its
-        elements are numbers of any type, or raw bits (unsigned or void, of the same size) where numpy has no such type.
+        `expected` is the name of an .npy file in `folder`, or "sha256:" and a digest, of which every bit counts. The
+        array must have this one's shape. Its elements are numbers of any type, or raw bits (unsigned or void, of the
+        same size) where numpy has no such type.
 
-        Raises InputError for another shape, for bits of a type that numpy has, for what is no number, and for any other `expected`.
+        Raises InputError for another shape, for bits of a type that numpy has, for what is no number, and for any other
+        `expected`.
         """
         if expected.startswith(DIGEST):
             same = expected == DIGEST + self.sha256

@@ -1,4 +1,6 @@
-"""Rows that the two CTAs of a pair bring for one tcgen05.mma with .cta_group::2 (PTX ISA 9.1 §9.7.16.10.5): half of A's and half of B's each."""
+"""Rows that the two CTAs of a pair bring for one tcgen05.mma with .cta_group::2 (PTX ISA 9.1 §9.7.16.10.5): half of A's
+and half of B's each.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,8 @@ _SOURCE = "PTX ISA 9.1 §9.7.16.10.5"
 
 
 def halves(reads: Reads) -> list[Finding]:
-    """R508 where both CTAs of a pair bring the same rows of an operand, or rows that overlap; a remark where B's halves lie in the other order.
+    """R508 where both CTAs of a pair bring the same rows of an operand, or rows that overlap; a remark where B's halves
+    lie in the other order.
 
     A tile that ends where its tensor does may overlap the other one: that is how ragged ends are loaded.
     """

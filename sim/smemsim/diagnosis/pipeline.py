@@ -1,6 +1,7 @@
 """The pipeline of a launch: the verdict of each ring of stages, and its picture.
 
-The verdict follows from the barriers alone. Order and dependences are exact; the lengths in the picture are assumed, and nothing was measured.
+The verdict follows from the barriers alone. Order and dependences are exact; the lengths in the picture are assumed,
+and nothing was measured.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ class Pipeline(Verdicts):
         return pipeline_svg(self, style)
 
     def as_dict(self) -> dict[str, Any]:
-        """The rings as data: order, dependences and assumed times of every load; roles and engines as spans of assumed time."""
+        """The rings as data: order, dependences and assumed times of every load; roles and engines as spans of assumed
+        time.
+        """
         return {
             "says": SAYS,
             "rings": [

@@ -1,4 +1,6 @@
-"""The picture of a pipeline, as text, SVG and events for a trace viewer: stages, loads in flight, roles and engines over time. Lengths are assumed."""
+"""The picture of a pipeline, as text, SVG and events for a trace viewer: stages, loads in flight, roles and engines
+over time. Lengths are assumed.
+"""
 
 from __future__ import annotations
 
@@ -464,7 +466,9 @@ def _lane_svg(lane: Lane, drawing: Drawing, y: float) -> list[str]:
 
 
 def lanes_dict(pipeline: Verdicts) -> dict[str, Any]:
-    """Roles, engines and waits that never end, and the rows as events of a trace (chrome://tracing, Perfetto): one assumed unit is a microsecond."""
+    """Roles, engines and waits that never end, and the rows as events of a trace (chrome://tracing, Perfetto): one
+    assumed unit is a microsecond.
+    """
     return {
         "roles": [
             {"name": role.name, "warps": list(role.warps), "spans": [_span(pipeline, span) for span in pipeline.lanes.warps[role.warp]]} for role in pipeline.lanes.roles()

@@ -64,7 +64,8 @@ __all__ = [
 
 
 def element_bits(name: str, value: Any, fmt: ElementFormat) -> np.ndarray:
-    """Raw bits of a type. Unsigned integers are raw bits; float arrays, and signed ones for integer types, are numbers, which the type must have.
+    """Raw bits of a type. Unsigned integers are raw bits; float arrays, and signed ones for integer types, are numbers,
+    which the type must have.
 
     >>> from smemsim.core.spec.formats import FORMATS
     >>> element_bits("a", np.array([1.0, -2.0], np.float32), FORMATS["bf16"]).tolist()
@@ -230,7 +231,9 @@ class Tile:
         )
 
     def owners(self, addresses: np.ndarray, written: np.ndarray | None = None) -> np.ndarray:
-        """The chunk of the tile (its number) at every 16 B of shared memory, NOBODY's elsewhere; ZERO for those that were not `written`."""
+        """The chunk of the tile (its number) at every 16 B of shared memory, NOBODY's elsewhere; ZERO for those that
+        were not `written`.
+        """
         owner_of_chunk = np.full(2 * REACH // CHUNK, NOBODY, np.int64)
         number = np.arange(addresses.size)
         owner_of_chunk[addresses.ravel() // CHUNK] = number if written is None else np.where(written.ravel(), number, ZERO)
@@ -379,7 +382,9 @@ def _changes(tile: Tile, descriptor: FoundDescriptor) -> tuple[str, str]:
 
 
 class Fault(NamedTuple):
-    """What were otherwise, as the end of "the operand were ..."; `field` is what to look at; `source` (rows, k) the element read in place of each."""
+    """What were otherwise, as the end of "the operand were ..."; `field` is what to look at; `source` (rows, k) the
+    element read in place of each.
+    """
 
     field: str
     text: str
@@ -403,7 +408,9 @@ class Words(NamedTuple):
 
 
 def faults_of(tile: Tile) -> Iterator[Fault]:
-    """All faults of descriptors and writers that are known, the most common first; a fault may change nothing, or the same as another one."""
+    """All faults of descriptors and writers that are known, the most common first; a fault may change nothing, or the
+    same as another one.
+    """
     right, arch = tile.right, tile.shape.machine.name
     words = Words(right.swizzle, 0, CHUNK if right.leading is None else right.leading, right.stride or 0, right.starts)
     plain = tile.owners(tile.addresses(tile.offsets))
@@ -607,7 +614,9 @@ def candidates_of(tiles: list[Tile]) -> Iterator[Candidate]:
 
 
 def pointers_of(tiles: list[Tile]) -> Iterator[Candidate]:
-    """The faults of pointers into global memory, of A and of B; what both blocks of K get wrong alike is another sum (`sums`)."""
+    """The faults of pointers into global memory, of A and of B; what both blocks of K get wrong alike is another sum
+    (`sums`).
+    """
     sizes = (tiles[0].extent[0], tiles[1].extent[0], tiles[0].extent[1])
     for name, tile in zip("AB", tiles, strict=True):
         for field, text, source in pointer_faults(tile.extent, sizes):
@@ -643,7 +652,9 @@ def _changed(product: Product, candidate: Candidate) -> tuple[Product, np.ndarra
 
 
 def _near(c: Compared, candidates: list[Candidate], *, zeros: bool = False) -> Iterator[tuple[Candidate, bool]]:
-    """Those whose sums, in float64, may be D in a few rows and columns; and, is everything of these known, if only because outside are `zeros`?"""
+    """Those whose sums, in float64, may be D in a few rows and columns; and, is everything of these known, if only
+    because outside are `zeros`?
+    """
     p = c.product
     rows, columns = (_sample(np.asarray(c.differs.any(axis=axis))) for axis in (1, 0))
     part = c.part(rows, columns)
@@ -675,7 +686,9 @@ def _sample(differs: np.ndarray) -> np.ndarray:
 
 
 def those(c: Compared, candidates: list[Candidate]) -> list[ProductFault]:
-    """The faults that give all of D, of one operand if there are such; if none does, those that do when 0 lies outside the tile."""
+    """The faults that give all of D, of one operand if there are such; if none does, those that do when 0 lies outside
+    the tile.
+    """
     for zeros in (False, True):
         faults: list[ProductFault] = []
         tried = 0
@@ -784,8 +797,8 @@ def explain_product(
     m: int | None = None,
     n: int | None = None,
 ) -> ProductExplanation:
-    """Which fault of a descriptor or of a writer explains a wrong product of a whole tile: D (M, N) = A (M, K) B^T (N, K)
-    + C.
+    """Which fault of a descriptor or of a writer explains a wrong product of a whole tile: D (M, N) = A (M, K) B^T (N,
+    K) + C.
 
     The matrices are raw bits in unsigned integers, or numbers of numpy. The tile is cut into instructions of `m` x `n`
     and their K. Each operand is expected in the plain layout of its swizzle: panels of its width, one line after the
@@ -904,7 +917,9 @@ CONVERTED = ("e5m2", "e4m3", "bf16", "f16")  # what epilogues make of f32, the c
 
 
 def _conversion(hardware: np.ndarray, d_type: str) -> tuple[str, np.ndarray | None]:
-    """The coarsest type that has all the numbers of an f32 D, and how far (M, N) a conversion to it may have moved them."""
+    """The coarsest type that has all the numbers of an f32 D, and how far (M, N) a conversion to it may have moved
+    them.
+    """
     if d_type != "f32":
         return "", None
     values = to_float64(hardware, d_type)

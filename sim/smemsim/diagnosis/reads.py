@@ -279,7 +279,9 @@ def _in_need(machine: Machine, issues: Sequence[int]) -> Finding | None:
 
 
 def bank_notes(name: str, buffer: SharedBuffer) -> Iterator[Finding]:
-    """Eight threads that each take the same 16-byte chunk of eight consecutive lines: how many of them share their banks?"""
+    """Eight threads that each take the same 16-byte chunk of eight consecutive lines: how many of them share their
+    banks?
+    """
     layout = buffer.layout
     if layout is None:
         return

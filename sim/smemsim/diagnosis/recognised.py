@@ -57,7 +57,9 @@ class Recognised:
         return self.size // self.step if self.step > 0 and self.size % self.step == 0 else 0
 
     def move(self, before: Recognised) -> tuple[int, int] | None:
-        """(rows, k) from another tile of the same array to this one; None where it is of another array, or the strides do not say."""
+        """(rows, k) from another tile of the same array to this one; None where it is of another array, or the strides
+        do not say.
+        """
         if (before.begin, before.row, before.step, before.converted) != (self.begin, self.row, self.step, self.converted):
             return None
         by = self.at - before.at

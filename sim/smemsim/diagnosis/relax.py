@@ -1,6 +1,7 @@
 """Waits that are not needed: the kernel runs again with one of them weakened (P102).
 
-`wait_group N` becomes `wait_group N + 1`, and a barrier of threads is left out. If the sanitizer stays silent and memory is the same, the wait was not needed in this launch.
+`wait_group N` becomes `wait_group N + 1`, and a barrier of threads is left out. If the sanitizer stays silent and
+memory is the same, the wait was not needed in this launch.
 """
 
 from __future__ import annotations
@@ -37,7 +38,9 @@ _BARRIERS = re.compile(r"(?:@!?%?[\w$]+\s+)?\b(?:bar|barrier)(?:\.cta)?\.sync(?:
 
 
 class WaitObserver(Observer):
-    """Counts, for each wait of the first CTA, how often something was pending there; for a barrier of threads how often its phase ended."""
+    """Counts, for each wait of the first CTA, how often something was pending there; for a barrier of threads how often
+    its phase ended.
+    """
 
     def __init__(self) -> None:
         self.mattered: collections.Counter[Instruction] = collections.Counter()
@@ -119,7 +122,10 @@ def needless_waits(
     waits: WaitObserver,
     at: Sequence[str] = (),
 ) -> Relaxed:
-    """P102 for each wait of a run without findings that was not needed. `before` is global memory as it was; what the run left is there again at the end. `gpu` is the Gpu that ran it. `at` names the waits to try (default: all but those for mbarriers)."""
+    """P102 for each wait of a run without findings that was not needed. `before` is global memory as it was; what the
+    run left is there again at the end. `gpu` is the Gpu that ran it. `at` names the waits to try (default: all but
+    those for mbarriers).
+    """
     mattered = _named(usual, waits, at) if at else waits.mattered
     if not usual.ok or usual.launch.status or usual.ctas < usual.launch.ctas:
         return Relaxed([], ["relax: no wait was weakened: the launch has findings, or did not run to its end"])

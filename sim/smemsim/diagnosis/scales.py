@@ -39,7 +39,9 @@ _VECTOR = re.compile(r"scale_vec::(\dX)|\.(block(?:16|32))\b")
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Slice:
-    """The scale factors of one operand of one step: what each (block, K step) reads, with its `column` and `id`, and what was `meant`."""
+    """The scale factors of one operand of one step: what each (block, K step) reads, with its `column` and `id`, and
+    what was `meant`.
+    """
 
     where: Path
     title: str
@@ -60,7 +62,9 @@ class Slice:
 
 
 def slice_of(machine: Machine, number: int, step: MmaStep, side: str, group: int | None) -> Slice | None:
-    """The scale factors that a step reads; None where the step says too little, or where no instruction has such a form. Raises Unmodelled."""
+    """The scale factors that a step reads; None where the step says too little, or where no instruction has such a
+    form. Raises Unmodelled.
+    """
     where, operand, letter = Path.of("step", number, side), step.readers[side], side[-1]
     kind, meant = KINDS.get(kind_of_step(step, machine.arch) or ""), operand.meant
     if kind is None or not kind.block_scaled or meant is None or operand.tmem is None:
@@ -113,7 +117,9 @@ def _mode(number: int, step: MmaStep, tensor: GlobalTensor, meant: Meant) -> Sca
 def _ids(
     where: Path, number: int, step: MmaStep, operand: AnyOperand, kind: str, address: np.ndarray, shape: tuple[int, int]
 ) -> tuple[np.ndarray, Path]:
-    """(scale id of every block and step, the key that has it): `id`, else bits 31:30 of `tmem`, else the instruction descriptor."""
+    """(scale id of every block and step, the key that has it): `id`, else bits 31:30 of `tmem`, else the instruction
+    descriptor.
+    """
     idesc = step.idesc
     if operand.id is not None:
         id_ = grid(where / "id", operand.id, shape)
@@ -142,7 +148,9 @@ def _cells(layout: ScaleLayout) -> Cells:
 
 
 def scale_step(machine: Machine, scenario: ScenarioTables, number: int, step: MmaStep, group: int | None, again: Again) -> None:
-    """Compare the scale factors that an MMA step reads with those that were meant; findings are kept, and what cannot be looked at."""
+    """Compare the scale factors that an MMA step reads with those that were meant; findings are kept, and what cannot
+    be looked at.
+    """
     for side in ("scale_a", "scale_b"):
         if side not in step.readers:
             continue
@@ -219,7 +227,9 @@ def _findings(machine: Machine, scenario: ScenarioTables, number: int, step: Mma
 
 
 def _idesc(number: int, step: MmaStep, part: Slice) -> Iterator[Finding]:
-    """The scale id of the instruction descriptor against that of the step. With several steps an id of 0 is what each step's id is put into."""
+    """The scale id of the instruction descriptor against that of the step. With several steps an id of 0 is what each
+    step's id is put into.
+    """
     idesc = step.idesc
     if idesc is None or not 0 <= idesc < 1 << 32 or part.operand.id is None:
         return

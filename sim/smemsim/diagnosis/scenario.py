@@ -450,7 +450,8 @@ class ScenarioTables:
         return value
 
     def with_change(self, path: Path, value: object) -> ScenarioTables:
-        """The scenario with another value at a path, as a file would have it; what is not changed is shared. Raises TableError for what cannot stand there.
+        """The scenario with another value at a path, as a file would have it; what is not changed is shared. Raises
+        TableError for what cannot stand there.
 
         >>> scenario = read_scenario({"arch": "sm_90a", "buffer": {"s": {"address": 1024}}})
         >>> scenario.with_change(Path.of("buffer", "s", "address"), "0x800").buffers["s"].address
@@ -546,7 +547,9 @@ _HEX_TEXT = re.compile(r"0[xX](?:_?[0-9a-fA-F]){1,20}")
 
 
 def plain_tables(value: object, key: str = "") -> object:
-    """Somebody's structure as tables, lists, numbers and texts: words and addresses as JSON cannot write them, "0x4000...", as numbers, arrays as lists."""
+    """Somebody's structure as tables, lists, numbers and texts: words and addresses as JSON cannot write them,
+    "0x4000...", as numbers, arrays as lists.
+    """
     if isinstance(value, str):
         text = str.__str__(value)
         return int(text, 16) if key not in TEXTS and text.startswith(("0x", "0X")) and _HEX_TEXT.fullmatch(text) else text

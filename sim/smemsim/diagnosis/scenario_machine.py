@@ -65,7 +65,9 @@ __all__ = [
 
 
 def refusal_repair(arguments: MapArguments, code: str, encode: Callable[[MapArguments], TensorMap]) -> str:
-    """A sentence, or nothing where no single argument helps or the refusal says it. `encode` builds the map with other arguments, or raises."""
+    """A sentence, or nothing where no single argument helps or the refusal says it. `encode` builds the map with other
+    arguments, or raises.
+    """
     if arguments.raw is not None or arguments.box_dim is None:
         return ""
     dtype = member("data_type", arguments.data_type, [])
@@ -107,7 +109,8 @@ COMMON_SWIZZLES = (
 
 @dataclasses.dataclass(frozen=True)
 class SharedLayout:
-    """What software computes: the sum of strided digits of both axes, then the XOR of a swizzle, on addresses or on offsets.
+    """What software computes: the sum of strided digits of both axes, then the XOR of a swizzle, on addresses or on
+    offsets.
 
     Each axis is (size, stride) pairs, fastest first; the contiguous axis counts bytes, the other one lines.
     """
@@ -268,7 +271,9 @@ def _bounded(where: Path, layout: SharedLayout) -> SharedLayout:
 
 
 def swizzle_changes(buffer: SharedBuffer) -> tuple[Path, dict[str, str]]:
-    """(the path of a layout's swizzle in a scenario, what stands there for each swizzle): of a CuTe text it is the text."""
+    """(the path of a layout's swizzle in a scenario, what stands there for each swizzle): of a CuTe text it is the
+    text.
+    """
     where = buffer.path / "layout"
     if buffer.cute is None:
         return where / "swizzle", {each: each for each in COMMON_SWIZZLES}
@@ -336,7 +341,9 @@ def finding(
     grade: Grade | Literal[""] = "", rule: str = "", wrong: int = 0, of: int = 0, first: Element | None = None, pattern: tuple[str, ...] = (),
     halves: tuple[Half, ...] = (), tried: bool = False, why: str = "",
 ) -> Finding:  # fmt: skip
-    """A finding at a place of the scenario, with its code's severity unless another is given; the rest as `InScenario` and `Finding` have it."""
+    """A finding at a place of the scenario, with its code's severity unless another is given; the rest as `InScenario`
+    and `Finding` have it.
+    """
     return Finding(
         code, severity or CODES[code].severity, InScenario(where, title, subject, inside), message, repair, rule=rule, grade=grade, cause=cause,
         numbers=numbers or {}, wrong=wrong, of=of, first=first, pattern=pattern, changes=changes, halves=halves, tried=tried, why=why,
@@ -370,7 +377,9 @@ class Issue:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Read:
-    """One operand of one step: `words` (blocks, K steps), and of every element (blocks, steps, rows, k) the global byte that was meant."""
+    """One operand of one step: `words` (blocks, K steps), and of every element (blocks, steps, rows, k) the global byte
+    that was meant.
+    """
 
     where: Path
     title: str
@@ -403,12 +412,15 @@ class Read:
         )
 
     def solutions(self, places: np.ndarray, major: str | None = None) -> Iterator[FoundDescriptor]:
-        """Every mode's descriptor for elements that lie at `places` (blocks, steps, rows, k); -1 where it does not matter."""
+        """Every mode's descriptor for elements that lie at `places` (blocks, steps, rows, k); -1 where it does not
+        matter.
+        """
         shape = self.shape(major)
         return solutions(shape, places) if (places >= 0).all() else partial_solutions(shape, places, self.field_starts)
 
     def placed(self, memory: Owners, among: Collection[int] | None = None) -> np.ndarray | None:
-        """Where everything that is meant lies, -1 for what is outside the tensor; None if some of it, or all, lies nowhere.
+        """Where everything that is meant lies, -1 for what is outside the tensor; None if some of it, or all, lies
+        nowhere.
 
         `among`: only what these writers brought.
         """

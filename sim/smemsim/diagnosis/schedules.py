@@ -1,4 +1,6 @@
-"""A kernel under many schedules: outputs that differ, hangs and findings that appear, each with the schedules that show it again."""
+"""A kernel under many schedules: outputs that differ, hangs and findings that appear, each with the schedules that show
+it again.
+"""
 
 from __future__ import annotations
 
@@ -171,7 +173,9 @@ class Schedules:
         return found
 
     def text(self) -> str:
-        """One line, and one for each group of schedules that differ from the usual one in the same things, which the findings tell at length."""
+        """One line, and one for each group of schedules that differ from the usual one in the same things, which the
+        findings tell at length.
+        """
         groups: dict[tuple[int | str, ...], list[str]] = {}
         for schedules, what in (
             *((one.schedules, one.short) for one in self.differing), *((one.schedules, one.short) for one in self.appeared),
@@ -206,7 +210,9 @@ def apart(
     launch: Launch, usual: Mapping[int, np.ndarray], others: Mapping[int | str, Mapping[int, np.ndarray]], regions: Sequence[Region],
     summed: Sequence[np.ndarray],
 ) -> tuple[Apart, ...]:  # fmt: skip
-    """Which regions other schedules leave with other bytes; the bytes of each region are given by its address. `summed` are the addresses of float sums."""
+    """Which regions other schedules leave with other bytes; the bytes of each region are given by its address. `summed`
+    are the addresses of float sums.
+    """
     found = []
     sums = np.unique(np.concatenate(summed)) if summed else np.zeros(0, np.int64)
     read = _read_back(launch)

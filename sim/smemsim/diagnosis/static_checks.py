@@ -79,7 +79,9 @@ def map_notes(machine: Machine, name: str, tm: TensorMap, *, stores: bool) -> It
 
 
 def descriptor_notes(read: Read) -> Iterator[Finding]:
-    """Fixed bits, and fields that the instruction never uses; what is read through the descriptor is compared elsewhere."""
+    """Fixed bits, and fields that the instruction never uses; what is read through the descriptor is compared
+    elsewhere.
+    """
     word = int(read.words[0, 0]) & ~START.mask
     for note in _notes(word, read.arch, read.dtype, read.major, read.rows, read.k, read.packing):
         yield _in_scenario(note, words_path(read.where, read.operand), read.title)
@@ -87,7 +89,9 @@ def descriptor_notes(read: Read) -> Iterator[Finding]:
 
 @functools.lru_cache(1024)
 def _notes(word: int, arch: str, dtype: str, major: str, rows: int, k: int, packing: str) -> tuple[Finding, ...]:
-    """The notes about a descriptor without its start. They are kept: most descriptors of a pipeline differ in their start only."""
+    """The notes about a descriptor without its start. They are kept: most descriptors of a pipeline differ in their
+    start only.
+    """
     problems = SmemDescriptor.decode(word, arch=arch).problems(dtype=dtype, major=major, rows=rows, k=k, packing=packing)
     return tuple(problem for problem in problems if problem.code in ("D305", "D306", "D310") and problem.severity is Severity.NOTE)
 
@@ -103,7 +107,9 @@ def unmeant_descriptor(
 
 
 def one_atom_hides(machine: Machine, read: Read) -> Iterator[Finding]:
-    """The finding about a stride that this operand does not use, and that is wrong for an operand of twice the rows, which lie in shared memory too."""
+    """The finding about a stride that this operand does not use, and that is wrong for an operand of twice the rows,
+    which lie in shared memory too.
+    """
     if read.starts is None or read.operand.word is None:
         return
     d = read.descriptor
@@ -197,7 +203,9 @@ def _past_end(tm: TensorMap, tensor: GlobalTensor) -> int:
 
 
 def _other_stride(machine: Machine, name: str, tm: TensorMap, number: int, tensor: GlobalTensor) -> Finding:
-    """A stride that no axis has, and the one that makes the map the tensor's: that of an axis, or of a dimension that goes on where another ends."""
+    """A stride that no axis has, and the one that makes the map the tensor's: that of an axis, or of a dimension that
+    goes on where another ends.
+    """
     where, stride = Path.of("map", name), tm.global_strides[number - 1]
     dims = list(zip(tm.global_dim, (tm.type_row.bits / 8, *tm.global_strides), strict=False))
     steps = [tensor.bit_stride(axis) // 8 for axis in tensor.extent if axis != tensor.contiguous]

@@ -76,7 +76,9 @@ class GlobalTensor:
         return self.address + -(-(last + self.fmt.bits) // 8)
 
     def byte_addresses(self, axes: tuple[str, str], rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-        """Address of the byte with each element's lowest bit, OUTSIDE, as the fill that arrives for it, where there is none; the other axes are at 0."""
+        """Address of the byte with each element's lowest bit, OUTSIDE, as the fill that arrives for it, where there is
+        none; the other axes are at 0.
+        """
         bits = self._bits(axes[0], rows) + self._bits(axes[1], columns)
         inside = self._inside(axes[0], rows) & self._inside(axes[1], columns)
         found: np.ndarray = np.where(inside, self.address + bits // 8, OUTSIDE)

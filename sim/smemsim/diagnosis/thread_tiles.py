@@ -62,7 +62,9 @@ LAWS: dict[
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Chunks:
-    """The chunks of global memory that no other one equals: their values, mixed to one word, in ascending order, and their addresses."""
+    """The chunks of global memory that no other one equals: their values, mixed to one word, in ascending order, and
+    their addresses.
+    """
 
     mixed: np.ndarray
     addresses: np.ndarray
@@ -77,7 +79,9 @@ class _Chunks:
 
 
 class ThreadTiles:
-    """Collects, for each matrix instruction and side, whether an operand that no tensor load brought lies in shared memory as its descriptor reads it."""
+    """Collects, for each matrix instruction and side, whether an operand that no tensor load brought lies in shared
+    memory as its descriptor reads it.
+    """
 
     def __init__(self) -> None:
         self.found: dict[tuple[str, int], Finding] = {}
@@ -98,8 +102,9 @@ class ThreadTiles:
         self._sums: dict[tuple[object, ...], _Sum] = {}
 
     def look(self, x: Wave, cta: Cta, event: Mma, side: str, what: SharedOperand, chunks: np.ndarray) -> str:
-        """Look at an operand of the instruction that was followed last, of which `chunks` are the places in the window, as `_Places` has them. RECOGNISED if it is
-        known whether it lies as it is read, else why that is not known."""
+        """Look at an operand of the instruction that was followed last, of which `chunks` are the places in the window,
+        as `_Places` has them. RECOGNISED if it is known whether it lies as it is read, else why that is not known.
+        """
         key = side, event.instruction.line
         if event.is_sparse:
             return NO_LOAD
@@ -324,9 +329,11 @@ def _move(now: Recognised | OperandRead, before: Recognised | OperandRead) -> tu
 
 
 def _parted(before: _Step, now: _Step) -> tuple[str, tuple[int, int], tuple[int, int]] | None:
-    """The operand that threads wrote which does not go on by the k of the other one, and by how many rows and k each of the two goes on.
+    """The operand that threads wrote which does not go on by the k of the other one, and by how many rows and k each of
+    the two goes on.
 
-    Only where both matrices have the same K, and the rows of the other operand stay: then one sum goes through K, and its A and B together.
+    Only where both matrices have the same K, and the rows of the other operand stay: then one sum goes through K, and
+    its A and B together.
     """
     moves = _move(now.a, before.a), _move(now.b, before.b)
     extent = _extent(now.a)
@@ -385,7 +392,9 @@ def _mixed(values: np.ndarray) -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True)
 class _Odd:
-    """A row whose chunks come in another order than row 0's; which chunk each of the two reads first, counted from the lowest; do rows lie as in global memory?"""
+    """A row whose chunks come in another order than row 0's; which chunk each of the two reads first, counted from the
+    lowest; do rows lie as in global memory?
+    """
 
     row: int
     chunk: int

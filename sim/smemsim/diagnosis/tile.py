@@ -906,7 +906,8 @@ BAND_HEADS = ("range", "bytes", "written last by")
 
 
 def buffer_strips(machine: Machine, names: Mapping[int, str] = {}, unfilled: str = UNTOUCHED) -> tuple[Strip, ...]:
-    """The buffers in the order of their addresses: where each lies, and what filled which bytes of it last. A part that no step filled has an empty band, with `unfilled` as its text.
+    """The buffers in the order of their addresses: where each lies, and what filled which bytes of it last. A part that
+    no step filled has an empty band, with `unfilled` as its text.
 
     The cells of a band are its range, its bytes, and what wrote them.
     """

@@ -139,7 +139,9 @@ def _flat(name: str, kind: Any, value: Any) -> Iterator[tuple[str, str, Any]]:
 
 
 def scalar(name: str, kind: str, value: Any) -> Any:
-    """A number as it is passed: those of 16 bits as their bytes, which Triton's launcher rounds to fp16 and cuts off to bf16."""
+    """A number as it is passed: those of 16 bits as their bytes, which Triton's launcher rounds to fp16 and cuts off to
+    bf16.
+    """
     if getattr(value, "shape", None) == () and hasattr(value, "item"):
         value = value.item()
     if kind not in ("fp16", "bf16"):
@@ -242,7 +244,9 @@ def as_compiled(ptx: str, source: Any) -> str:
 
 
 def _at_home(ptx: str, source: Any) -> str:
-    """A kernel's PTX with the file that its function is in: Triton's cache keeps that of a copy with the same text, which was compiled first."""
+    """A kernel's PTX with the file that its function is in: Triton's cache keeps that of a copy with the same text,
+    which was compiled first.
+    """
     code = getattr(getattr(getattr(source, "fn", None), "fn", None), "__code__", None)
     own = _FIRST_FILE.search(ptx)
     if code is None or own is None or not os.path.isfile(code.co_filename):

@@ -19,7 +19,8 @@ from smemsim.planning.make import Plan, plan
 __all__ = ["ProductPlan", "plan_product", "widest_product"]
 
 
-# & of an address of shared memory: the same place in the even CTA of the pair, for bits 31:24 are the CTA's rank (measured on sm_90a: trace cluster_addresses).
+# & of an address of shared memory: the same place in the even CTA of the pair, for bits 31:24 are the CTA's rank
+# (measured on sm_90a: trace cluster_addresses).
 # Compiled: Sm100MmaPeerBitMask of CUTLASS, include/cute/arch/copy_sm100_tma.hpp at 7107b055.
 LEADER = 0xFEFFFFFF
 _CLUSTER = "needs a launch in clusters of 2 CTAs: __cluster_dims__(2, 1, 1) or cudaLaunchAttributeClusterDimension; in PTX .reqnctapercluster 2, 1, 1"

@@ -1,4 +1,6 @@
-"""A plan as a scenario that `smemsim check` runs: the loads of the first and the last stage, and every instruction's descriptor."""
+"""A plan as a scenario that `smemsim check` runs: the loads of the first and the last stage, and every instruction's
+descriptor.
+"""
 
 from __future__ import annotations
 

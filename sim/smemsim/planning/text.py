@@ -279,8 +279,8 @@ def _used(row: dict[str, Any], name: str) -> str:
 
 
 def choices_text(title: str, choices: Sequence[dict[str, Any]], axes: tuple[str, str] = ("strided", "contiguous")) -> str:
-    """The table of `plans`, of each its `Choice.as_dict`; the refused ones with their reasons below. `axes` are the names
-    of the strided and of the contiguous axis.
+    """The table of `plans`, of each its `Choice.as_dict`; the refused ones with their reasons below. `axes` are the
+    names of the strided and of the contiguous axis.
     """
     rows = [("swizzle", "stack", "boxes", "one box", "bytes", "gaps", "period", "LBO", "SBO", "K advances", "mma", "col", "line")]
     reasons = []

@@ -1,9 +1,10 @@
 """Which bytes of global memory are in registers, shared and tensor memory because threads have copied them, byte by
 byte.
 
-Only registers that carry such bytes to a store, or to a block-scaled or sparse mma.sync, are followed (`run/lower/copied.py`), in programs whose scale factors
-or metadata are checked. Values that threads compute have no origin. Chunks of 16 bytes of shared memory that such
-stores wrote last have a writer of their own, COPIES. Other stores make it THREADS, and the origins are dropped.
+Only registers that carry such bytes to a store, or to a block-scaled or sparse mma.sync, are followed
+(`run/lower/copied.py`), in programs whose scale factors or metadata are checked. Values that threads compute have no
+origin. Chunks of 16 bytes of shared memory that such stores wrote last have a writer of their own, COPIES. Other stores
+make it THREADS, and the origins are dropped.
 """
 
 from __future__ import annotations

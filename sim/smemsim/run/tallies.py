@@ -1,5 +1,5 @@
-"""What JIT-compiled code counts for observers (`Observer.tallied`, `Observer.accessed_together`): lanes of blocks, lanes
-that predicates leave out, and the places of loads and stores.
+"""What JIT-compiled code counts for observers (`Observer.tallied`, `Observer.accessed_together`): lanes of blocks,
+lanes that predicates leave out, and the places of loads and stores.
 """
 
 from __future__ import annotations

@@ -21,7 +21,9 @@ LIBRARY, ALLOCATE, FREE = "libc10.so", "posix_memalign", "free"
 
 @functools.cache
 def align() -> bool:
-    """Let PyTorch's memory lie on 512 bytes from now on; False where its library is not as expected, and nothing was changed."""
+    """Let PyTorch's memory lie on 512 bytes from now on; False where its library is not as expected, and nothing was
+    changed.
+    """
     try:
         found = {name: list(slots(LIBRARY, name)) for name in (FREE, ALLOCATE)}
         if not all(found.values()):
@@ -53,7 +55,9 @@ def is_claimed(address: int) -> bool:
 
 
 def holding(address: int) -> tuple[int, int] | None:
-    """(first address, bytes) of the memory of PyTorch's that holds an address; None where there is none, or nothing is known."""
+    """(first address, bytes) of the memory of PyTorch's that holds an address; None where there is none, or nothing is
+    known.
+    """
     from smemsim.virtual import notes
 
     return notes.holding(address) if align() else None

@@ -23,8 +23,10 @@ __all__ = ["CardAttributes"]
 
 
 class CardAttributes:
-    """Attributes of a card with so many multiprocessors and bytes of memory, the limits of its context (CUlimit) and its cache preference (cudaFuncCache, which changes
-    nothing). `tell` prints once that unknown attributes are 0, unless it `is_quiet`."""
+    """Attributes of a card with so many multiprocessors and bytes of memory, the limits of its context (CUlimit) and
+    its cache preference (cudaFuncCache, which changes nothing). `tell` prints once that unknown attributes are 0,
+    unless it `is_quiet`.
+    """
 
     def __init__(
         self, card: Card, multiprocessors: int | None, memory_bytes: int | None, tell: Callable[[str], None], is_quiet: Callable[[], bool]

@@ -1,8 +1,9 @@
-"""The C libraries of the virtual GPU, built once for a machine: `libcuda.so.1`, `libcudart.so.12` and `.13`, what makes NVRTC keep its PTX,
-and the names of CuTe DSL's runtime library.
+"""The C libraries of the virtual GPU, built once for a machine: `libcuda.so.1`, `libcudart.so.12` and `.13`, what makes
+NVRTC keep its PTX, and the names of CuTe DSL's runtime library.
 
-A wheel may have them in `clib/built`; else the machine's C compiler makes them on first use, in the user's cache (`SMEMSIM_CACHE_DIR`). If that folder
-cannot be trusted (`smemsim.base.store`) or written, each process makes its own. Nothing of CUDA is needed.
+A wheel may have them in `clib/built`; else the machine's C compiler makes them on first use, in the user's cache
+(`SMEMSIM_CACHE_DIR`). If that folder cannot be trusted (`smemsim.base.store`) or written, each process makes its own.
+Nothing of CUDA is needed.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ _SUFFIXES = ("_ptsz", "_ptds")
 
 
 def libraries() -> pathlib.Path:
-    """The folder with the libraries; they are built where they are not there yet. InputError where nothing can build them."""
+    """The folder with the libraries; they are built where they are not there yet. InputError where nothing can build
+    them.
+    """
     if sys.platform != "linux":
         raise InputError("smemsim exec needs Linux: programs there find the virtual GPU as libcuda.so.1")
     made = SOURCES / "built"
@@ -176,7 +179,9 @@ def build(folder: pathlib.Path, with_compiler: str) -> None:
 
 
 def _stand_ins() -> list[tuple[str, list[str]]]:
-    """What stands in for cuDNN. Its name is what a program that has loaded it finds it by; the file's is another, so that only it does."""
+    """What stands in for cuDNN. Its name is what a program that has loaded it finds it by; the file's is another, so
+    that only it does.
+    """
     return [
         (
             f"libsmemsim-cudnn-{major}.so",
@@ -235,7 +240,9 @@ def products_missing(which: str) -> set[str]:
 
 
 def _generate(folder: pathlib.Path) -> None:
-    """C for what follows from tables: error codes, stubs, the names of streams of their own for each thread, and a table of all names."""
+    """C for what follows from tables: error codes, stubs, the names of streams of their own for each thread, and a
+    table of all names.
+    """
     for which in ("cublas", "cublaslt"):
         lines = ['#include "door.h"', "int smemsim_not_there(const char *name);"]
         lines += [f'API int {name}(void) {{ return smemsim_not_there("{name}"); }}' for name in sorted(products_missing(which))]

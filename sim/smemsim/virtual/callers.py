@@ -1,7 +1,8 @@
 """Compiled code in a Python process that has the device itself: its CUDA libraries are answered by that device.
 
-A library that launches kernels of its own on torch's tensors (TVM's runtime, an extension in C++) calls `libcuda.so.1` or `libcudart`. Those of
-smemsim ask the process that `clib/door.c` connects to, unless this process has the tensors: then they ask here.
+A library that launches kernels of its own on torch's tensors (TVM's runtime, an extension in C++) calls `libcuda.so.1`
+or `libcudart`. Those of smemsim ask the process that `clib/door.c` connects to, unless this process has the tensors:
+then they ask here.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ __all__ = ["answer", "load", "make_current", "renew"]
 
 
 _ANSWER = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
-# Each thread's last one, which the caller reads when it has returned. Not `threading.local`: what a thread that Python did not start has there is gone by then.
+# Each thread's last one, which the caller reads when it has returned. Not `threading.local`: what a thread that Python
+# did not start has there is gone by then.
 _replies: dict[int, Any] = {}
 _kept: list[Any] = []
 _answered: list[ctypes.CDLL] = []  # the driver, once it asks here

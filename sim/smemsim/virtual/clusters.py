@@ -15,9 +15,11 @@ __all__ = ["check_size", "chosen", "cluster_of", "given_cluster", "required"]
 
 
 def cluster_of(f: Function, cluster: Any) -> tuple[int, int, int] | None:
-    """The cluster of a launch, from what it asks for and what the kernel requires. None if it has none. CudaError for one that is refused whatever the grid.
+    """The cluster of a launch, from what it asks for and what the kernel requires. None if it has none. CudaError for
+    one that is refused whatever the grid.
 
-    Error 912 of launches is measured on an H200; that cudaOccupancyMaxActiveClusters takes the same clusters is inferred.
+    Error 912 of launches is measured on an H200; that cudaOccupancyMaxActiveClusters takes the same clusters is
+    inferred.
     """
     found = chosen(f, given_cluster(cluster))
     if found is not None:

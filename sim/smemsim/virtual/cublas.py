@@ -32,7 +32,9 @@ def _values(x: Any) -> Any:
 
 
 def _scaled(values: Any, scales: Any, block: int) -> Any:
-    """Values times the scales of their blocks, which lie in tiles of 128 rows by 4, 32 rows of 4 by 4 (cuBLAS 13, 3.1.4.4)."""
+    """Values times the scales of their blocks, which lie in tiles of 128 rows by 4, 32 rows of 4 by 4 (cuBLAS 13,
+    3.1.4.4).
+    """
     import torch
 
     if scales.dtype is torch.uint8:

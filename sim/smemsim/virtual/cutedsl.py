@@ -86,7 +86,9 @@ def _is_open() -> bool:
 
 
 def _after_import() -> None:
-    """What changes in cutlass itself: a benchmark runs a kernel once, since a simulation's time says nothing of a card's."""
+    """What changes in cutlass itself: a benchmark runs a kernel once, since a simulation's time says nothing of a
+    card's.
+    """
     for name in ("cutlass.testing", "cutlass.cute.testing"):
         testing: Any = sys.modules.get(name)
         if hasattr(testing, "benchmark") and not hasattr(testing.benchmark, "of_smemsim"):
@@ -117,7 +119,9 @@ _PASSED = re.compile(  # types of the DSL whose values the host passes; an mma t
 
 
 def _names_of(signature: Any, arguments: Any, named: Any) -> tuple[str, ...]:
-    """What the source calls the parameters of a kernel: its arguments without those of which everything is known when it compiles."""
+    """What the source calls the parameters of a kernel: its arguments without those of which everything is known when
+    it compiles.
+    """
     extract = sys.modules["cutlass.base_dsl.dsl"].extract_mlir_values
     values = dict(zip(signature.parameters, arguments, strict=False)) | dict(named)
     names: list[str] = []
@@ -330,7 +334,9 @@ def _set_attribute_for_device(function: int, what: int, value: int, device: int)
 
 @_entry("ppp", "_cudaLaunchKernelEx")
 def _launch(config: int, function: int, arguments: int) -> None:
-    """cudaLaunchKernelExC: a cudaLaunchConfig_t is grid, block, dynamic shared memory, stream, attributes and their number."""
+    """cudaLaunchKernelExC: a cudaLaunchConfig_t is grid, block, dynamic shared memory, stream, attributes and their
+    number.
+    """
     grid, block = ((ctypes.c_uint32 * 3).from_address(config + 12 * n) for n in range(2))
     shared, stream, attributes = ((ctypes.c_uint64).from_address(config + 24 + 8 * n).value for n in range(3))
     said = attributes_of(attributes, ctypes.c_uint32.from_address(config + 48).value)

@@ -193,7 +193,9 @@ class VirtualDevice:
         return self.attributes.properties(version)
 
     def set_limit(self, number: int, value: int) -> None:
-        """cuCtxSetLimit, by a number of CUlimit. CudaError 1 for the size of the kernels' heap once a kernel that allocates was launched."""
+        """cuCtxSetLimit, by a number of CUlimit. CudaError 1 for the size of the kernels' heap once a kernel that
+        allocates was launched.
+        """
         if number == HEAP_LIMIT and "machine" in vars(self) and self.machine.has_used_heap:
             raise CudaError(INVALID_VALUE, "a kernel that allocates was launched: its heap has its size")
         self.attributes.set_limit(number, value)
@@ -215,7 +217,9 @@ class VirtualDevice:
         self.error = self.error or code
 
     def reset(self) -> None:
-        """cudaDeviceReset: memory and code are gone. Behind an error of a kernel the card is not there for this process any more, as an H200 answers."""
+        """cudaDeviceReset: memory and code are gone. Behind an error of a kernel the card is not there for this process
+        any more, as an H200 answers.
+        """
         self.host.materialize()
         self.nothing_in_front()
         if self.error:
@@ -249,7 +253,9 @@ class VirtualDevice:
 
     @property
     def has_garbage(self) -> bool:
-        """Is there garbage in memory that is allocated? As the policy has it, but where it leaves CTAs out, which would have written there, and where there is much."""
+        """Is there garbage in memory that is allocated? As the policy has it, but where it leaves CTAs out, which would
+        have written there, and where there is much.
+        """
         return self.policy.fresh_memory == "garbage" and self.policy.ctas is None and self.memory.used <= MOST_LITTERED
 
     def release(self, allocation: Allocation) -> None:
@@ -342,7 +348,9 @@ class VirtualDevice:
         self.free(address)
 
     def bind(self, array: Any, *, name: str = "") -> int:
-        """Make memory of this process the device's, without a copy: a contiguous numpy array, or what has a writable buffer. Its own address."""
+        """Make memory of this process the device's, without a copy: a contiguous numpy array, or what has a writable
+        buffer. Its own address.
+        """
         data = np.frombuffer(array, np.uint8) if not isinstance(array, np.ndarray) else array.reshape(-1).view(np.uint8)
         return self.bind_address(data.ctypes.data, data.size, owner=array, name=name)
 
@@ -370,7 +378,9 @@ class VirtualDevice:
         self.registered.forget(found)
 
     def register(self, address: int, size: int, *, where: str = "") -> None:
-        """cudaHostRegister: the host's pages become visible to kernels. Those of another process are copied around launches."""
+        """cudaHostRegister: the host's pages become visible to kernels. Those of another process are copied around
+        launches.
+        """
         self.check()
         if not address or size <= 0:
             raise CudaError(INVALID_VALUE, f"{size} bytes of the host's memory at {address:#x}")
@@ -395,7 +405,9 @@ class VirtualDevice:
         return self.memory.at(address)
 
     def asked_for(self, address: int) -> Allocation | None:
-        """The allocation that holds an address of the card's memory, as the program says; the host is asked where it is not known."""
+        """The allocation that holds an address of the card's memory, as the program says; the host is asked where it is
+        not known.
+        """
         found = self.memory.at(address)
         if found is None and self.listeners.ask_host is not None and FIRST_POINTER <= address < END_OF_POINTERS:
             self.listeners.ask_host(address)
@@ -403,7 +415,9 @@ class VirtualDevice:
         return found
 
     def map(self, what: str, *given: Any) -> Any:
-        """A method of `Mappings`, for virtual memory management: "create", "reserve", "map" ... CudaError 1 where it refuses, 2 without room."""
+        """A method of `Mappings`, for virtual memory management: "create", "reserve", "map" ... CudaError 1 where it
+        refuses, 2 without room.
+        """
         self.check()
         self.host.materialize()
         if what == "create" and self.memory.used + given[0] > self.memory_bytes:
@@ -463,7 +477,9 @@ class VirtualDevice:
         event.captured, event.time = None, time.perf_counter()
 
     def wait(self, stream: Stream | None, event: Event) -> None:
-        """What is issued to a stream runs after an event; a stream that waits for one of a graph under capture is captured into it."""
+        """What is issued to a stream runs after an event; a stream that waits for one of a graph under capture is
+        captured into it.
+        """
         self.check()
         if stream is not None and event.captured is not None:
             graph, last = event.captured
@@ -553,7 +569,9 @@ class VirtualDevice:
     # Code
 
     def load(self, code: bytes | str, *, managed: Iterable[str] = ()) -> Module:
-        """Load PTX text, a fat binary or a cubin that holds its PTX. CudaError 209 where nothing runs here, 218 for PTX that is none."""
+        """Load PTX text, a fat binary or a cubin that holds its PTX. CudaError 209 where nothing runs here, 218 for PTX
+        that is none.
+        """
         self.check()
         return self.code.load(code, managed)
 
@@ -588,7 +606,9 @@ class VirtualDevice:
     # Tensor maps
 
     def encode(self, call: str, **given: Any) -> bytes:
-        """The 128 bytes of cuTensorMapEncodeTiled, Im2col or Im2colWide, by the names of `TensorMap.tiled` …; CudaError 1 where it refuses."""
+        """The 128 bytes of cuTensorMapEncodeTiled, Im2col or Im2colWide, by the names of `TensorMap.tiled` …; CudaError
+        1 where it refuses.
+        """
         from smemsim.core.words.tensor_map import TensorMap
 
         try:

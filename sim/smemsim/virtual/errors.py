@@ -26,7 +26,9 @@ CAPTURED_EVENT, GRAPH_UPDATE_FAILED = 907, 910
 
 
 class CudaError(SmemsimError):
-    """A call of the CUDA driver or runtime on the virtual GPU fails. `code` is the number in CUresult and cudaError_t, `reason` the cause."""
+    """A call of the CUDA driver or runtime on the virtual GPU fails. `code` is the number in CUresult and cudaError_t,
+    `reason` the cause.
+    """
 
     def __init__(self, code: int, reason: str = "") -> None:
         known = CUDA_CODES.get(code)

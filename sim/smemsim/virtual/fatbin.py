@@ -66,7 +66,9 @@ def size_of(head: bytes) -> int:
 
 
 def at_address(address: int) -> bytes:
-    """The code at an address of this process: a fat binary, a cubin, or text that a zero byte ends. InputError if its header claims bytes that are not there."""
+    """The code at an address of this process: a fat binary, a cubin, or text that a zero byte ends. InputError if its
+    header claims bytes that are not there.
+    """
     text = ctypes.string_at(address)
     if text[:4] not in (struct.pack("<I", FATBIN_MAGIC), ELF_MAGIC):
         return text
@@ -77,7 +79,9 @@ def at_address(address: int) -> bytes:
 
 
 def _own_memory(address: int, size: int) -> bytes:
-    """Bytes of this process, as many as it can read from there on. A wrong size ends the read; through a pointer it would end the process."""
+    """Bytes of this process, as many as it can read from there on. A wrong size ends the read; through a pointer it
+    would end the process.
+    """
     if size > MOST_BYTES:
         return b""
     try:
@@ -89,7 +93,9 @@ def _own_memory(address: int, size: int) -> bytes:
 
 
 def images(code: bytes) -> list[Image]:
-    """All code in what a program hands over: PTX text, a fat binary, a cubin. InputError for what is none of these, and for what is damaged."""
+    """All code in what a program hands over: PTX text, a fat binary, a cubin. InputError for what is none of these, and
+    for what is damaged.
+    """
     try:
         if code[:4] == struct.pack("<I", FATBIN_MAGIC):
             return list(_of_fatbin(code))
@@ -107,7 +113,8 @@ def images(code: bytes) -> list[Image]:
 
 
 def chosen(found: Sequence[Image], arch: str) -> tuple[Image, str]:
-    """(the PTX that runs on an architecture, why this one). The own architecture first, its family, then the newest older one. Raises NoCode.
+    """(the PTX that runs on an architecture, why this one). The own architecture first, its family, then the newest
+    older one. Raises NoCode.
 
     >>> old, new = (Image(t, f".target {t}", "PTX") for t in ("sm_80", "sm_90a"))
     >>> chosen([old, new], "sm_90a")[1]

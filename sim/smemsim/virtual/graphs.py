@@ -1,4 +1,5 @@
-"""CUDA graphs: nodes that run after others, what was instantiated of them, and objects of the host that live as long as they do.
+"""CUDA graphs: nodes that run after others, what was instantiated of them, and objects of the host that live as long as
+they do.
 
 A conditional node (CUDA C++ programming guide, CUDA graphs) runs graphs of its own, by a value that kernels set.
 
@@ -174,7 +175,8 @@ class Graph(_Holder):
                 inner.close()
 
     def add_conditional(self, kind: str, condition: Condition, count: int, after: Iterable[Node] = ()) -> Node:
-        """One node more, of kind "if", "while" or "switch": it has `count` empty graphs, and runs those that the condition says.
+        """One node more, of kind "if", "while" or "switch": it has `count` empty graphs, and runs those that the
+        condition says.
 
         CudaError 1 where the kind has not so many, or the condition is another node's.
         """
@@ -195,7 +197,9 @@ class Graph(_Holder):
         return [self, *(self.parent._around() if self.parent is not None else ())]
 
     def clone(self) -> Graph:
-        """Another graph of the same nodes, which can be changed without this one. CudaError 801 where one of them is conditional."""
+        """Another graph of the same nodes, which can be changed without this one. CudaError 801 where one of them is
+        conditional.
+        """
         if any(node.kind == "conditional" for node in self.nodes):
             raise CudaError(NOT_SUPPORTED, "a graph with conditional nodes cannot be cloned")
         made = Graph()
@@ -207,7 +211,9 @@ class Graph(_Holder):
         return made
 
     def part(self, before: Node, node: Node) -> None:
-        """A node does not run after another one any more. CudaError 1 where it does not, 801 beside nodes that take or give back memory."""
+        """A node does not run after another one any more. CudaError 1 where it does not, 801 beside nodes that take or
+        give back memory.
+        """
         self._check_memory()
         if before not in node.after:
             raise CudaError(INVALID_VALUE, "there is no such edge")

@@ -1,7 +1,8 @@
-"""NVRTC and nvJitLink of `cuda.bindings` leave PTX in their cubins in a process that was not started by `smemsim exec` (`clib/audit.c`).
+"""NVRTC and nvJitLink of `cuda.bindings` leave PTX in their cubins in a process that was not started by `smemsim exec`
+(`clib/audit.c`).
 
-cuda.bindings asks the linker for the libraries' functions (`dlsym`). The word with that function's address in its modules' tables becomes that of one
-which hands out two of them with the option for line information.
+cuda.bindings asks the linker for the libraries' functions (`dlsym`). The word with that function's address in its
+modules' tables becomes that of one which hands out two of them with the option for line information.
 """
 
 from __future__ import annotations

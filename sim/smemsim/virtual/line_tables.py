@@ -28,7 +28,9 @@ class _Broken(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class _Row:
-    """A machine instruction's place: `of` is the symbol of its function, `caller` the number of the row that it was inlined from, from 1 on; 0 for none."""
+    """A machine instruction's place: `of` is the symbol of its function, `caller` the number of the row that it was
+    inlined from, from 1 on; 0 for none.
+    """
 
     of: int
     address: int

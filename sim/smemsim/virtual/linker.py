@@ -1,7 +1,8 @@
 """Several PTX files made one, as nvcc's linker does with `-rdc=true` and `cuLinkComplete` with what it is given.
 
-Names that others see (`.visible`, `.weak`, `.common`) are one name in all files: of weak ones the first definition counts, and `.extern` variables are those that
-another file defines. Names that one file sees alone get a name of their own where another file has the same (nvcc calls the texts of printf `$str` in each).
+Names that others see (`.visible`, `.weak`, `.common`) are one name in all files: of weak ones the first definition
+counts, and `.extern` variables are those that another file defines. Names that one file sees alone get a name of their
+own where another file has the same (nvcc calls the texts of printf `$str` in each).
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ _SPACE = re.compile(r"\s*\.(global|const|shared|func|entry)\b")
 
 @dataclasses.dataclass(frozen=True)
 class _Statement:
-    """A declaration of a file, or what stands between two: `name` is "" where it declares nothing that others could see or hide."""
+    """A declaration of a file, or what stands between two: `name` is "" where it declares nothing that others could see
+    or hide.
+    """
 
     text: str
     name: str = ""

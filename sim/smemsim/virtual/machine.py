@@ -103,7 +103,9 @@ class Machine:
         self.memory.free(address)
 
     def load(self, ptx: str, managed: Iterable[str] = ()) -> LoadedPtx:
-        """Load a PTX text, with variables of its own; the host can touch them where some are `managed`. Raises as `Gpu.load` does."""
+        """Load a PTX text, with variables of its own; the host can touch them where some are `managed`. Raises as
+        `Gpu.load` does.
+        """
         self.memory.kind = "managed variable" if list(managed) else "own"
         try:
             return self.gpu.load(ptx)

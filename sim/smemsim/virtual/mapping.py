@@ -1,7 +1,8 @@
-"""Virtual memory management (CUDA driver API 6.14): physical memory, ranges of addresses, and what of the one is mapped into the other.
+"""Virtual memory management (CUDA driver API 6.14): physical memory, ranges of addresses, and what of the one is mapped
+into the other.
 
-Physical memory may be mapped at one place at a time: its bytes go with it. Mappings side by side that the device may use are one array to kernels, as
-they are on a card.
+Physical memory may be mapped at one place at a time: its bytes go with it. Mappings side by side that the device may
+use are one array to kernels, as they are on a card.
 """
 
 from __future__ import annotations

@@ -35,8 +35,8 @@ from smemsim.base.errors import InputError, SmemsimError
 __all__ = ["ALIGN", "DEVICE_BASE", "HOST_BASE", "PLACES", "RANGE_BYTES", "Allocation", "DeviceMemory", "bytes_at"]
 
 
-# Nothing else is mapped there on x86-64 and AArch64 Linux: programs, heaps, libraries and sanitizers' shadows lie elsewhere, and so do the windows
-# of generic addresses (spec.launches).
+# Nothing else is mapped there on x86-64 and AArch64 Linux: programs, heaps, libraries and sanitizers' shadows lie
+# elsewhere, and so do the windows of generic addresses (spec.launches).
 DEVICE_BASE, HOST_BASE = 0x3000_0000_0000, 0x2000_0000_0000
 RANGE_BYTES = 1 << 40
 PLACES = 14  # number of such ranges, one after the other: for several devices of one process, and if the program has mapped something else there (tcmalloc may)
@@ -52,7 +52,9 @@ _FIXED_NOREPLACE, _NORESERVE = 0x100000, 0x4000  # Linux
 
 
 def bytes_at(address: int, size: int, owner: Any = None) -> np.ndarray:
-    """The bytes of this process's memory from an address on, the memory itself; they keep `owner` alive, whose memory it is."""
+    """The bytes of this process's memory from an address on, the memory itself; they keep `owner` alive, whose memory
+    it is.
+    """
     if not size:
         return np.zeros(0, np.uint8)
     raw = (ctypes.c_uint8 * size).from_address(address)
@@ -174,7 +176,9 @@ class DeviceMemory:
         return iter(self._sorted)
 
     def allocate(self, size: int, kind: str = "device", where: str = "") -> Allocation:
-        """Room for `size` bytes, which are zero. MemoryError where the machine has none, InputError from `smemsim.base.budget`."""
+        """Room for `size` bytes, which are zero. MemoryError where the machine has none, InputError from
+        `smemsim.base.budget`.
+        """
         ask(f"an allocation of {told(size)}", size)
         space = {"device": self._device, "own": self._own, "heap": self._own, "array": self._own}.get(kind, self._host)
         address = space.place(size, self._taken())
@@ -221,7 +225,9 @@ class DeviceMemory:
         self, address: int, size: int, owner: Any = None, *, place: int | None = None, where: str = "",
         elements: tuple[str, tuple[int, ...]] = ("", ()),
     ) -> Allocation:  # fmt: skip
-        """Make the host's memory known as registered memory; `place` is where its bytes are in this process, if not there."""
+        """Make the host's memory known as registered memory; `place` is where its bytes are in this process, if not
+        there.
+        """
         if any(other.address < address + size and address < other.end for other in self._near(address, size)):
             raise InputError(f"host memory {address:#x}: a part of its {size} bytes is registered already")
         return self._add(
@@ -229,7 +235,9 @@ class DeviceMemory:
         )
 
     def free(self, allocation: Allocation) -> None:
-        """Give an allocation back, and its pages to the machine. Registered memory is the host's, which may have freed it: it stays as it is."""
+        """Give an allocation back, and its pages to the machine. Registered memory is the host's, which may have freed
+        it: it stays as it is.
+        """
         self.take(allocation)
         if allocation.kind in ("device", "managed"):
             self.used -= allocation.size

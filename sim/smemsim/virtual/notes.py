@@ -1,6 +1,8 @@
-"""What memory PyTorch's allocator holds: notes of address and size, made and taken away by compiled functions in place of `posix_memalign` and `free`.
+"""What memory PyTorch's allocator holds: notes of address and size, made and taken away by compiled functions in place
+of `posix_memalign` and `free`.
 
-Any thread allocates, so the notes have a lock of the C library's. Python reads them without it: code that has it must not be made to free a tensor.
+Any thread allocates, so the notes have a lock of the C library's. Python reads them without it: code that has it must
+not be made to free a tensor.
 """
 
 from __future__ import annotations
@@ -89,7 +91,9 @@ def _place_of(address: int) -> int:
 
 
 def _code() -> str:
-    """LLVM text: `change` notes an address with its bytes, or with 0 that it is free; one that finds no place is not noted."""
+    """LLVM text: `change` notes an address with its bytes, or with 0 that it is free; one that finds no place is not
+    noted.
+    """
     return f"""
 declare i32 @pthread_mutex_lock(ptr)
 declare i32 @pthread_mutex_unlock(ptr)
@@ -176,7 +180,9 @@ done:
 
 @functools.cache
 def replacements() -> dict[str, int]:
-    """The addresses of what stands for `free`, and for `posix_memalign`, on 512 bytes at least: as long as the process lives."""
+    """The addresses of what stands for `free`, and for `posix_memalign`, on 512 bytes at least: as long as the process
+    lives.
+    """
     nothing = ctypes.CFUNCTYPE(None)
     _code_of.extend(functions(_code(), ("freed", nothing), ("aligned", nothing)))
     addresses = [ctypes.cast(made, ctypes.c_void_p).value or 0 for made in _code_of]

@@ -41,7 +41,8 @@ class Occupancy:
         return cta_fit(self.card, threads, function.static_shared + shared_bytes, registers).most
 
     def shared_available(self, function: Function, blocks: int, threads: int) -> int:
-        """The most dynamic shared memory with which a multiprocessor holds so many CTAs, and that the function may have.
+        """The most dynamic shared memory with which a multiprocessor holds so many CTAs, and that the function may
+        have.
 
         Measured on an H200: the bytes that the system keeps of each CTA count only for whether so many fit at all.
         """
@@ -51,7 +52,8 @@ class Occupancy:
         return max(0, min(share - function.static_shared, function.dynamic_limit))
 
     def active_clusters(self, function: Function, threads: int, shared_bytes: int, cluster: tuple[int, int, int]) -> int:
-        """What cudaOccupancyMaxActiveClusters returns. (0, 0, 0): the launch has no cluster attribute. CudaError for clusters that a launch refuses.
+        """What cudaOccupancyMaxActiveClusters returns. (0, 0, 0): the launch has no cluster attribute. CudaError for
+        clusters that a launch refuses.
 
         >>> from smemsim.virtual import Policy, VirtualDevice
         >>> device = VirtualDevice("sm_90a", policy=Policy(quiet=True))

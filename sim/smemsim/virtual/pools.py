@@ -22,7 +22,9 @@ __all__ = ["GraphPool", "MemoryPools", "Pool"]
 
 @dataclasses.dataclass(eq=False)
 class Pool:
-    """A pool of "device", "managed" or "pinned" memory; it may hold `most_bytes`, 0 without a limit. `values` are what was set of its attributes."""
+    """A pool of "device", "managed" or "pinned" memory; it may hold `most_bytes`, 0 without a limit. `values` are what
+    was set of its attributes.
+    """
 
     kind: str
     most_bytes: int = 0
@@ -99,7 +101,9 @@ class GraphPool(Pool):
 
 
 class MemoryPools:
-    """The pools of a card: `defaults` by kind, `current`, of which cudaMallocAsync takes memory, and `graphs`, which counts what launches of graphs have taken."""
+    """The pools of a card: `defaults` by kind, `current`, of which cudaMallocAsync takes memory, and `graphs`, which
+    counts what launches of graphs have taken.
+    """
 
     def __init__(self) -> None:
         self.defaults = {kind: Pool(kind) for kind in ("device", "managed", "pinned")}

@@ -1,7 +1,8 @@
 """The device of this process, and the doors that open when a library is imported.
 
-A Python program has its device in its own process: torch's CPU memory is the device's memory, and nothing is copied. There is one device for each
-process, made when it is first used; all doors share it. A child made by fork has the parent's device as it was.
+A Python program has its device in its own process: torch's CPU memory is the device's memory, and nothing is copied.
+There is one device for each process, made when it is first used; all doors share it. A child made by fork has the
+parent's device as it was.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ if TYPE_CHECKING:
 __all__ = ["DOORS", "card", "choose", "device", "has_device", "open_on_import", "tell_to", "worked"]
 
 
-# A library, and the module whose `install` opens its door once it is imported; `before_import`, where there is one, comes before that.
+# A library, and the module whose `install` opens its door once it is imported; `before_import`, where there is one,
+# comes before that.
 DOORS = {
     "torch": "smemsim.virtual.torch", "triton": "smemsim.virtual.triton", "cutlass": "smemsim.virtual.cutedsl",
     "triton.profiler": "smemsim.virtual.proton", "torch._subclasses.fake_tensor": "smemsim.virtual.torch_fake",

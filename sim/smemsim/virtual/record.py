@@ -116,7 +116,9 @@ class Recorder:
         write_whole(self.folder / "launch.toml", launch_text(about, arrays))
 
     def _names(self) -> dict[int, str]:
-        """What the launch file calls each allocation: as the parameter that points there where the source has named it, else m0, m1 ..."""
+        """What the launch file calls each allocation: as the parameter that points there where the source has named it,
+        else m0, m1 ...
+        """
         names = {a.address: f"m{n}" for n, (a, _) in enumerate(self.before)}
         for parameter, raw in zip(self.function.parameter_names, self.arguments, strict=False):
             found = self.device.memory.at(struct.unpack("<Q", raw)[0]) if len(raw) == POINTER else None
@@ -126,7 +128,9 @@ class Recorder:
         return names
 
     def _types(self, run: Run) -> dict[int, tuple[str, tuple[int, ...]]]:
-        """Element type and shape of the allocations of which the kernel's signature or its tensor maps say them, by address."""
+        """Element type and shape of the allocations of which the kernel's signature or its tensor maps say them, by
+        address.
+        """
         types: dict[int, tuple[str, tuple[int, ...]]] = {}
         for raw, kind in zip(self.arguments, pointed_types(self.function.name), strict=False):
             if kind and len(raw) == POINTER:
@@ -195,7 +199,9 @@ _PAGE = re.compile(r"index\.html|launch-(?:\d+-)?\d{4,}\.html")
 
 
 def clear(policy: Policy) -> None:
-    """Remove what an earlier program left in the folders of records and pages, so that all that is there is of this one; other files stay."""
+    """Remove what an earlier program left in the folders of records and pages, so that all that is there is of this
+    one; other files stay.
+    """
     if policy.record is not None and policy.record.is_dir():
         for folder in policy.record.iterdir():
             if _OF_LAUNCH.fullmatch(folder.name) and (folder / "launch.toml").is_file():
@@ -214,7 +220,9 @@ def _remove(folder: pathlib.Path, names: re.Pattern[str]) -> None:
 
 
 def write_page(folder: pathlib.Path, number: str, run: Run, named: Sequence[str]) -> str:
-    """A launch's page in the folder of the report: its name there; `named` has a line for each allocation that findings name."""
+    """A launch's page in the folder of the report: its name there; `named` has a line for each allocation that findings
+    name.
+    """
     name = f"launch-{number}.html"
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -37,7 +37,9 @@ ROOM = 1 << 16  # bytes of most messages at most
 
 
 class RemoteHost(Host):
-    """The program's process: it is asked to do what only it can do, with the next answer, or before anything that depends on it."""
+    """The program's process: it is asked to do what only it can do, with the next answer, or before anything that
+    depends on it.
+    """
 
     shares_memory = False
 
@@ -113,7 +115,9 @@ class Session(Calls):
 
 
 def _memory(channel: socket.socket) -> DeviceMemory:
-    """Memory at the first addresses that are free in the program, which it says. Raises OSError if the program has ended."""
+    """Memory at the first addresses that are free in the program, which it says. Raises OSError if the program has
+    ended.
+    """
     channel.sendall(struct.pack("<4Q", DEVICE_BASE, HOST_BASE, RANGE_BYTES, PLACES))
     chosen = channel.recv(16, socket.MSG_WAITALL)
     if len(chosen) < 16:

@@ -26,7 +26,9 @@ _kept: list[Any] = []  # capsules whose names are still used
 
 
 def install() -> None:
-    """Hand out smemsim's functions in the modules that were imported. Nothing outside `smemsim exec`, where its runtime is not there."""
+    """Hand out smemsim's functions in the modules that were imported. Nothing outside `smemsim exec`, where its runtime
+    is not there.
+    """
     ours = _runtime()
     if ours is None:
         return
@@ -64,7 +66,9 @@ def _replace(functions: dict[str, Any], ours: ctypes.CDLL) -> None:
 
 
 def _missing(name: str) -> Any:
-    """Stands for a function of a runtime that is newer than smemsim's: it is named once, and answers that it is not supported."""
+    """Stands for a function of a runtime that is newer than smemsim's: it is named once, and answers that it is not
+    supported.
+    """
     told: list[str] = []
 
     def answer() -> int:

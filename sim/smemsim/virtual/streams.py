@@ -1,4 +1,6 @@
-"""Streams and events: what is issued has run when its call returns, so they keep what a program asks of them, and the graph under capture."""
+"""Streams and events: what is issued has run when its call returns, so they keep what a program asks of them, and the
+graph under capture.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ class Stream:
         self._attributes = dict(ATTRIBUTES)
 
     def attribute(self, number: int) -> bytes:
-        """The value of an attribute, as it was set last; it changes nothing here. CudaError 1 where streams have none of this number."""
+        """The value of an attribute, as it was set last; it changes nothing here. CudaError 1 where streams have none
+        of this number.
+        """
         if number not in ATTRIBUTES:
             raise CudaError(INVALID_VALUE)
         return struct.pack("<i", self.priority) if number == PRIORITY else self._attributes[number]

@@ -85,7 +85,9 @@ def upon(old: dict[str, Any], told: dict[str, Any]) -> dict[str, Any]:
 
 
 class Writer:
-    """Tells of the launches of one process: of each of them, what is not as with the one before, since a line is longer than a small launch."""
+    """Tells of the launches of one process: of each of them, what is not as with the one before, since a line is longer
+    than a small launch.
+    """
 
     def __init__(self, descriptor: int | None) -> None:
         self.descriptor = descriptor

@@ -40,7 +40,9 @@ class _Symbol(NamedTuple):
 
 
 class HiddenParameters:
-    """What makes the hidden parameters of the kernels of a cubin. Unmodelled where it is not as tileiras 13.4 writes it."""
+    """What makes the hidden parameters of the kernels of a cubin. Unmodelled where it is not as tileiras 13.4 writes
+    it.
+    """
 
     def __init__(self, cubin: bytes) -> None:
         self._attributes = {name.removeprefix(".nv.info."): data for name, _, data in sections(cubin) if name.startswith(".nv.info.")}
@@ -91,7 +93,9 @@ class HiddenParameters:
         return int(struct.unpack_from("<H", attributes, at + 8)[0])
 
     def _function(self, kernel: str) -> ctypes._FuncPointer:
-        """The function that makes the hidden parameters of a kernel: it stands alone, as nothing in it is to be relocated."""
+        """The function that makes the hidden parameters of a kernel: it stands alone, as nothing in it is to be
+        relocated.
+        """
         for name, symbol in self._symbols.items():
             if name.startswith(_NAME) and self._bytes(symbol).rstrip(b"\0").decode() == kernel:
                 change = self._symbols.get(_CHANGE + name.removeprefix(_NAME))

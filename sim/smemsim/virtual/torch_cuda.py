@@ -20,7 +20,9 @@ INVALID_DEVICE = 101  # CUDA_ERROR_INVALID_DEVICE
 
 
 def is_cuda(device: Any) -> bool | None:
-    """Does a `device` argument mean the card? None for devices of other kinds, such as "meta". RuntimeError for a second card."""
+    """Does a `device` argument mean the card? None for devices of other kinds, such as "meta". RuntimeError for a
+    second card.
+    """
     import torch
 
     meant = torch.device("cuda", device) if isinstance(device, int) else torch.device(device)  # a number means the accelerator's

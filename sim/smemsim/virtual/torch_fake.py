@@ -1,6 +1,8 @@
-"""Fake tensors of PyTorch: they have shapes and a device, and no memory. "cuda" is for them what it is for torch without this package.
+"""Fake tensors of PyTorch: they have shapes and a device, and no memory. "cuda" is for them what it is for torch
+without this package.
 
-A program that traces itself (Helion, torch.export, `register_fake`) works out devices with them. A fake of a tensor that is the device's is on "cuda".
+A program that traces itself (Helion, torch.export, `register_fake`) works out devices with them. A fake of a tensor
+that is the device's is on "cuda".
 """
 
 from __future__ import annotations
@@ -37,7 +39,9 @@ def is_fake(args: Any, kwargs: Any, *, only_looks: bool) -> bool:
 
 
 def faked(func: Any, args: Any, kwargs: Any, device: Any) -> Any:
-    """Call a function of torch's as it is; `device` is where tensors are made if nothing says where, None for torch's own default."""
+    """Call a function of torch's as it is; `device` is where tensors are made if nothing says where, None for torch's
+    own default.
+    """
     import torch
 
     if func is torch.Tensor.cuda:

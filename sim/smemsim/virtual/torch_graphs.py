@@ -89,7 +89,9 @@ def is_capturing() -> bool:
 
 
 def captured(handler: Callable[[Any, Any, Any], Any], func: Any, args: Any, kwargs: Any) -> Any:
-    """A function of torch while the current stream is captured: what it gives now, and a node that computes it in replays."""
+    """A function of torch while the current stream is captured: what it gives now, and a node that computes it in
+    replays.
+    """
     name = getattr(func, "__name__", "")
     if name in ("__get__", "__set__", "__delete__") or name in OF_SHAPES:
         return handler(func, args, kwargs)

@@ -46,7 +46,9 @@ class _State:
         return torch.tensor([_signed(self._seed), _signed(self._offset)], dtype=torch.int64).view(torch.uint8)
 
     def write(self, state: Any) -> None:
-        """The numbers go on as where this state was read; of another one, they begin somewhere that depends on it alone."""
+        """The numbers go on as where this state was read; of another one, they begin somewhere that depends on it
+        alone.
+        """
         import torch
 
         if not isinstance(state, torch.Tensor) or state.dtype is not torch.uint8:

@@ -1,4 +1,6 @@
-"""What of PyTorch has to know the card and is no function of tensors: storages, default device, types by name, autocast, threads, files."""
+"""What of PyTorch has to know the card and is no function of tensors: storages, default device, types by name,
+autocast, threads, files.
+"""
 
 from __future__ import annotations
 
@@ -81,7 +83,9 @@ def _open_random(cuda: Any) -> None:
 
 
 def _read_as_cuda(parse: Callable[..., Any]) -> Callable[..., Any]:
-    """Stands for what reads the arguments of `Module.to`: a number is the card's. A device by name becomes the first argument, since a mode is asked of it."""
+    """Stands for what reads the arguments of `Module.to`: a number is the card's. A device by name becomes the first
+    argument, since a mode is asked of it.
+    """
     import torch
 
     @functools.wraps(parse)
@@ -205,7 +209,9 @@ def _open_accelerator() -> None:
 
 
 def _profile_the_cpu() -> None:
-    """Let torch.profiler record what runs on the CPU where the card's work is asked for: of kernels, the summary of the device tells."""
+    """Let torch.profiler record what runs on the CPU where the card's work is asked for: of kernels, the summary of the
+    device tells.
+    """
     import torch.autograd.profiler as of_torch
 
     real = of_torch.profile.__init__

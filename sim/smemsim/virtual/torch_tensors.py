@@ -75,7 +75,9 @@ class Tensors:
         return self._bytes
 
     def mark(self, tensor: Any, place: str, made_by: str = "") -> None:
-        """Say where a tensor's storage is; one that is marked keeps its mark, and is looked at again, since it may have been resized."""
+        """Say where a tensor's storage is; one that is marked keeps its mark, and is looked at again, since it may have
+        been resized.
+        """
         try:
             storage = tensor.untyped_storage()
         except (NotImplementedError, RuntimeError):
@@ -207,7 +209,9 @@ class Tensors:
             )
 
     def _died(self, place: _Place, _: Any) -> None:
-        """A storage is gone. Python collects garbage when it likes, in the middle of what the device does too: it is noted, and no more."""
+        """A storage is gone. Python collects garbage when it likes, in the middle of what the device does too: it is
+        noted, and no more.
+        """
         self._dead.append(place)
 
     def _bury(self) -> None:

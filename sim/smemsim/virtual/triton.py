@@ -1,7 +1,9 @@
-"""The door for Triton and Gluon: a driver that Triton takes for NVIDIA's, and that launches on the device of this process.
+"""The door for Triton and Gluon: a driver that Triton takes for NVIDIA's, and that launches on the device of this
+process.
 
-Triton's own launcher stays: it flattens arguments, makes scratch memory and descriptors, and calls hooks. What it calls of the CUDA driver is here, as
-Triton 3.7 and later call it; `triton_compiled.py` has what 3.3 to 3.6 do otherwise. The PTX is that of the compiled kernel, or what its cubin holds.
+Triton's own launcher stays: it flattens arguments, makes scratch memory and descriptors, and calls hooks. What it calls
+of the CUDA driver is here, as Triton 3.7 and later call it; `triton_compiled.py` has what 3.3 to 3.6 do otherwise. The
+PTX is that of the compiled kernel, or what its cubin holds.
 """
 
 from __future__ import annotations
@@ -99,7 +101,9 @@ class Utils:
     # Code
 
     def load_binary(self, name: str, cubin: bytes, shared: int, device: int) -> tuple[int, ...]:
-        """Load a kernel: (module, function, registers, spilled registers, most threads). RuntimeError as Triton gives it."""
+        """Load a kernel: (module, function, registers, spilled registers, most threads). RuntimeError as Triton gives
+        it.
+        """
         with _errors():
             module = process.device().load(self.loading.ptx or cubin)
             function = module.function(name)
@@ -143,7 +147,9 @@ class Utils:
         self, address: int, swizzle: int, element_bytes: int, data_type: int, block: Any, shape: Any, strides: Any, padding: int,
         lower: Any, upper: Any, *more: Any,
     ) -> HostMap:  # fmt: skip
-        """A tensor map in im2col mode. RuntimeError where the driver refuses it. Triton 3.7 gives channels and pixels before the elements' strides."""
+        """A tensor map in im2col mode. RuntimeError where the driver refuses it. Triton 3.7 gives channels and pixels
+        before the elements' strides.
+        """
         *sizes, element_strides = more
         block = sizes[::-1] or block
         made = map_arguments(address, swizzle, element_bytes, data_type, block, shape, strides, padding, lower, upper, element_strides)
@@ -231,8 +237,9 @@ def _map(call: str, arguments: dict[str, Any], shape: Any, strides: Any) -> Host
 def _flat(annotations: Sequence[Argument], arguments: Sequence[Any]) -> Iterator[Any]:
     """The arguments without constexprs, members of tuples one after the other.
 
-    As in Triton's launcher constexprs at the end may be missing, which `compiled[grid](...)` leaves to its caller, and more than there are change nothing.
-    TypeError where an argument of the kernel is missing, which Triton's launcher reads from wherever.
+    As in Triton's launcher constexprs at the end may be missing, which `compiled[grid](...)` leaves to its caller, and
+    more than there are change nothing. TypeError where an argument of the kernel is missing, which Triton's launcher
+    reads from wherever.
     """
     given = list(arguments)
     for n, about in enumerate(annotations):
@@ -416,7 +423,9 @@ def install(arch: str | None = None, *, policy: Policy | None = None, multiproce
 
 
 def _know_what_is_loaded(kernels: Any, utils: Utils, flags: int) -> None:
-    """Tell `utils` of each kernel that Triton loads its PTX and the names of its parameters; `flags` are those of a descriptor without a map."""
+    """Tell `utils` of each kernel that Triton loads its PTX and the names of its parameters; `flags` are those of a
+    descriptor without a map.
+    """
     begin = kernels._init_handles
     utils.tells_threads = "n_max_threads" in begin.__code__.co_names
 

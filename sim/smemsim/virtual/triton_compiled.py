@@ -41,14 +41,18 @@ class Argument:
 
 
 class _Source(str):
-    """What Triton's `make_launcher` wrote, and the signature it was written for: with descriptors as what is passed for them."""
+    """What Triton's `make_launcher` wrote, and the signature it was written for: with descriptors as what is passed for
+    them.
+    """
 
     __slots__ = ("signature",)
     signature: tuple[Any, ...]
 
 
 def decomposed_flags(nvidia: Any) -> int:
-    """How many flags follow the first shape and strides of a descriptor that is no tensor map: padding, and from Triton 3.7 on rounding."""
+    """How many flags follow the first shape and strides of a descriptor that is no tensor map: padding, and from Triton
+    3.7 on rounding.
+    """
     make = getattr(nvidia, "make_tensordesc_arg", None)
     if make is None:
         return 0
@@ -179,10 +183,14 @@ _filled: dict[int, HostMap] = {}  # maps in memory of the host, by their address
 
 
 def map_fillers(nvidia: Any, encode: Callable[..., HostMap]) -> dict[str, Callable[..., Any]]:
-    """The functions of a version's `CudaUtils` that fill tensor maps, by name; `encode` is `fill_tma_descriptor_tiled`, the one of Triton 3.7 and later."""
+    """The functions of a version's `CudaUtils` that fill tensor maps, by name; `encode` is `fill_tma_descriptor_tiled`,
+    the one of Triton 3.7 and later.
+    """
 
     def plain(*arguments: Any) -> HostMap:
-        """`encode`, whose error says no more than the driver's: programs compare it. The reason stands below it in a traceback."""
+        """`encode`, whose error says no more than the driver's: programs compare it. The reason stands below it in a
+        traceback.
+        """
         try:
             return encode(*arguments)
         except RuntimeError as e:
@@ -223,7 +231,9 @@ def _unsigned(element_bytes: int) -> int:
 
 
 def map_of(value: Any) -> HostMap:
-    """The tensor map that an argument is: one that a filler returned, or an object with the address of one. TypeError for anything else."""
+    """The tensor map that an argument is: one that a filler returned, or an object with the address of one. TypeError
+    for anything else.
+    """
     if isinstance(value, HostMap):
         return value
     if not hasattr(value, "tma_desc_cpu_ptr"):

@@ -1,1 +1,3 @@
-"""Whole kernels that production compilers make for sm_100a on a CPU, as launches: PTX, arguments, and what they must compute."""
+"""Whole kernels that production compilers make for sm_100a on a CPU, as launches: PTX, arguments, and what they must
+compute.
+"""

@@ -2,8 +2,8 @@
 
     python tools/witnesses/launches/build.py OUT [--only PATTERN] [--module MODULE] [--raw]
 
-Needs triton 3.9.0, nvcc 13.0 on the path, and for the kit's kernel cuda-bindings; no GPU. `--raw` also writes kernel.raw.ptx, the text as the
-compiler gave it, with debug sections and the paths of this machine.
+Needs triton 3.9.0, nvcc 13.0 on the path, and for the kit's kernel cuda-bindings; no GPU. `--raw` also writes
+kernel.raw.ptx, the text as the compiler gave it, with debug sections and the paths of this machine.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""The launches as they are kept: launches.tar.xz with NAME/kernel.ptx and NAME/launch.json, and index.json with their SHA-256.
+"""The launches as they are kept: launches.tar.xz with NAME/kernel.ptx and NAME/launch.json, and index.json with their
+SHA-256.
 
 python suite.py pack FOLDER_OF_BUILD [OUT]     python suite.py unpack OUT_FOLDER
 """

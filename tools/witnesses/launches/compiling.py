@@ -89,7 +89,9 @@ def _strides(shape: tuple[int, ...]) -> list[int]:
 
 
 def _map(d: Descriptor | Im2col, array: Array, about: dict[str, Any]) -> list[dict[str, Any]]:
-    """The 128 bytes, then what Triton passes after them: the shape as 32-bit and the strides (in elements) as 64-bit integers."""
+    """The 128 bytes, then what Triton passes after them: the shape as 32-bit and the strides (in elements) as 64-bit
+    integers.
+    """
     shape = list(d.shape) if isinstance(d, Descriptor) and d.shape else list(array.shape)
     strides = list(d.strides) if isinstance(d, Descriptor) and d.strides else _strides(array.shape)
     size = BYTES.get(array.dtype, 1)

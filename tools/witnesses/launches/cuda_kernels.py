@@ -1,4 +1,6 @@
-"""CUDA C++ for sm_100a: arithmetic that sm_90 lacks, forms of tcgen05.mma that Triton has no use for, and the reference kernel of the kit."""
+"""CUDA C++ for sm_100a: arithmetic that sm_90 lacks, forms of tcgen05.mma that Triton has no use for, and the reference
+kernel of the kit.
+"""
 
 from __future__ import annotations
 

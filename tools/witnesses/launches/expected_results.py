@@ -1,8 +1,8 @@
 """The inputs of a launch and what it must compute, from launch.json alone.
 
-An expected result is a Python expression over the launch's arrays, decoded to float64 or int64, numpy's functions and those of this module.
-On inputs that every order of summation adds up exactly it is evaluated with plain float64 products (`exact`); on random ones with
-`smemsim.mma`, one instruction's K after the other, accumulating in C.
+An expected result is a Python expression over the launch's arrays, decoded to float64 or int64, numpy's functions and
+those of this module. On inputs that every order of summation adds up exactly it is evaluated with plain float64
+products (`exact`); on random ones with `smemsim.mma`, one instruction's K after the other, accumulating in C.
 """
 
 from __future__ import annotations
@@ -48,7 +48,9 @@ def fp4(stored: np.ndarray) -> np.ndarray:
 
 
 def arrays_of(launch: dict[str, Any], *, random: bool = False) -> dict[str, np.ndarray]:
-    """Every array of a launch before it runs; `random`: the second way to fill it, where there is one. Raw bits of floating-point types."""
+    """Every array of a launch before it runs; `random`: the second way to fill it, where there is one. Raw bits of
+    floating-point types.
+    """
     out = {}
     for about in launch["arrays"]:
         recipe = about | ({"distribution": about["random"]} if random and "random" in about else {})
@@ -79,7 +81,9 @@ def fma(a: np.ndarray, b: np.ndarray, c: np.ndarray, direction: int | None = Non
 
 
 def joined(values: np.ndarray, dtype: str, bits: int) -> np.ndarray:
-    """Neighbours as codes in one word, the first in its lower `bits`; a NaN of 16 bits is 0x7FFF, as instructions make it."""
+    """Neighbours as codes in one word, the first in its lower `bits`; a NaN of 16 bits is 0x7FFF, as instructions make
+    it.
+    """
     codes = smemsim.from_float64(values, dtype).astype(np.int64)
     codes = (np.where(np.isnan(values), 0x7FFF, codes) if bits == 16 else codes).reshape(-1, 2)
     return codes[:, 0] | codes[:, 1] << bits
@@ -161,7 +165,9 @@ def _rounding(dtype: str) -> Callable[[Any], np.ndarray]:
 
 
 def expected(launch: dict[str, Any], arrays: dict[str, np.ndarray], *, exact: bool = True) -> dict[str, np.ndarray]:
-    """Every output of a launch, as raw bits: `arrays` as they were before it ran. Evaluates the launch's expressions: for our own files only."""
+    """Every output of a launch, as raw bits: `arrays` as they were before it ran. Evaluates the launch's expressions:
+    for our own files only.
+    """
     types = {about["name"]: about["dtype"] for about in launch["arrays"]}
     shapes = {about["name"]: about["shape"] for about in launch["arrays"]}
     names: dict[str, Any] = {name: getattr(np, name) for name in np.__all__ if name.islower() and not name.startswith("_")}
@@ -180,5 +186,7 @@ def expected(launch: dict[str, Any], arrays: dict[str, np.ndarray], *, exact: bo
 
 
 def expected_random(launch: dict[str, Any], arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Every output of a launch, as raw bits, with products as smemsim's arithmetic model has them: chained instructions, each over its own K."""
+    """Every output of a launch, as raw bits, with products as smemsim's arithmetic model has them: chained
+    instructions, each over its own K.
+    """
     return expected(launch, arrays, exact=False)

@@ -30,7 +30,9 @@ def pair(
     a_desc, b_desc, d_ptr, K,
     BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, BLOCK_K: gl.constexpr, B_T: gl.constexpr, D: gl.constexpr, STAGES: gl.constexpr,
 ):  # fmt: skip
-    """Two CTAs multiply one tile (cta_group::2): each has half of A's rows and half of B's; one barrier of the pair counts both loads."""
+    """Two CTAs multiply one tile (cta_group::2): each has half of A's rows and half of B's; one barrier of the pair
+    counts both loads.
+    """
     a_buffers = gl.allocate_shared_memory(a_desc.dtype, [STAGES] + a_desc.block_shape, a_desc.layout)
     b_buffers = gl.allocate_shared_memory(b_desc.dtype, [STAGES] + b_desc.block_shape, b_desc.layout)
     loaded = mbarrier.allocate_mbarrier(batch=STAGES, two_ctas=True)
@@ -69,7 +71,9 @@ def multicast(
     a_desc, b_desc, d_ptr, K,
     BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, BLOCK_K: gl.constexpr, D: gl.constexpr,
 ):  # fmt: skip
-    """A cluster of two, each CTA with its own MMA (cta_group::1): rows of A of its own, B the same and loaded once (.multicast::cluster)."""
+    """A cluster of two, each CTA with its own MMA (cta_group::1): rows of A of its own, B the same and loaded once
+    (.multicast::cluster).
+    """
     a_buffer = gl.allocate_shared_memory(a_desc.dtype, a_desc.block_shape, a_desc.layout)
     b_buffer = gl.allocate_shared_memory(b_desc.dtype, b_desc.block_shape, b_desc.layout)
     loaded = mbarrier.allocate_mbarrier()

@@ -1,4 +1,6 @@
-"""Gluon kernels around one tcgen05.mma chain: every swizzle and major, operands of threads, accumulators they begin, A in tensor memory."""
+"""Gluon kernels around one tcgen05.mma chain: every swizzle and major, operands of threads, accumulators they begin, A
+in tensor memory.
+"""
 
 # ruff: noqa: N803 - constants of a kernel are its arguments; its lists are the compiler's
 from __future__ import annotations
@@ -29,7 +31,9 @@ def dense(
     BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, BLOCK_K: gl.constexpr, A_T: gl.constexpr, B_T: gl.constexpr,
     D: gl.constexpr, D_TYPE: gl.constexpr, VARIANT: gl.constexpr,
 ):  # fmt: skip
-    """D = A B, both brought by TMA, one buffer, an MMA chain over K. A is [M, K] ([K, M] if A_T), B is [N, K] ([K, N] if B_T)."""
+    """D = A B, both brought by TMA, one buffer, an MMA chain over K. A is [M, K] ([K, M] if A_T), B is [N, K] ([K, N]
+    if B_T).
+    """
     a_buffer = gl.allocate_shared_memory(a_desc.dtype, a_desc.block_shape, a_desc.layout)
     b_buffer = gl.allocate_shared_memory(b_desc.dtype, b_desc.block_shape, b_desc.layout)
     loaded = mbarrier.allocate_mbarrier()
@@ -71,7 +75,9 @@ def written(
     a_ptr, b_ptr, d_ptr,
     M: gl.constexpr, N: gl.constexpr, K: gl.constexpr, A: gl.constexpr, B: gl.constexpr, D: gl.constexpr,
 ):  # fmt: skip
-    """Operands that threads write to shared memory (A [M, K], B [K, N], any layout): generic proxy, fence, one MMA chain."""
+    """Operands that threads write to shared memory (A [M, K], B [K, N], any layout): generic proxy, fence, one MMA
+    chain.
+    """
     registers: gl.constexpr = gl.BlockedLayout([1, 8], [4, 8], [4, 1], [1, 0])
     am = gl.arange(0, M, gl.SliceLayout(1, registers))[:, None]
     ak = gl.arange(0, K, gl.SliceLayout(0, registers))[None, :]
@@ -189,7 +195,9 @@ def powers_of_two(first: int, end: int, dim: int) -> list[list[int]]:
 
 
 def _core_matrices(shape: tuple[int, int], bits: int, contiguous: int, first: int) -> gl.SharedLinearLayout:
-    """No swizzle: core matrices of 8 lines of 16 bytes, contiguous along dimension `contiguous`, following one another along `first`."""
+    """No swizzle: core matrices of 8 lines of 16 bytes, contiguous along dimension `contiguous`, following one another
+    along `first`.
+    """
     strided, line = 1 - contiguous, 128 // bits
     rest = {contiguous: powers_of_two(line, shape[contiguous], contiguous), strided: powers_of_two(8, shape[strided], strided)}
     return gl.SharedLinearLayout(

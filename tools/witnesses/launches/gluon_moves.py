@@ -1,4 +1,6 @@
-"""Gluon kernels that move data otherwise: tensor memory and back, clusters, cp.async, cluster launch control; packed arithmetic."""
+"""Gluon kernels that move data otherwise: tensor memory and back, clusters, cp.async, cluster launch control; packed
+arithmetic.
+"""
 
 # ruff: noqa: N803 - constants of a kernel are its arguments; its lists are the compiler's
 from __future__ import annotations
@@ -93,7 +95,9 @@ def copied(x_ptr, y_ptr, M: gl.constexpr, N: gl.constexpr, SHARED: gl.constexpr,
 
 @gluon.jit
 def exchanged(x_ptr, y_ptr, M: gl.constexpr, N: gl.constexpr):
-    """A conversion of layouts between the CTAs of a cluster: rows split, then columns split (distributed shared memory)."""
+    """A conversion of layouts between the CTAs of a cluster: rows split, then columns split (distributed shared
+    memory).
+    """
     by_rows: gl.constexpr = gl.BlockedLayout([1, 4], [4, 8], [4, 1], [1, 0], cga_layout=[[1, 0]])
     by_columns: gl.constexpr = gl.BlockedLayout([1, 4], [4, 8], [4, 1], [1, 0], cga_layout=[[0, 1]])
     m = gl.arange(0, M, gl.SliceLayout(1, by_rows))[:, None]
@@ -124,7 +128,9 @@ def pipelined(x_ptr, y_ptr, TILES: gl.constexpr, BLOCK: gl.constexpr):
 
 @gluon.jit
 def stolen(x_ptr, y_ptr, BLOCK: gl.constexpr):
-    """Cluster launch control: a program asks for the block of one that has not begun, until there is none. Every tile is done once."""
+    """Cluster launch control: a program asks for the block of one that has not begun, until there is none. Every tile
+    is done once.
+    """
     at: gl.constexpr = gl.BlockedLayout([1], [32], [4], [0])
     answer = gl.allocate_shared_memory(gl.int64, [2], gl.SwizzledSharedLayout(1, 1, 1, [0]))
     bar = mbarrier.allocate_mbarrier()

@@ -1,4 +1,6 @@
-"""Gluon kernels that pipeline: scale factors on their way to tensor memory, specialised warps, accumulators that take turns."""
+"""Gluon kernels that pipeline: scale factors on their way to tensor memory, specialised warps, accumulators that take
+turns.
+"""
 
 # ruff: noqa: N803, RUF005 - constants of a kernel are its arguments; its lists are the compiler's
 from __future__ import annotations
@@ -90,7 +92,9 @@ def scaled(
     BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, BLOCK_K: gl.constexpr, A_TYPE: gl.constexpr, B_TYPE: gl.constexpr,
     A_PACKED: gl.constexpr, B_PACKED: gl.constexpr, FACTORS: gl.constexpr, D: gl.constexpr, SCALES: gl.constexpr, COPIED: gl.constexpr,
 ):  # fmt: skip
-    """Block-scaled MMA; factors [rows, K / vector] go to tensor memory by tcgen05.st, or through shared memory by tcgen05.cp."""
+    """Block-scaled MMA; factors [rows, K / vector] go to tensor memory by tcgen05.st, or through shared memory by
+    tcgen05.cp.
+    """
     a_buffer = gl.allocate_shared_memory(a_desc.dtype, a_desc.block_shape, a_desc.layout)
     b_buffer = gl.allocate_shared_memory(b_desc.dtype, b_desc.block_shape, b_desc.layout)
     loaded = mbarrier.allocate_mbarrier()

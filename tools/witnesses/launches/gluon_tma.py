@@ -136,7 +136,9 @@ def im2col_read(x_desc, y_ptr, n0, h0, w0, c0, OFF_H: gl.constexpr, OFF_W: gl.co
 
 @gluon.jit
 def convolution(x_desc, w_desc, y_ptr, PIXELS: gl.constexpr, CHANNELS: gl.constexpr, N: gl.constexpr, D: gl.constexpr):
-    """3 x 3 convolution with padding 1, the implicit product: im2col loads of the image, tiled ones of the weights, tcgen05.mma."""
+    """3 x 3 convolution with padding 1, the implicit product: im2col loads of the image, tiled ones of the weights,
+    tcgen05.mma.
+    """
     x_buffer = gl.allocate_shared_memory(x_desc.dtype, [PIXELS, CHANNELS], x_desc.layout)
     w_buffer = gl.allocate_shared_memory(w_desc.dtype, w_desc.block_shape, w_desc.layout)
     loaded = mbarrier.allocate_mbarrier()

@@ -14,9 +14,11 @@ STORED = {"tf32": "f32", "e2m1x2": "u8", "ue8m0": "u8", "ue4m3": "e4m3"}
 
 @dataclasses.dataclass(frozen=True)
 class Array:
-    """An array in global memory: type, shape, and two ways to fill it, one that every order of summation adds up exactly.
+    """An array in global memory: type, shape, and two ways to fill it, one that every order of summation adds up
+    exactly.
 
-    A way is a word of `smemsim.evidence.recipes`, or a word and a range: "integers -3..3"; "powers -2..2" are powers of two.
+    A way is a word of `smemsim.evidence.recipes`, or a word and a range: "integers -3..3"; "powers -2..2" are powers of
+    two.
     """
 
     dtype: str
@@ -47,7 +49,9 @@ class Array:
 
 @dataclasses.dataclass(frozen=True)
 class Descriptor:
-    """A host tensor descriptor: the tiled map of `array`, whose boxes are those that the compiler asks for; `layout` is a Gluon kernel's."""
+    """A host tensor descriptor: the tiled map of `array`, whose boxes are those that the compiler asks for; `layout` is
+    a Gluon kernel's.
+    """
 
     array: str
     block: tuple[int, ...]
@@ -60,7 +64,9 @@ class Descriptor:
 
 @dataclasses.dataclass(frozen=True)
 class Im2col:
-    """An im2col map of `array` (N, spatial..., C): `block` is pixels by channels, the corners are those of the pixel box (D, H, W order)."""
+    """An im2col map of `array` (N, spatial..., C): `block` is pixels by channels, the corners are those of the pixel
+    box (D, H, W order).
+    """
 
     array: str
     block: tuple[int, int]
@@ -87,7 +93,9 @@ class Constant:
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """`args` by name in the order of the signature; a string is an array's name. `expected`: output name -> expression of `expected_results`."""
+    """`args` by name in the order of the signature; a string is an array's name. `expected`: output name -> expression
+    of `expected_results`.
+    """
 
     name: str
     title: str

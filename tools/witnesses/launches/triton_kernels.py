@@ -1,4 +1,6 @@
-"""Triton kernels beside plain products: attention, normalisation, reductions, conversions, what the compiler emits for sm_100a."""
+"""Triton kernels beside plain products: attention, normalisation, reductions, conversions, what the compiler emits for
+sm_100a.
+"""
 
 # ruff: noqa: N803 - constants of a kernel are its arguments
 from __future__ import annotations

@@ -44,7 +44,9 @@ def described(
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, A_T: tl.constexpr, B_T: tl.constexpr,
     STAGES: tl.constexpr, SPECIALIZE: tl.constexpr,
 ):  # fmt: skip
-    """The same through tensor descriptors of the host: TMA loads in a ring of stages, a TMA store at the end. B is [N, K] unless B_T."""
+    """The same through tensor descriptors of the host: TMA loads in a ring of stages, a TMA store at the end. B is [N,
+    K] unless B_T.
+    """
     row, column = tl.program_id(0) * BLOCK_M, tl.program_id(1) * BLOCK_N
     acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
     for k in tl.range(0, K, BLOCK_K, num_stages=STAGES, warp_specialize=SPECIALIZE):

@@ -137,7 +137,8 @@ _SOURCES = (
     "ampere settle* meet* shed", "ampere meet shed* settle", "shed* cross* flag* trust* afar wait", "shed flag trust near* wait", "shed cross meet flag trust afar* wait vector",
     "tile vouch trust seize*", "tile* flag trust seize wait", "bulk vouch trust* meet seize*", "tile wait tile* meet shed", "tile* wait shed* cross* meet* tile",
 )  # fmt: skip
-# Steps that belong together, on one stage and one mbarrier, and are right if no CTA deviates; some CTAs may deviate in those with a star.
+# Steps that belong together, on one stage and one mbarrier, and are right if no CTA deviates; some CTAs may deviate in
+# those with a star.
 _PATTERNS = (
     "store meet* load", "store meet* load meet* store", "bulk wait* load", "bulk* wait vector meet*", "store* fence* meet* out drain* meet* store", "store fence* meet* out flush*",
     "ampere* settle* meet* vector", "matrix meet* fragment", "store fence* meet* multiply* multiplied* meet* store", "bulk wait* multiply multiplied* meet*", "write meet* flag* meet* look",

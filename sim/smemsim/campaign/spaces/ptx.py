@@ -150,7 +150,8 @@ class Program:
         ]
         first += [f"cvt.u16.u32 %h{n}, %r{n};" for n in range(3)]
         first += [f"setp.lt.s32 %p{n}, %r{n}, %r{n + 1};" for n in range(3)]
-        # Blocks of their own begin and end all programs, and at the end all registers are read: so these blocks are the same, and compiled once.
+        # Blocks of their own begin and end all programs, and at the end all registers are read: so these blocks are the
+        # same, and compiled once.
         last = [f"selp.b32 %t, %t, %c, %p{n};" for n in range(3)] + [f"xor.b32 %t, %t, %k{n};" for n in range(4)]
         last += ["add.u32 %t, %own, %next; add.u32 %t, %t, %b; add.u64 %at, %at, %place;"]
         last += [f"st.global.{REGISTERS[letter][0]} [%to+{8 * n}], %{letter}{number};" for n, (letter, number) in enumerate(STORED)]
@@ -302,8 +303,9 @@ def _tier(mode: str, level: str) -> Iterator[None]:
 
 
 def runs(program: Program, mode: str, level: str = "1") -> Any:
-    """What a program leaves in its arrays, what is found, and, for half of the programs, the counters of each line; or the
-    sentence with which it is refused. Both modes run what was linked once. `level` is how much LLVM optimises."""
+    """What a program leaves in its arrays, what is found, and, for half of the programs, the counters of each line; or
+    the sentence with which it is refused. Both modes run what was linked once. `level` is how much LLVM optimises.
+    """
     gpu = Gpu("sm_90a")
     arrays = [gpu.array(program.inputs()), gpu.array(np.zeros((program.ctas * program.threads, len(STORED)), np.uint64))]
     with _tier(mode, level):

@@ -119,8 +119,9 @@ def _finish(total, largest, kept_bits, result, d):  # type: ignore[no-untyped-de
 
 @compiled
 def _align(a_exponent, b_exponent, index, largest):  # type: ignore[no-untyped-def]
-    """The exponents of a row of C, `largest`, become those of all terms: a row of A (S,), B (K, N), the K of A's elements. S is a multiple of 4: four
-    terms at a time spare most of the traffic of partial results."""
+    """The exponents of a row of C, `largest`, become those of all terms: a row of A (S,), B (K, N), the K of A's
+    elements. S is a multiple of 4: four terms at a time spare most of the traffic of partial results.
+    """
     for s in range(0, len(a_exponent), 4):
         k0, k1, k2, k3 = index[s], index[s + 1], index[s + 2], index[s + 3]
         a0, a1, a2, a3 = a_exponent[s], a_exponent[s + 1], a_exponent[s + 2], a_exponent[s + 3]
@@ -292,7 +293,8 @@ def _finish_f16(total, unit, width, d, d_at):  # type: ignore[no-untyped-def]
         back = np.uint32(nearest)
         odd = np.int32(nearest.view(np.int32) - np.int32(back > size)) | np.int32(back != size)
         word = np.int32(odd + (127 << 23) - np.float32(unit[n]).view(np.int32))
-        # The exponent's bias is 127 in the one and 15 in the other; 13 bits of the fraction are rounded away. Beside 1 / 2 the last bit of a float32 is 2^-24.
+        # The exponent's bias is 127 in the one and 15 in the other; 13 bits of the fraction are rounded away. Beside 1
+        # / 2 the last bit of a float32 is 2^-24.
         normal = np.int32(np.int32(word + 0xFFF + np.int32(np.int32(word >> 13) & 1)) >> 13) - (112 << 10)
         small = np.float32(word.view(np.float32) + np.float32(0.5)).view(np.int32) - (126 << 23)
         code = np.int32(normal if word >= 113 << 23 else small)

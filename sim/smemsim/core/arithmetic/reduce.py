@@ -166,7 +166,8 @@ def float_add(old: int, new: int, exponent_bits: int, fraction_bits: int, nan: i
     total >>= 3
     if rest > 4 or (rest == 4 and total & 1):
         total += 1
-    # A carry out of the fraction runs into the exponent, from a subnormal to the first normal number and from the last to infinity.
+    # A carry out of the fraction runs into the exponent, from a subnormal to the first normal number and from the last
+    # to infinity.
     result = infinity if exponent << fraction_bits >= infinity else ((exponent - 1) << fraction_bits) + total
     if flush and result < smallest_normal:
         result = 0

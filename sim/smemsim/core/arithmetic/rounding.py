@@ -44,8 +44,8 @@ __all__ = [
 
 
 NEAREST, TO_ZERO, TO_MINUS_INFINITY, TO_PLUS_INFINITY, NEAREST_AWAY = range(5)
-# Added to a mode: what is below the smallest normal number, also when rounded as if exponents had no end, becomes zero. Measured (H200): the .ftz forms
-# of tests/data/h200_arithmetic.json.
+# Added to a mode: what is below the smallest normal number, also when rounded as if exponents had no end, becomes zero.
+# Measured (H200): the .ftz forms of tests/data/h200_arithmetic.json.
 FLUSH = 8
 SPLITTER = 134217729.0  # 2^27 + 1
 DOUBLE_INFINITY, DOUBLE_LARGEST, DOUBLE_NAN = 0x7FF0000000000000, 0x7FEFFFFFFFFFFFFF, 0x7FF8000000000000

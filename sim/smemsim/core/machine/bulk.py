@@ -95,7 +95,8 @@ class BulkTransfer(metaclass=OwnMembers):
         return self.src_address if self.src_space == "global" else np.full(self.transaction_bytes, FOREIGN, np.int64)
 
 
-# The directions of PTX ISA 9.1 §9.7.9.25.4.1, (dst_space, src_space). The last completes a bulk group, the others an mbarrier.
+# The directions of PTX ISA 9.1 §9.7.9.25.4.1, (dst_space, src_space). The last completes a bulk group, the others an
+# mbarrier.
 DIRECTIONS = (("shared::cta", "global"), ("shared::cluster", "global"), ("shared::cluster", "shared::cta"), ("global", "shared::cta"))
 _DST, _SRC = ("global", "shared::cta", "shared::cluster"), ("global", "shared::cta")
 

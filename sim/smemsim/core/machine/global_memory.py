@@ -187,7 +187,9 @@ class GlobalMemory(metaclass=OwnMembers):
             region.blank.wrote(begin - region.words_begin, end - region.words_begin)
 
     def wrote_all(self) -> None:
-        """From now on all uninitialised memory counts as written. It is called after code ran whose writes are not known."""
+        """From now on all uninitialised memory counts as written. It is called after code ran whose writes are not
+        known.
+        """
         for region in self._regions:
             if region.blank is not None:
                 region.blank.wrote(0, region.words.nbytes)

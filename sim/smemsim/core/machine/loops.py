@@ -125,7 +125,8 @@ def load(lines, c0, shape, layout, smem_address, fill, to_tf32, out, out_begin, 
                         out[w + i] = (rounded >> (8 * i)) & 0xFF
 
 
-# Entries of `owners.Owners`: the writer from this bit on; an entry with the highest bit set counts chunks that are kept byte by byte.
+# Entries of `owners.Owners`: the writer from this bit on; an entry with the highest bit set counts chunks that are kept
+# byte by byte.
 _WRITER, _SPLIT, _PLACE, _XOR = np.uint64(32), np.uint64(1 << 63), np.uint64(0xFFFFFFFF), np.uint64(7)
 
 

@@ -60,7 +60,9 @@ SHAPES = (
 
 
 def rules() -> str:
-    """The style sheet of the pictures, for everything inside class `smem`; `data-theme` on the page's root overrules the reader's preference."""
+    """The style sheet of the pictures, for everything inside class `smem`; `data-theme` on the page's root overrules
+    the reader's preference.
+    """
 
     def theme(at: int, prefix: str) -> str:
         of = [f"{prefix}.{name}{{{p}:{value[at]}}}" for name, (p, *value) in PAINT.items()]
@@ -392,7 +394,9 @@ WIDEST, LEAST = 860, 34  # pixels of all boxes beside each other, and of one
 
 
 def boxes_svg(picture: Picture, style: str | None = None) -> str:
-    """A picture of one grid as SVG text: a number in the corner of each cell, labels inside outlines, strides from the middle of cells."""
+    """A picture of one grid as SVG text: a number in the corner of each cell, labels inside outlines, strides from the
+    middle of cells.
+    """
     [grid] = picture.grids
     columns, rows = len(grid.heads), len(grid.shown)
     divided = max((len(grid.outlines) and 1 / (outline.right - outline.left) for outline in grid.outlines), default=1)

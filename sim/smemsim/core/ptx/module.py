@@ -47,7 +47,9 @@ __all__ = [
 
 @dataclasses.dataclass(frozen=True)
 class Location:
-    """A line of the source the compiler was given (`.loc`); `caller` is where the function that has it was inlined, `function` the label of its name."""
+    """A line of the source the compiler was given (`.loc`); `caller` is where the function that has it was inlined,
+    `function` the label of its name.
+    """
 
     file: str
     line: int
@@ -81,7 +83,9 @@ class RegisterType:
 
 @dataclasses.dataclass(frozen=True)
 class Register:
-    """A register as an operand; `negated` is `!%p`, `part` the byte or half that a video instruction selects, "b2" of `%r1.b2`."""
+    """A register as an operand; `negated` is `!%p`, `part` the byte or half that a video instruction selects, "b2" of
+    `%r1.b2`.
+    """
 
     slot: int
     name: str
@@ -92,7 +96,9 @@ class Register:
 
 @dataclasses.dataclass(frozen=True)
 class Immediate:
-    """A number: an int (may be negative) for `kind` "int", the raw bits for "f32" (0f...) and "f64" (0d..., decimal numbers with a point)."""
+    """A number: an int (may be negative) for `kind` "int", the raw bits for "f32" (0f...) and "f64" (0d..., decimal
+    numbers with a point).
+    """
 
     value: int
     kind: str = "int"
@@ -115,7 +121,9 @@ class Symbol:
 
 @dataclasses.dataclass(frozen=True)
 class Label:
-    """The target of a branch, or a list of targets (`.branchtargets`); a key of `Function.labels` or `Function.targets`."""
+    """The target of a branch, or a list of targets (`.branchtargets`); a key of `Function.labels` or
+    `Function.targets`.
+    """
 
     name: str
 
@@ -142,7 +150,9 @@ class Pair:
 
 @dataclasses.dataclass(frozen=True)
 class Address:
-    """`[base + offset]`; with `coordinates` that of a tensor map: `[map, {c0, c1}]`. An absolute address has an Immediate base."""
+    """`[base + offset]`; with `coordinates` that of a tensor map: `[map, {c0, c1}]`. An absolute address has an
+    Immediate base.
+    """
 
     base: Register | Symbol | Immediate
     offset: int = 0
@@ -184,7 +194,9 @@ def slots_in(operand: Operand) -> frozenset[int]:
 
 @dataclasses.dataclass(frozen=True)
 class Instruction:
-    """One instruction: `ld.global.v4.b32` is op "ld" with modifiers ("global", "v4", "b32"); `::` stays within a modifier."""
+    """One instruction: `ld.global.v4.b32` is op "ld" with modifiers ("global", "v4", "b32"); `::` stays within a
+    modifier.
+    """
 
     op: str
     modifiers: tuple[str, ...]

@@ -116,7 +116,9 @@ class Names:
             scope.known.pop(f"{name}.{letters[1]}", None)
 
     def declare_range(self, prefix: str, count: int, kind: str) -> bool:
-        """`prefix<count>`; False if the scope has it already. The slots are given as registers are used: compilers declare more than that."""
+        """`prefix<count>`; False if the scope has it already. The slots are given as registers are used: compilers
+        declare more than that.
+        """
         scope = self.scope
         if prefix in scope.ranges or scope.numbered.get(prefix, count) < count:
             return False
@@ -205,7 +207,9 @@ def _first_name(component: str) -> str:
 
 
 def _splits(name: str) -> Iterator[tuple[str, int]]:
-    """Ways to split a register's name into prefix and index: %r12 is (%r, 12) or (%r1, 2). An index has no leading zero."""
+    """Ways to split a register's name into prefix and index: %r12 is (%r, 12) or (%r1, 2). An index has no leading
+    zero.
+    """
     begin = len(name.rstrip(string.digits))
     for at in range(max(begin, len(name) - _MOST_DIGITS), len(name)):
         if name[at] != "0" or at == len(name) - 1:

@@ -1,7 +1,8 @@
-"""PTX text read: operands, declarations, bodies, modules. Its words are read by `tokens.py`, numbers by `constants.py`, and `names.py` knows what is declared.
+"""PTX text read: operands, declarations, bodies, modules. Its words are read by `tokens.py`, numbers by `constants.py`,
+and `names.py` knows what is declared.
 
-A register is known by its slot, so two scopes may have one of the same name. A variable or a label is known by its name; the second of a name
-in a function is called `name$2`.
+A register is known by its slot, so two scopes may have one of the same name. A variable or a label is known by its
+name; the second of a name in a function is called `name$2`.
 """
 
 from __future__ import annotations
@@ -64,7 +65,8 @@ JUMPS = ("bra", "brx", "call")  # whose operands may be labels that come later
 _LOOKS = ("ld", "ldu", "st")  # whose operands may be elements of arrays, by a register (ptxas takes no such atom)
 _SELECT = ("vadd", "vsub", "vabsdiff", "vmin", "vmax", "vshl", "vshr", "vmad", "vset")  # whose operands may be parts of registers
 _PARTS = (".b0", ".b1", ".b2", ".b3", ".h0", ".h1")
-# Of SIMD video instructions: which bytes or halves of the result are written, or of both sources are taken (PTX ISA 9.1 §9.7.19).
+# Of SIMD video instructions: which bytes or halves of the result are written, or of both sources are taken (PTX ISA 9.1
+# §9.7.19).
 _SIMD = re.compile(r"v(?:add|sub|avrg|absdiff|min|max|set)[24]")
 _SIMD_PARTS = {"2": re.compile(r"\.h(?:0|1|10|[0-3][0-3])"), "4": re.compile(r"\.b(?:(?!$)3?2?1?0?|[0-7]{4})")}
 _DEEPEST_VECTOR = 4  # braces within braces; instructions have one
@@ -281,7 +283,9 @@ def read_contents(tokens: Tokens, name: str, kind: str, element: int, extents: t
 
 @dataclasses.dataclass
 class _Filling:
-    """The contents of one variable while they are read: a pair of braces for each array and vector, a constant for each element."""
+    """The contents of one variable while they are read: a pair of braces for each array and vector, a constant for each
+    element.
+    """
 
     tokens: Tokens
     name: str
@@ -406,7 +410,9 @@ def name_of(tokens: Tokens, what: str) -> str:
 
 
 def read_registers(tokens: Tokens, names: Names) -> None:
-    """`.reg .b32 %r<9>, a, b;` or `.reg .v4 .b32 v;` with `.reg` read already. An alignment, which ptxas takes, says nothing of registers."""
+    """`.reg .b32 %r<9>, a, b;` or `.reg .v4 .b32 v;` with `.reg` read already. An alignment, which ptxas takes, says
+    nothing of registers.
+    """
     while tokens.accept(".align"):
         _alignment(tokens)
     vector = tokens.take() if tokens.peek() in _VECTORS else ""
@@ -484,7 +490,9 @@ def read_variables(tokens: Tokens, space: str, *, is_extern: bool) -> Iterator[V
 
 
 def read_parameters(tokens: Tokens, names: Names, what: str) -> tuple[Parameter, ...]:
-    """`(.param .u64 .ptr .global .align 16 p, .param .align 64 .b8 map[128], .reg .b32 a)`; unnamed ones `_` occur in prototypes."""
+    """`(.param .u64 .ptr .global .align 16 p, .param .align 64 .b8 map[128], .reg .b32 a)`; unnamed ones `_` occur in
+    prototypes.
+    """
     tokens.expect("(", f"before the {what}")
     parameters: list[Parameter] = []
     if tokens.accept(")"):
@@ -633,7 +641,9 @@ class Body:
 
 
 def location_at(source: Source, at: int, files: Mapping[int, str], named: dict[tuple[int, ...], Location]) -> tuple[Location, int]:
-    """The place that `.loc` names, and where the directive ends. `named` are those of the function before it, by file, line and column: calls too."""
+    """The place that `.loc` names, and where the directive ends. `named` are those of the function before it, by file,
+    line and column: calls too.
+    """
     match = _LOCATION.match(source.text, at)
     if not match:
         source.fail(at, "'.loc' needs a file's number, a line and a column")

@@ -36,8 +36,8 @@ _TOKEN = re.compile(
 class Source:
     """A PTX text without its comments and the preprocessor's line markers, every line where it was.
 
-    Without the `.loc` of inline assembly as well: LLVM (Triton) counts the lines of the assembly text there, from the call on, as if they were the
-    source's.
+    Without the `.loc` of inline assembly as well: LLVM (Triton) counts the lines of the assembly text there, from the
+    call on, as if they were the source's.
     """
 
     def __init__(self, text: str, name: str) -> None:

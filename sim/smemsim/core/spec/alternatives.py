@@ -506,7 +506,8 @@ ALTERNATIVES: dict[str, Alternative] = {str(a): a for a in (
         ("exchanged", "the odd CTA has the first half of {}", "other order of halves", lambda rows: rows[::-1]),
         ("of_leader", "both halves of {} are read in the even CTA", "the CTA that issues the instruction", lambda rows: [rows[0], rows[0]]),
     )),
-    # D lies where the CTAs' rows of A come to lie in the product: exchanged halves of D are exchanged halves of A, so there is no alternative d_exchanged.
+    # D lies where the CTAs' rows of A come to lie in the product: exchanged halves of D are exchanged halves of A, so
+    # there is no alternative d_exchanged.
     Alternative(_PAIR, "d_interleaved", "the CTAs hold the even and the odd rows of D", "another way to halve", "pair.rows", _pair("A", _by_turns)),
     Alternative(_ACC, "a_as_wgmma", "layout A: each warp has 16 rows of every 64", _H, "accumulator.cell", _cell("A", lambda row, n, lane, column, _: (_of_wgmma(row), column))),
     Alternative(_ACC, "d_as_wgmma", "layout D: each warp has 16 rows of every 64", _H, "accumulator.cell", _cell("D", lambda row, n, lane, column, _: (_of_wgmma(row), column))),
@@ -687,7 +688,8 @@ ALIKE: dict[str, str] = {
     "tcgen05.warp_window=ored": "a lane that is 0, or that of the warp's own window, gives the same in both readings; the PTX ISA allows no other",
 }
 
-# What an experiment on a card would look at, by the point of the alternative: a kernel that separates it, and what each outcome settles.
+# What an experiment on a card would look at, by the point of the alternative: a kernel that separates it, and what each
+# outcome settles.
 EXPERIMENTS: dict[str, str] = {
     "idesc.word": "one tcgen05.mma whose descriptor has this field, with operands whose product differs between the two readings",
     "accumulator.path": "one tcgen05.mma of this shape with D[m, n] = 256 m + n, all of tensor memory read back with 32x32b",

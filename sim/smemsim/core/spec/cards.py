@@ -24,7 +24,8 @@ __all__ = [
     "WARP_UNIT", "Card", "Known", "card_named", "card_of", "residency_of",
 ]  # fmt: skip
 
-# The virtual driver calls itself newer than every CUDA 13 that there is, so that no library of CUDA 13 finds it too old.
+# The virtual driver calls itself newer than every CUDA 13 that there is, so that no library of CUDA 13 finds it too
+# old.
 DRIVER_VERSION = 13090
 DRIVER_RELEASE = "580.159.04"  # of the H200 that was measured
 MAPPING_BYTES = 2 << 20  # cuMemGetAllocationGranularity: 2 MiB on discrete cards (CUDA's samples and documents; not measured here)
@@ -82,11 +83,13 @@ _H200: dict[str, tuple[int, int]] = {
     "only_partial_host_native_atomic_supported": (147, 0),
 }
 
-# What cuCtxGetLimit gave on an H200, by number of CUlimit: stack, printf, heap, pending launches, L2 granularity, persisting L2, shared memory.
+# What cuCtxGetLimit gave on an H200, by number of CUlimit: stack, printf, heap, pending launches, L2 granularity,
+# persisting L2, shared memory.
 HEAP_LIMIT, PERSISTING_LIMIT, SHARED_LIMIT = 2, 6, 7
 DEVICE_LIMITS = {0: 1024, 1: 8650752, 2: 8388608, 4: 2048, 5: 64, 6: 11796480, 7: 232448, 8: 0}
 
-# Fields of cudaDeviceProp: name, attribute, offsets in the structures of CUDA 12 and 13 (None: not there), bytes. From driver_types.h of 12.9, 13.0.
+# Fields of cudaDeviceProp: name, attribute, offsets in the structures of CUDA 12 and 13 (None: not there), bytes. From
+# driver_types.h of 12.9, 13.0.
 PROPERTIES: tuple[tuple[str, str, int | None, int | None, int], ...] = (
     ("totalConstMem", "total_constant_memory", 352, 352, 8),
     ("sharedMemPerBlock", "max_shared_memory_per_block", 296, 296, 8),
@@ -142,8 +145,10 @@ PROPERTY_BYTES = {12: 1032, 13: 1008}
 # fmt: on
 
 
-# What a multiprocessor gives out, in units of these: bytes of shared memory, registers of a warp, warps of the register file. With them 15,200 answers
-# of cuOccupancyMaxActiveBlocksPerMultiprocessor on an H200 come out as they were (tests/data/h200_card.npz); taken over for Blackwell (inferred).
+# What a multiprocessor gives out, in units of these: bytes of shared memory, registers of a warp, warps of the register
+# file. With them 15,200 answers
+# of cuOccupancyMaxActiveBlocksPerMultiprocessor on an H200 come out as they were (tests/data/h200_card.npz); taken over
+# for Blackwell (inferred).
 SHARED_UNIT, REGISTER_UNIT, WARP_UNIT = 128, 256, 4
 
 # CTAs of a multiprocessor that count for clusters, and what cuOccupancyMaxActiveClusters gave on one H200 (measured).

@@ -23,8 +23,8 @@ __all__ = [
 ]
 
 
-# Bytes that the CUDA guide (10.29.3, Table 12) wants global addresses of swizzled maps to be multiples of. The driver asks for 16, which
-# work on an H200 in every mode (trace tma_loads).
+# Bytes that the CUDA guide (10.29.3, Table 12) wants global addresses of swizzled maps to be multiples of. The driver
+# asks for 16, which work on an H200 in every mode (trace tma_loads).
 GUIDE_SWIZZLED_ALIGNMENT = 128
 
 _ALIGNMENT = "PTX ISA 9.1 §5.5.7 requires only {} B"
@@ -136,8 +136,8 @@ DISPUTE_QUESTIONS: dict[str, dict[str, str]] = {
 
 
 class Disputes(dict[str, Dispute], metaclass=OwnMembers):
-    """The questions about which sources disagree, a dict by topic. Each has `takes` (what smemsim assumes), `source` and
-    `other` (what other sources say). docs/evidence/disputes.md has all.
+    """The questions about which sources disagree, a dict by topic. Each has `takes` (what smemsim assumes), `source`
+    and `other` (what other sources say). docs/evidence/disputes.md has all.
 
     >>> import smemsim
     >>> smemsim.DISPUTES["N of M = 128"].takes

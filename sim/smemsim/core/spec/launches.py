@@ -37,7 +37,8 @@ LAUNCH_LIMITS = LaunchLimits(
 )  # fmt: skip
 
 
-# Architectures of which it is known that clusters of more CTAs than that exist (measured on an H200; documented for compute capability 10.0).
+# Architectures of which it is known that clusters of more CTAs than that exist (measured on an H200; documented for
+# compute capability 10.0).
 LARGE_CLUSTERS = ("sm_90a", "sm_100a", "sm_103a")
 PORTABLE_CLUSTER = 8  # CTAs of a cluster, if the kernel does not allow more (CUDA programming guide, thread block clusters)
 DEFAULT_SHARED = 48 << 10  # bytes of shared memory that a kernel has without cudaFuncSetAttribute (CUDA programming guide, shared memory)
@@ -58,9 +59,12 @@ class Residency(NamedTuple):
 # that is bound to a GPU keeps its address.
 SHARED_WINDOW, LOCAL_WINDOW = 0x1E00_0000_0000, 0x1D00_0000_0000
 
-# %reserved_smem_offset_* of a kernel, in bytes of the shared window: seen on an H200 with driver 580.159.04, no trace of it is kept.
-# From "1" to "end" lies what cooperative groups use for tiles of several warps (inferred: 32 bytes, and 8 for each of 32 warps in its headers).
-# Their first 32 bytes, barriers, hold zeros when a CTA begins: from sm_80 on the headers of CUDA 13.0 do not initialise them (init_barriers, inferred).
+# %reserved_smem_offset_* of a kernel, in bytes of the shared window: seen on an H200 with driver 580.159.04, no trace
+# of it is kept.
+# From "1" to "end" lies what cooperative groups use for tiles of several warps (inferred: 32 bytes, and 8 for each of
+# 32 warps in its headers).
+# Their first 32 bytes, barriers, hold zeros when a CTA begins: from sm_80 on the headers of CUDA 13.0 do not initialise
+# them (init_barriers, inferred).
 RESERVED_BARRIERS = 32
 RESERVED_OFFSETS = {"begin": 0, "end": 0x120, "cap": 0x400, "0": 0, "1": 0}
 

@@ -104,7 +104,8 @@ ARITHMETIC_DISPUTES: dict[str, Dispute] = {
 }
 
 # Constants of other datapaths and of other studies: what a D that differs by rounding may have been computed with.
-# Bits: SM70 23, SM80 and SM89 24 (Khattak and Mikaitis). Zeros: MMA-Sim as released -126, for SM80 -132, for mma.sync with f16 results -22.
+# Bits: SM70 23, SM80 and SM89 24 (Khattak and Mikaitis). Zeros: MMA-Sim as released -126, for SM80 -132, for mma.sync
+# with f16 results -22.
 OTHER_KEPT_BITS, OTHER_ZERO_EXPONENTS = (23, 24), (-132, -126, -22)
 
 NAN = {"f32": 0x7FFFFFFF, "f16": 0x7FFF}  # of every NaN result: positive, without the payload; measured on wgmma

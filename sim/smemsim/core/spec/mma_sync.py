@@ -60,7 +60,8 @@ MMA_SYNC_TYPES: tuple[MmaSyncTypes, ...] = (  # any type of A with any of B in i
     MmaSyncTypes(("s8", "u8"),    ("s32",),        8, ((8, 8, 16), (16, 8, 16), (16, 8, 32)),      ((16, 8, 32), (16, 8, 64)),  4, satfinite=True),
     MmaSyncTypes(("s4", "u4"),    ("s32",),        4, ((8, 8, 32), (16, 8, 32), (16, 8, 64)),      ((16, 8, 64), (16, 8, 128)), 8, satfinite=True),
     MmaSyncTypes(("b1",),         ("s32",),        1, ((8, 8, 128), (16, 8, 128), (16, 8, 256))),
-    # With `.kind::`; of f8f6f4 and mxf8f6f4 every element has a byte: 6 bits in its low ones, 4 bits in bits 5:2 (PTX ISA 9.1 §9.7.14.5.14).
+    # With `.kind::`; of f8f6f4 and mxf8f6f4 every element has a byte: 6 bits in its low ones, 4 bits in bits 5:2 (PTX
+    # ISA 9.1 §9.7.14.5.14).
     MmaSyncTypes(F8F6F4,          ("f16", "f32"),  8, ((16, 8, 32),),                              ((16, 8, 64),),              4, expanded=True, kinds=("f8f6f4",)),
     MmaSyncTypes(F8F6F4,          ("f32",),        8, ((16, 8, 32),),                              ((16, 8, 64),),              4, kinds=("mxf8f6f4",)),
     MmaSyncTypes(("e2m1",),       ("f32",),        4, ((16, 8, 64),),                              ((16, 8, 128),),             8, kinds=("mxf4", "mxf4nvf4")),
@@ -79,7 +80,8 @@ class WmmaTypes(NamedTuple):
     k_step: int = 0
 
 
-# PTX ISA 9.1 §9.7.14.4; ptxas 13.0.88 assembles these for sm_90a, and besides them f64 of two larger shapes, which are not modelled.
+# PTX ISA 9.1 §9.7.14.4; ptxas 13.0.88 assembles these for sm_90a, and besides them f64 of two larger shapes, which are
+# not modelled.
 _WMMA_16 = ((16, 16, 16), (8, 32, 16), (32, 8, 16))
 WMMA_TYPES: dict[str, WmmaTypes] = {
     "f16": WmmaTypes(_WMMA_16, ("f16", "f32")),
@@ -109,13 +111,15 @@ SCALE_VECTORS: dict[str, tuple[ScaleVector, ...]] = {
     "mxf4": (ScaleVector(2, ("ue8m0",), is_default=True),),
     "mxf4nvf4": (ScaleVector(2, ("ue8m0",)), ScaleVector(4, ("ue4m3",)), ScaleVector(4, ("ue8m0",), since=(9, 1))),
 }
-# Legal selectors of scale factors: the first byte by how many there are, and the thread of A's pairs and of B's four (table 37).
+# Legal selectors of scale factors: the first byte by how many there are, and the thread of A's pairs and of B's four
+# (table 37).
 BYTE_IDS = {1: (0, 1, 2, 3), 2: (0, 2), 4: (0,)}
 THREAD_IDS = {"A": (0, 1), "B": (0, 1, 2, 3)}
 
 SELECTORS = {4: (0, 1, 2, 3), 8: (0, 1), 16: (0,)}  # legal values by the groups of a row (PTX ISA 9.1 §9.7.14.6.1)
 
-# The tensor core of a card, for mma.sync. sm_86 and sm_121a are taken for the card of their generation that was studied (inferred).
+# The tensor core of a card, for mma.sync. sm_86 and sm_121a are taken for the card of their generation that was studied
+# (inferred).
 UNITS: dict[str, str] = {
     "sm_80": "Ampere", "sm_86": "Ampere", "sm_89": "Ada", **dict.fromkeys(("sm_90a", "sm_100a", "sm_103a", "sm_110a"), "Hopper"),
     **dict.fromkeys(("sm_120a", "sm_121a"), "RTX Blackwell"),

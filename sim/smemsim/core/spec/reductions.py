@@ -101,7 +101,8 @@ REDUCTION_TYPES: dict[str, ReductionType] = {t.name: t for t in (
     ReductionType("f64",     64, _F, _M, _BOTH, 11, 52, 0xFFF8000000000000, hands_on_nan=HandsOn.NEW),
 )}
 # fmt: on
-# atom.shared.add.f64 is a loop of compare-and-swap around DADD (SASS of ptxas 13.0), which treats NaNs as that instruction does (trace launches).
+# atom.shared.add.f64 is a loop of compare-and-swap around DADD (SASS of ptxas 13.0), which treats NaNs as that
+# instruction does (trace launches).
 SHARED_F64 = REDUCTION_TYPES["f64"]._replace(source="trace launches", hands_on_nan=HandsOn.OLD)
 
 
@@ -109,8 +110,8 @@ def _ops(names: str) -> frozenset[ReductionOp]:
     return frozenset(ReductionOp(name) for name in names.split())
 
 
-# cp.reduce.async.bulk, by the state space of the destination and the type: PTX ISA 9.1 §9.7.9.25.4.2, table of operations and types; ptxas 13.0
-# assembles exactly these for sm_90a, and each of them ran (trace bulk_reductions).
+# cp.reduce.async.bulk, by the state space of the destination and the type: PTX ISA 9.1 §9.7.9.25.4.2, table of
+# operations and types; ptxas 13.0 assembles exactly these for sm_90a, and each of them ran (trace bulk_reductions).
 # fmt: off
 BULK_REDUCTIONS: dict[str, dict[str, frozenset[ReductionOp]]] = {
     "global": {
@@ -132,7 +133,8 @@ BULK_REDUCTIONS: dict[str, dict[str, frozenset[ReductionOp]]] = {
         "u64":  _ops("add"),
     },
 }
-# cp.reduce.async.bulk.tensor, by the tensor map's data type: these run, all others end in NO_REDUCTION (trace tma_reduce_traps).
+# cp.reduce.async.bulk.tensor, by the tensor map's data type: these run, all others end in NO_REDUCTION (trace
+# tma_reduce_traps).
 TENSOR_REDUCTIONS: dict[str, frozenset[ReductionOp]] = {
     "UINT8":        _ops(""),
     "UINT16":       _ops(""),

@@ -93,8 +93,8 @@ class TensorMapSwizzle(enum.IntEnum):
     SWIZZLE_96B = 96
 
 
-# What the mode's three fields hold: (swizzle_low, atomicity, swizzle_high). Measured for the first four; the others are what ptxas emits
-# for tensormap.replace.
+# What the mode's three fields hold: (swizzle_low, atomicity, swizzle_high). Measured for the first four; the others are
+# what ptxas emits for tensormap.replace.
 SWIZZLE_BITS: dict[TensorMapSwizzle, tuple[int, int, int]] = {
     TensorMapSwizzle.SWIZZLE_NONE: (0, 0, 0),
     TensorMapSwizzle.SWIZZLE_32B: (1, 0, 0),
@@ -105,7 +105,8 @@ SWIZZLE_BITS: dict[TensorMapSwizzle, tuple[int, int, int]] = {
     TensorMapSwizzle.SWIZZLE_128B_ATOM_64B: (3, 3, 0),
     TensorMapSwizzle.SWIZZLE_96B: (0, 0, 1),
 }
-# Modes that not every architecture has: the atoms are refused by driver 580 on an H200 (trace encode_tiled); PTX ISA 9.1 §9.7.9.28.
+# Modes that not every architecture has: the atoms are refused by driver 580 on an H200 (trace encode_tiled); PTX ISA
+# 9.1 §9.7.9.28.
 _ATOMS = {code: ("sm_100a", "sm_103a", "sm_110a", "sm_120a", "sm_121a") for code, bits in SWIZZLE_BITS.items() if bits[1]}
 SWIZZLE_ARCHITECTURES: dict[TensorMapSwizzle, tuple[str, ...]] = _ATOMS | {TensorMapSwizzle.SWIZZLE_96B: ("sm_103a",)}
 # Architectures whose tensor loads with .shared::cluster have no sub-byte types and no swizzle atomicity; .shared::cta
@@ -213,7 +214,8 @@ class Limits(NamedTuple):
     wide_pixels: int = 128  # pixels of a column with mode W128
     smem_alignment: int = 128
     object_alignment: int = 64  # of the 128 bytes that a transfer reads, CUDA error 716 otherwise: trace tma_mode_traps (the documents
-    # say 64 as well; CUDA 13's header aligns the type to 128). The encode call writes to any address: trace encode_pointers
+    # say 64 as well; CUDA 13's header aligns the type to 128). The encode call writes to any address: trace
+    # encode_pointers
 
 
 LIMITS = Limits()
@@ -228,7 +230,8 @@ POINTERS = {
     "box_dim": "boxDim",
     "element_strides": "elementStrides",
 }
-# Where cuTensorMapEncodeIm2colWide is taken for cuTensorMapEncodeIm2col with corners of 0 along H and D: trace encode_im2col_wide.
+# Where cuTensorMapEncodeIm2colWide is taken for cuTensorMapEncodeIm2col with corners of 0 along H and D: trace
+# encode_im2col_wide.
 WIDE_IS_IM2COL = ("sm_90a",)
 
 

@@ -83,7 +83,8 @@ REPLACE_FIELDS: dict[str, ReplaceField] = {f.name: f for f in (
                  ("16B", "32B", "32B_FLIP_8B", "64B"), dict.fromkeys(_NEWER, 4)),
     ReplaceField("fill_mode",         32, 0, (Write("nan_fill"),), ("zeros", "nan"), dict.fromkeys(_EVERYWHERE, 2)),
 )}
-# A map has four strides. ptxas takes a fifth all the same and goes on counting: its low word is the one that holds the high bits of all.
+# A map has four strides. ptxas takes a fifth all the same and goes on counting: its low word is the one that holds the
+# high bits of all.
 _FIFTH_STRIDE = {"stride4_low": Field(32 * 7 + 31, 32 * 7), "stride4_high": Field(32 * 7 + 19, 32 * 7 + 16)}
 # fmt: on
 

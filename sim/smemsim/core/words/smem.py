@@ -24,7 +24,8 @@ __all__ = ["LboMode", "SmemDescriptor", "swizzle_problem"]
 
 
 class LboMode(enum.IntEnum, metaclass=OwnEnumMembers):
-    """The meaning of LBO, by bit 52 of the descriptor. RELATIVE: a distance. ABSOLUTE (sm_103a): the address of the next buffer.
+    """The meaning of LBO, by bit 52 of the descriptor. RELATIVE: a distance. ABSOLUTE (sm_103a): the address of the
+    next buffer.
 
     >>> import smemsim
     >>> smemsim.SmemDescriptor.decode(0x4010004000010040, arch="sm_103a").lbo_mode

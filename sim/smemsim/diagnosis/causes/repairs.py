@@ -28,7 +28,9 @@ MOST_OFFSETS = 16  # of K steps, that a fix lists
 
 @dataclasses.dataclass(frozen=True)
 class Repair:
-    """One way to make every read right: its code, where, what to write, how many fields that changes, and the changes of the scenario, all together."""
+    """One way to make every read right: its code, where, what to write, how many fields that changes, and the changes
+    of the scenario, all together.
+    """
 
     code: str
     where: Path
@@ -124,7 +126,9 @@ def _listed(starts: np.ndarray) -> str:
 
 
 def word_fix(read: Read, s: FoundDescriptor, moved: bool) -> tuple[Fix | None, str]:
-    """(the whole change of the scenario, None where `word` alone is not enough; the word to write): fields that are not used stay as they are."""
+    """(the whole change of the scenario, None where `word` alone is not enough; the word to write): fields that are not
+    used stay as they are.
+    """
     given, new = read.operand.word, int(_kept_words(read, s)[0, 0])
     if given is None:
         return _words_fix(read, s), f"{new:#018x}"
@@ -133,7 +137,9 @@ def word_fix(read: Read, s: FoundDescriptor, moved: bool) -> tuple[Fix | None, s
 
 
 def _kept_words(read: Read, s: FoundDescriptor) -> np.ndarray:
-    """The words that would work, (blocks, steps), in which strides that are not used are those of the words that are there."""
+    """The words that would work, (blocks, steps), in which strides that are not used are those of the words that are
+    there.
+    """
     d = read.descriptor
     leading, stride = (
         now if wanted is None else wanted for now, wanted in ((d.leading_byte_offset, s.leading), (d.stride_byte_offset, s.stride))
@@ -147,7 +153,9 @@ def _kept_words(read: Read, s: FoundDescriptor) -> np.ndarray:
 
 
 def _other_fields(read: Read, new: int) -> list[tuple[str, int, int]]:
-    """What a new word changes beside strides, swizzle and start: each field with the value that it has and the one that it must have."""
+    """What a new word changes beside strides, swizzle and start: each field with the value that it has and the one that
+    it must have.
+    """
     d, word = read.descriptor, SmemDescriptor.decode(new, arch=read.arch)
     fields = [(name, int(getattr(d, name)), int(getattr(word, name))) for name in ("base_offset", "lbo_mode")]
     fields += [
@@ -157,7 +165,9 @@ def _other_fields(read: Read, new: int) -> list[tuple[str, int, int]]:
 
 
 def changes_of(read: Read, s: FoundDescriptor) -> tuple[Fix, ...] | None:
-    """Everything that must change for the operand's words to be these: the word, what moves its start; None where the scenario's keys cannot give them."""
+    """Everything that must change for the operand's words to be these: the word, what moves its start; None where the
+    scenario's keys cannot give them.
+    """
     moved = bool((s.starts != read.field_starts).any())
     if read.operand.word is None:
         return (_words_fix(read, s),) if (_kept_words(read, s) != read.words).any() else ()
@@ -176,7 +186,9 @@ def _words_fix(read: Read, s: FoundDescriptor) -> Fix:
 
 
 def _start_fixes(read: Read, s: FoundDescriptor) -> tuple[Fix, ...]:
-    """Other start addresses as the scenario writes them: the stage or one offset, the K steps, the blocks; none where these cannot give them."""
+    """Other start addresses as the scenario writes them: the stage or one offset, the K steps, the blocks; none where
+    these cannot give them.
+    """
     if read.starts is None:
         return (_words_fix(read, s),)
     by = s.starts - read.starts
@@ -311,7 +323,9 @@ def _uncut(read: Read) -> np.ndarray:
 
 
 def _as_written(read: Read, major: str, idesc: Fix | None) -> str:
-    """What to write in an instruction that says another major-ness, in brackets; "" where the descriptor does not say it."""
+    """What to write in an instruction that says another major-ness, in brackets; "" where the descriptor does not say
+    it.
+    """
     if idesc is not None:
         return f" (instruction descriptor {idesc.old} must be {idesc.new})"
     if any_architecture(read.arch).instruction != "wgmma":

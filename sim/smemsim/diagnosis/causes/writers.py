@@ -1,4 +1,6 @@
-"""Repairs of what wrote shared memory: its swizzle, the place it writes to, the tile it takes; and two changes that only work together."""
+"""Repairs of what wrote shared memory: its swizzle, the place it writes to, the tile it takes; and two changes that
+only work together.
+"""
 
 from __future__ import annotations
 
@@ -74,7 +76,9 @@ def _swizzles(machine: Machine, seen: Seen, scenario: ScenarioTables, rerun: Rer
 
 
 def _is_concerned(machine: Machine, seen: Seen, scenario: ScenarioTables, name: str) -> bool:
-    """Has a map written where a wrong byte is read, or can it bring one that is meant there? Else these bytes are wrong with any swizzle of it."""
+    """Has a map written where a wrong byte is read, or can it bring one that is meant there? Else these bytes are wrong
+    with any swizzle of it.
+    """
     tm, wanted = machine.maps[name], seen.read.meant[seen.wrong]
     assert tm is not None
     reach = sum((extent - 1) * stride for extent, stride in zip(tm.global_dim, _bit_strides(tm), strict=True)) + tm.type_row.bits
@@ -87,7 +91,9 @@ def _is_concerned(machine: Machine, seen: Seen, scenario: ScenarioTables, name: 
 
 
 def _box_is_as_wide(machine: Machine, path: Path, swizzle: str) -> bool:
-    """Are the rows of a map's box as wide as that swizzle, and narrower than the one the map has, which leaves holes between them?"""
+    """Are the rows of a map's box as wide as that swizzle, and narrower than the one the map has, which leaves holes
+    between them?
+    """
     tm = machine.maps.get(path.name) if path.table == "map" else None
     if tm is None or not tm.box_dim or swizzle not in tuple(map(str, MODES)) or Swizzle(swizzle) is Swizzle.NONE:
         return False

@@ -1,4 +1,6 @@
-"""Answers of the solver: descriptors, the one that reads most of an operand right where none reads it, and why there is none."""
+"""Answers of the solver: descriptors, the one that reads most of an operand right where none reads it, and why there is
+none.
+"""
 
 from __future__ import annotations
 
@@ -123,7 +125,9 @@ class Nearest:
 
 @dataclasses.dataclass(frozen=True)
 class Witness:
-    """Why one layout reads nothing of it: `elements`, ((block, step, row, k), address), which no start, LBO and SBO put where they are."""
+    """Why one layout reads nothing of it: `elements`, ((block, step, row, k), address), which no start, LBO and SBO put
+    where they are.
+    """
 
     swizzle: Swizzle | None  # None: none of them can
     base_offset: int
@@ -242,7 +246,9 @@ Score = Callable[[np.ndarray], np.ndarray]  # addresses (blocks, steps, rows, k)
 
 
 def nearest(shape: Shape, places: np.ndarray, right: Score) -> Nearest | None:
-    """The best of those that most chunks vote for; `places` (blocks, steps, lines, chunks) is where chunks lie, -1 if that is not known."""
+    """The best of those that most chunks vote for; `places` (blocks, steps, lines, chunks) is where chunks lie, -1 if
+    that is not known.
+    """
     known = places >= 0
     if not known.any():
         return None

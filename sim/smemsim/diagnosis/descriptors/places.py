@@ -1,4 +1,6 @@
-"""Descriptors of elements whose addresses are known: every layout has at most one, which follows from a few elements; the others prove or refute it."""
+"""Descriptors of elements whose addresses are known: every layout has at most one, which follows from a few elements;
+the others prove or refute it.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ At = tuple[int, int, int, int]  # (block, step, line, chunk)
 
 
 def solutions(shape: Shape, places: np.ndarray) -> Iterator[FoundDescriptor]:
-    """The descriptors with base offset 0 and relative LBO for elements that lie at `places` (blocks, steps, rows, k), one a mode."""
+    """The descriptors with base offset 0 and relative LBO for elements that lie at `places` (blocks, steps, rows, k),
+    one a mode.
+    """
     chunks, torn = chunk_places(shape, places)
     for kind in shape.kinds if torn is None else ():
         descriptor = _solved(shape, kind, chunks) if kind.base_offset == 0 else None
@@ -29,9 +33,11 @@ def solutions(shape: Shape, places: np.ndarray) -> Iterator[FoundDescriptor]:
 
 
 def partial_solutions(shape: Shape, places: np.ndarray, starts: np.ndarray) -> Iterator[FoundDescriptor]:
-    """The descriptors that read the known elements of `places`; -1 marks elements that may be anywhere, as those beyond the end of a tensor.
+    """The descriptors that read the known elements of `places`; -1 marks elements that may be anywhere, as those beyond
+    the end of a tensor.
 
-    At least one element must be known. An instruction of which nothing is known begins as far from `starts` (blocks, steps) as the first one that is known.
+    At least one element must be known. An instruction of which nothing is known begins as far from `starts` (blocks,
+    steps) as the first one that is known.
     """
     known = places >= 0
     lined = shape.lined(places)
@@ -83,7 +89,9 @@ def inverted(shape: Shape, places: np.ndarray) -> tuple[list[FoundDescriptor], l
 
 
 def chunk_places(shape: Shape, places: np.ndarray) -> tuple[np.ndarray, Witness | None]:
-    """(blocks, steps, lines, chunks) where every chunk begins; and two elements of one chunk that are not where one chunk has them."""
+    """(blocks, steps, lines, chunks) where every chunk begins; and two elements of one chunk that are not where one
+    chunk has them.
+    """
     lined = shape.lined(places)
     begins = lined[..., :: shape.per_chunk]
     inside = shape.inside
@@ -167,7 +175,9 @@ def _solved(shape: Shape, kind: Kind, chunks: np.ndarray) -> FoundDescriptor | W
 
 
 def _contradiction(shape: Shape, kind: Kind, chunks: np.ndarray, rest: np.ndarray, wanted: np.ndarray, defining: dict[str, At]) -> Witness:
-    """Two elements of one atom with the wrong distance if there are any, else those that give the strides and one that does not fit them."""
+    """Two elements of one atom with the wrong distance if there are any, else those that give the strides and one that
+    does not fit them.
+    """
     near = (kind.of_lbo == 0) & (kind.of_sbo == 0)
     inside = (rest != wanted) & near
     sums = kind.before(chunks)

@@ -30,7 +30,9 @@ class TooAmbiguousError(Exception):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Contents:
-    """Cells of shared memory from `begin` on, a multiple of 128, and the wanted chunks (blocks, steps, lines, chunks, 16) with their masks."""
+    """Cells of shared memory from `begin` on, a multiple of 128, and the wanted chunks (blocks, steps, lines, chunks,
+    16) with their masks.
+    """
 
     begin: int
     cells: np.ndarray
@@ -45,7 +47,9 @@ class Contents:
 
     @functools.cached_property
     def ids(self) -> tuple[np.ndarray, np.ndarray]:
-        """(numbers of memory's chunks for each mask (masks, places), 0 unknown; and of the wanted ones), equal where contents are."""
+        """(numbers of memory's chunks for each mask (masks, places), 0 unknown; and of the wanted ones), equal where
+        contents are.
+        """
         weights = np.random.default_rng(1).integers(1, 2**62, CHUNK, np.int64) * 2 + 1  # a hash; what a search finds is compared again
         masks, of = self.masks
         memory = self.cells.reshape(-1, CHUNK)
@@ -100,7 +104,9 @@ class Search:
         return found or self._why()
 
     def _fits(self, block: int, step: int, group: tuple[int, int]) -> np.ndarray:
-        """(size,) bool: from which start, moved by the group's strides, does it read what is wanted? Starts count 16 B from `begin`."""
+        """(size,) bool: from which start, moved by the group's strides, does it read what is wanted? Starts count 16 B
+        from `begin`.
+        """
         key = (block, step, *group)
         if key not in self.known:
             members = self.groups[group]
@@ -194,7 +200,9 @@ class Search:
         return described(self.shape, self.kind, leading, stride, _likeliest(some), alternatives=tuple(some))
 
     def _why(self) -> Witness:
-        """The witness that the contents lie nowhere in this mode: the chunks of a group up to the one that the last candidate place lacks."""
+        """The witness that the contents lie nowhere in this mode: the chunks of a group up to the one that the last
+        candidate place lacks.
+        """
         swizzle, base = self.kind.mode.swizzle, self.kind.base_offset
         if self.died is None:
             text = "each of its atoms lies somewhere, but no start, LBO and SBO lead to all of them"

@@ -1,7 +1,8 @@
 """What is to be read, as 16-byte chunks, and what each layout of a descriptor says of where they are.
 
-Whatever the layout, the sum before the XOR is start + fixed + l * LBO + s * SBO, where `fixed`, l and s belong to the chunk. They are taken from
-the formulas themselves: with all fields 0, with LBO 1, with SBO 1. (Absolute LBO, of sm_103a, is apart.)
+Whatever the layout, the sum before the XOR is start + fixed + l * LBO + s * SBO, where `fixed`, l and s belong to the
+chunk. They are taken from the formulas themselves: with all fields 0, with LBO 1, with SBO 1. (Absolute LBO, of
+sm_103a, is apart.)
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ __all__ = ["Kind", "Shape"]
 
 
 class Kind(NamedTuple):
-    """A layout that descriptors have: the mode, one base offset of those that mean the same, and of each chunk (lines, chunks) what its sum has."""
+    """A layout that descriptors have: the mode, one base offset of those that mean the same, and of each chunk (lines,
+    chunks) what its sum has.
+    """
 
     mode: SwizzleMode
     base_offset: int
@@ -92,7 +95,9 @@ class Shape:
 
     @functools.cached_property
     def kinds(self) -> list[Kind]:
-        """Every layout whose behaviour is known, in the order of the layout codes; base offsets that mean the same are one."""
+        """Every layout whose behaviour is known, in the order of the layout codes; base offsets that mean the same are
+        one.
+        """
         kinds_of_shape = []
         for code, name in layout_codes(self.machine.smem_descriptor).items():
             mode = MODES[name]

@@ -50,7 +50,9 @@ class Descriptors(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """How an operand was read: its elements and their addresses, the descriptors, and the memory as far as it is `known`."""
+    """How an operand was read: its elements and their addresses, the descriptors, and the memory as far as it is
+    `known`.
+    """
 
     name: str
     side: Side
@@ -76,7 +78,9 @@ class Reading(NamedTuple):
 
 
 def read_otherwise(c: Compared, name: str) -> list[str]:
-    """Which other descriptors give hardware's D: another stride, swizzle, major, base offset or start, in all instructions or in one."""
+    """Which other descriptors give hardware's D: another stride, swizzle, major, base offset or start, in all
+    instructions or in one.
+    """
     reading = _reading(c.product, name)
     if reading is None:
         return []

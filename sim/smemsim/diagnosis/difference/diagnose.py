@@ -125,7 +125,8 @@ def _chain(results: Any) -> list[MmaResult]:
 
 
 Tests = tuple[tuple[LooksLike, Callable[[Compared], list[str]]], ...]
-# What has few numbers to choose; other descriptors, of which there are thousands; and systems of equations, which often have a solution.
+# What has few numbers to choose; other descriptors, of which there are thousands; and systems of equations, which often
+# have a solution.
 FIRST: Tests = (
     ("another option", other_options), ("another option", other_instructions), ("rounding", other_roundings),
     ("a wrong layout", moved_lines), ("a wrong layout", other_operands),

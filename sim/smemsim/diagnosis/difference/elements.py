@@ -22,7 +22,9 @@ Found = list[tuple[int, int]]  # (k along all steps, bits) of one element
 
 
 def other_elements(c: Compared, name: str) -> list[str]:
-    """Sentences about a single wrong element in each row of A, or column of B: the elements that would give hardware's D."""
+    """Sentences about a single wrong element in each row of A, or column of B: the elements that would give hardware's
+    D.
+    """
     lines = np.nonzero(c.differs.any(axis=1 - "AB".index(name)))[0].tolist()
     if len(lines) > (LINES if c.beyond.any() else 1):
         return []
@@ -37,7 +39,9 @@ def other_elements(c: Compared, name: str) -> list[str]:
 
 
 def _candidates(c: Compared, name: str, line: int) -> Found:
-    """Single elements of a line that may give its D: at each place every equation bounds the value, what lies between is a candidate."""
+    """Single elements of a line that may give its D: at each place every equation bounds the value, what lies between
+    is a candidate.
+    """
     p, own_line = c.product, np.array([line])
     part = c.part(own_line) if name == "A" else c.part(slice(None), own_line)
     delta, room = part.delta.ravel(), part.loose.ravel()
@@ -133,7 +137,9 @@ def other_lines(c: Compared, name: str) -> list[str]:
 def _solved(
     matrix: np.ndarray, delta: np.ndarray, room: np.ndarray, known: np.ndarray, usable: np.ndarray, of: np.ndarray, *, alone: bool
 ) -> np.ndarray | None:
-    """(lines, K): what one group of elements, equal in `of`, must add in every line; the best one, or the only one if it must be `alone`."""
+    """(lines, K): what one group of elements, equal in `of`, must add in every line; the best one, or the only one if
+    it must be `alone`.
+    """
     change, solutions, best = np.zeros(usable.shape), np.zeros(len(delta), int), np.full(len(delta), np.inf)
     kinds, which = np.unique(np.concatenate([known, usable], axis=1), axis=0, return_inverse=True)
     for i, kind in enumerate(kinds if len(kinds) <= LINES else []):

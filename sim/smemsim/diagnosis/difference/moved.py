@@ -45,7 +45,9 @@ def _numbers(values: np.ndarray) -> np.ndarray:
 
 
 def _sources(found: np.ndarray, wanted: np.ndarray, differs: np.ndarray) -> np.ndarray | None:
-    """Whose line each line that `differs` is nearest to; None where that says nothing, as of lines that are all the same, or zeros."""
+    """Whose line each line that `differs` is nearest to; None where that says nothing, as of lines that are all the
+    same, or zeros.
+    """
     source = np.arange(len(found))
     for i in np.nonzero(differs)[0]:
         known = np.isfinite(found[i])

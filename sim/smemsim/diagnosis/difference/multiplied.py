@@ -44,7 +44,9 @@ def other_options(c: Compared) -> list[str]:
 
 
 class Chain(NamedTuple):
-    """Instructions by the numbers of those whose A and B they have; without C if the first one `begins`, one of them `negated`."""
+    """Instructions by the numbers of those whose A and B they have; without C if the first one `begins`, one of them
+    `negated`.
+    """
 
     text: str
     a: list[int]

@@ -69,7 +69,8 @@ def _by_instruction(a: np.ndarray, b: np.ndarray, c: np.ndarray, steps: int) -> 
     return from_float64(c, "f32")
 
 
-# How sums are made elsewhere: what a reference on the host or in CUDA cores computes, from values (M, K), (N, K) and (M, N).
+# How sums are made elsewhere: what a reference on the host or in CUDA cores computes, from values (M, K), (N, K) and
+# (M, N).
 REFERENCES: dict[str, Reference] = {
     "it were one sum in float64, rounded to nearest": _in_float64,
     "it were one fused multiply-add after the other in float32, as CUDA cores compute": _in_order,

@@ -152,7 +152,9 @@ class Product:
 
     @classmethod
     def of(cls, results: Sequence[MmaResult], columns: slice = slice(None)) -> Product | None:
-        """The product of instructions that were run; None where its terms are not products of whole elements of A and B."""
+        """The product of instructions that were run; None where its terms are not products of whole elements of A and
+        B.
+        """
         first = results[0]
         if any(r.lower is not None or (r.index is not None and r.arithmetic.group > 1) for r in results):
             return None

@@ -1,1 +1,3 @@
-"""What the matrix instructions of a launch really read (`recorded.py`), and what is wrong with it: one file for each question."""
+"""What the matrix instructions of a launch really read (`recorded.py`), and what is wrong with it: one file for each
+question.
+"""

@@ -1,4 +1,6 @@
-"""Boxes that run through several dimensions: which of them are an operand's K, in the order of its boxes, and which its rows."""
+"""Boxes that run through several dimensions: which of them are an operand's K, in the order of its boxes, and which its
+rows.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +62,9 @@ class _Way(NamedTuple):
 
 
 def _ways(reads: list[OperandRead | None]) -> list[_Way]:
-    """What K may be: the contiguous dimension or that of the box's lines, and any of the others of which a box has several elements."""
+    """What K may be: the contiguous dimension or that of the box's lines, and any of the others of which a box has
+    several elements.
+    """
     held = [read for read in reads if read is not None]
     first = held[0]
     tm, at = first.loads[0].transfer.tensor_map, first.loads[0].event.coordinates
@@ -81,7 +85,9 @@ def _ways(reads: list[OperandRead | None]) -> list[_Way]:
 
 
 def _against(a: _Way, b: _Way) -> tuple[int, bool, int]:
-    """What speaks against two operands' K: that instructions go through boxes otherwise, then that they begin at another k of A than of B, then strides."""
+    """What speaks against two operands' K: that instructions go through boxes otherwise, then that they begin at
+    another k of A than of B, then strides.
+    """
     return a.against + b.against + (not _are_alike(a, b)), a.begins != b.begins, a.changed + b.changed
 
 
@@ -113,7 +119,9 @@ def _all_in_boxes(reads: list[OperandRead | None], k: tuple[int, ...]) -> list[O
 
 
 def _in_boxes(read: OperandRead, k: tuple[int, ...]) -> OperandRead:
-    """An operand with these dimensions as its K; an axis of one dimension is that of the tensor, others begin where the box does."""
+    """An operand with these dimensions as its K; an axis of one dimension is that of the tensor, others begin where the
+    box does.
+    """
     load, places = read.loads[0], _coordinates(read)
     tm, corner = load.transfer.tensor_map, load.event.coordinates
     used = {mode.dimension for modes in read.modes for mode in modes}
@@ -152,7 +160,9 @@ def cut_off(reads: Reads, memory: GlobalMemory) -> list[Finding]:
 
 
 def _goes_on(memory: GlobalMemory, read: OperandRead, mode: Mode) -> bool:
-    """Is there anything but zero between the end of a dimension and what the next wider stride leads to, or the end of the array?"""
+    """Is there anything but zero between the end of a dimension and what the next wider stride leads to, or the end of
+    the array?
+    """
     tm = read.loads[0].transfer.tensor_map
     end = tm.global_dim[mode.dimension] * mode.stride
     wider = [stride for n, stride in enumerate(tm.global_strides, 1) if tm.global_dim[n] > 1 and stride > mode.stride]

@@ -1,4 +1,6 @@
-"""Tiles that threads have copied, chunk by chunk, of which each chunk is known: where in global memory it lies, whatever values it has (`run/origins.py`)."""
+"""Tiles that threads have copied, chunk by chunk, of which each chunk is known: where in global memory it lies,
+whatever values it has (`run/origins.py`).
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ def lines_of(chunks: np.ndarray, major: str) -> np.ndarray:
 
 
 def addresses_of(x: Wave, cta: Cta, lines: np.ndarray) -> np.ndarray | None:
-    """Where in global memory chunks at places of a CTA's window begin; None unless threads have copied all of them from there."""
+    """Where in global memory chunks at places of a CTA's window begin; None unless threads have copied all of them from
+    there.
+    """
     held = origins_of(x)
     if held is None or lines.min() < 0 or (cta.shared.owned(lines)[0] != COPIES).any():
         return None
@@ -62,7 +66,9 @@ def matrix_of(memory: GlobalMemory, at: np.ndarray, what: SharedOperand) -> Reco
 
 
 def read_otherwise(x: Wave, cta: Cta, what: SharedOperand) -> tuple[SmemDescriptor, Recognised] | None:
-    """The descriptor with other strides, or another swizzle, that reads a tile as a matrix, and that matrix; None if there is none, or several."""
+    """The descriptor with other strides, or another swizzle, that reads a tile as a matrix, and that matrix; None if
+    there is none, or several.
+    """
     found = []
     for word in _others(what, cta.shared):
         other = dataclasses.replace(what, word=word)
@@ -75,7 +81,9 @@ def read_otherwise(x: Wave, cta: Cta, what: SharedOperand) -> tuple[SmemDescript
 
 
 def _others(what: SharedOperand, shared: SharedMemory) -> Iterator[SmemDescriptor]:
-    """The descriptor with its strides exchanged, with that of groups of 8 rows in rows as wide as the swizzle, and with the other swizzles."""
+    """The descriptor with its strides exchanged, with that of groups of 8 rows in rows as wide as the swizzle, and with
+    the other swizzles.
+    """
     word = SmemDescriptor.decode(what.number, arch=shared.arch)
     leading, stride, mode = word.leading_byte_offset, word.stride_byte_offset, MODES[word.swizzle]
     forms = [(stride, leading, word.swizzle)] if leading != stride else []

@@ -22,7 +22,9 @@ __all__ = ["CtaTrace", "SharedTrace", "Step"]
 
 
 class Step(NamedTuple):
-    """A matrix instruction of a CTA: its number in the launch's and in the CTA's order of execution, and its operands, None where TMA has not loaded one."""
+    """A matrix instruction of a CTA: its number in the launch's and in the CTA's order of execution, and its operands,
+    None where TMA has not loaded one.
+    """
 
     when: int
     number: int
@@ -109,7 +111,9 @@ class SharedTrace:
         return self._begins
 
     def load_alike(self, loads: Sequence[Load], key: str) -> bool:
-        """Do all load the same, from where their first loads began? Boxes that walk in steps may lie outside of the tensor by steps that count for nothing."""
+        """Do all load the same, from where their first loads began? Boxes that walk in steps may lie outside of the
+        tensor by steps that count for nothing.
+        """
         first = loads[0]
         if any(step != 1 for step in first.tensor_map.element_strides):
             return False

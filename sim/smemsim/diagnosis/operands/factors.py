@@ -1,4 +1,6 @@
-"""Which bytes of global memory block-scaled products multiply with which rows and which K of A and of B: scale factors, followed through shared and tensor memory."""
+"""Which bytes of global memory block-scaled products multiply with which rows and which K of A and of B: scale factors,
+followed through shared and tensor memory.
+"""
 
 from __future__ import annotations
 
@@ -126,7 +128,9 @@ class _Spot(NamedTuple):
 
 
 class Registers(NamedTuple):
-    """The metadata of a warpgroup: `places` are (thread, lowest bit), (rows, groups), `values` and `origins` of each byte those of its registers, (128,) and (128, 4)."""
+    """The metadata of a warpgroup: `places` are (thread, lowest bit), (rows, groups), `values` and `origins` of each
+    byte those of its registers, (128,) and (128, 4).
+    """
 
     places: tuple[np.ndarray, np.ndarray]
     values: np.ndarray
@@ -134,7 +138,9 @@ class Registers(NamedTuple):
 
 
 class _Part(NamedTuple):
-    """Some rows of an operand of a product, the CTA of the pair in whose tensor memory their factors are looked at, and the rows of the other operand."""
+    """Some rows of an operand of a product, the CTA of the pair in whose tensor memory their factors are looked at, and
+    the rows of the other operand.
+    """
 
     layout: ScaleLayout | MetadataLayout
     which: int
@@ -144,7 +150,9 @@ class _Part(NamedTuple):
 
 
 class _Cells:
-    """What lies in the tensor memory of a CTA: of each column and 32 lanes the number of the copy, and the row that lies in the first lane."""
+    """What lies in the tensor memory of a CTA: of each column and 32 lanes the number of the copy, and the row that
+    lies in the first lane.
+    """
 
     def __init__(self) -> None:
         self.copies: list[Brought] = []
@@ -317,7 +325,9 @@ class Factors:
             uses[spot.k, base, number] = Use(event, spot.k, event.k // thread.shape[1], base, offsets, (), None, None, spot.size)
 
     def _in_registers(self, x: Wave, words: Registers, thread: np.ndarray, byte: np.ndarray) -> np.ndarray | None:
-        """The bytes of global memory that bytes of registers are: as threads have copied them, or by their values; None where that is not known of all."""
+        """The bytes of global memory that bytes of registers are: as threads have copied them, or by their values; None
+        where that is not known of all.
+        """
         if words.origins is not None:
             values = np.ascontiguousarray(words.values, np.uint32).view(np.uint8).reshape(-1, CELL)
             found: np.ndarray = unchanged(x, words.origins, values)[thread, byte]
@@ -456,7 +466,9 @@ def _merge(mine: dict[Rows, dict[tuple[int, int, int], Use]], others: dict[Rows,
 
 @remembered(256)
 def _written(shape: str, multicast: str, taddr: int) -> tuple[slice, tuple[tuple[int, int], ...], bool]:
-    """(columns that a copy writes, the windows of 32 lanes with the row in the first lane of each, are these windows written as a whole?)."""
+    """(columns that a copy writes, the windows of 32 lanes with the row in the first lane of each, are these windows
+    written as a whole?).
+    """
     row, address = copy_shape(shape, multicast), TmemAddress.decode(taddr)
     lane, column = copied_cells(row, address)
     is_whole = row.run % WARP_LANES == 0 and address.lane % WARP_LANES == 0
@@ -505,7 +517,9 @@ def _places_of_factors(layout: ScaleLayout | MetadataLayout, which: int, first: 
 
 
 def _taken(copies: Sequence[Brought], refs: np.ndarray, places: _CellsRead, stored: np.ndarray | None = None) -> np.ndarray:
-    """The bytes of global memory that lie in cells, by the copies that have written these, or as threads have `stored` them."""
+    """The bytes of global memory that lie in cells, by the copies that have written these, or as threads have `stored`
+    them.
+    """
     sources = np.empty(places.lane.shape, np.int64) if stored is None else stored
     for number in distinct(refs[..., 0]).tolist():
         if number == NOWHERE:
@@ -533,7 +547,9 @@ def _only_load(shared: SharedMemory, places: Places) -> Transfer | None:
 
 
 class _Form(NamedTuple):
-    """An operand in boxes of a tensor: the dimension along which the axis that is not contiguous goes on, and the coordinates of its begin."""
+    """An operand in boxes of a tensor: the dimension along which the axis that is not contiguous goes on, and the
+    coordinates of its begin.
+    """
 
     tensor_map: TensorMap
     axis: int
@@ -575,7 +591,9 @@ def _form_of(shared: SharedMemory, places: Places, what: SharedOperand) -> _Form
 
 
 def _coordinates(shared: SharedMemory, chunks: np.ndarray) -> tuple[TensorMap, np.ndarray] | None:
-    """The tensor map of the loads that brought some chunks, and the coordinates of each; None where these are no loads of boxes of one tensor."""
+    """The tensor map of the loads that brought some chunks, and the coordinates of each; None where these are no loads
+    of boxes of one tensor.
+    """
     if (chunks < 0).any():
         return None
     writer, place = shared.owned(chunks)

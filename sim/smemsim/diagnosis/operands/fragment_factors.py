@@ -28,7 +28,9 @@ SECTION = "PTX ISA 9.1 §9.7.14.3"
 
 
 def wrong_fragments(factors: FragmentFactors, launch: Launch) -> list[Finding]:
-    """S702 and R508 of a launch that has come to its end: at most one of each operand. None if only some of its factors were kept: others may be what seems to be unused."""
+    """S702 and R508 of a launch that has come to its end: at most one of each operand. None if only some of its factors
+    were kept: others may be what seems to be unused.
+    """
     factors.finish()
     if not factors.is_whole:
         return []
@@ -91,7 +93,9 @@ class _Fragments(AllFactors):
     # ---- along k
 
     def _beside_idle(self, x: InRows, row: int, now: tuple[int, int], *, is_block: bool) -> Finding | None:
-        """S702 where bytes of the same registers as the factors of two k are never used; a remark if they may be those of other k or other operands."""
+        """S702 where bytes of the same registers as the factors of two k are never used; a remark if they may be those
+        of other k or other operands.
+        """
         of_rows, (n, before) = x.at[:, row : row + self.group], now
         idle = self._beside_in_registers([x.uses[before], x.uses[n]], row)
         missing = of_rows.size - len(union([of_rows]))
@@ -105,7 +109,9 @@ class _Fragments(AllFactors):
         return self._same_byte(x, n, before, len(idle), is_block=is_block)
 
     def _beside_in_registers(self, uses: Sequence[Use], row: int) -> np.ndarray:
-        """The bytes in the registers with the factors of 8 rows that no product uses; none if each register has one value."""
+        """The bytes in the registers with the factors of 8 rows that no product uses; none if each register has one
+        value.
+        """
         held = [use.beside[row : row + self.group] for use in uses if use.beside is not None]
         if all((values == values[:, :1]).all() for values in map(self.values, held)):
             return np.zeros(0, np.int64)

@@ -41,7 +41,9 @@ class Unselected(NamedTuple):
 
 
 class _Spot(NamedTuple):
-    """The rows that an operand begins with, its first k, and the k that a row of the matrix has room for (0: not known)."""
+    """The rows that an operand begins with, its first k, and the k that a row of the matrix has room for (0: not
+    known).
+    """
 
     rows: Rows
     k: int
@@ -192,7 +194,9 @@ class FragmentFactors(Factors):
         return None
 
     def _begin(self, launch: Launch, address: int, begin: int) -> int:
-        """The begin of an address's matrix: the last pointer or tensor map of the parameters before it, or else the begin of its array."""
+        """The begin of an address's matrix: the last pointer or tensor map of the parameters before it, or else the
+        begin of its array.
+        """
         if launch not in self._pointers:
             given = launch.parameters
             self._pointers = {launch: np.sort(given[: len(given) // 8 * 8].view(POINTER)).astype(np.int64)}

@@ -52,7 +52,9 @@ class RegisterSources:
         self._kept: dict[tuple[bytes, bytes], np.ndarray | None] = {}
 
     def of(self, values: np.ndarray, threads: np.ndarray) -> np.ndarray | None:
-        """The addresses of the registers of threads; None where they are not known, as of registers that all have one value."""
+        """The addresses of the registers of threads; None where they are not known, as of registers that all have one
+        value.
+        """
         if not self.is_whole or not len(self._words) or (values == values[0]).all():
             return None
         key = values.tobytes(), threads.tobytes()
@@ -76,7 +78,9 @@ class RegisterSources:
 
 
 def _sums(known: dict[int, int], threads: np.ndarray) -> np.ndarray | None:
-    """The addresses of threads, a sum of one number for each bit of a thread's number, by those of some of them; None where these do not say."""
+    """The addresses of threads, a sum of one number for each bit of a thread's number, by those of some of them; None
+    where these do not say.
+    """
     bits = [1 << b for b in range(int(threads.max()).bit_length()) if len(distinct(threads >> b & 1)) > 1]
     steps = {}
     for bit in bits:

@@ -49,7 +49,9 @@ _BASE_OFFSET = BASE_OFFSET.mask << BASE_OFFSET.low  # bits of a descriptor
 
 
 class Noted(NamedTuple):
-    """An operand as an instruction found it: its word, whether K is contiguous, its loads, and what is known of operands that lie so."""
+    """An operand as an instruction found it: its word, whether K is contiguous, its loads, and what is known of
+    operands that lie so.
+    """
 
     word: int
     major: str
@@ -112,7 +114,9 @@ def places_of(shared: SharedMemory, what: SharedOperand) -> Places | None:
 
 @remembered(512)
 def _chunks_of(what: SharedOperand, arch: str, begin: int, end: int) -> tuple[np.ndarray, np.ndarray | None] | None:
-    """The chunks and the lines of an operand in a window. A base offset is left out: tensor loads write by absolute addresses, and it moves no tile."""
+    """The chunks and the lines of an operand in a window. A base offset is left out: tensor loads write by absolute
+    addresses, and it moves no tile.
+    """
     per_chunk = element_format(what.dtype).elements_per_chunk(what.packing)
     what = dataclasses.replace(what, word=what.number & ~_BASE_OFFSET)
     try:

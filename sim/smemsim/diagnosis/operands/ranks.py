@@ -18,7 +18,9 @@ HOPS = 4
 
 
 def own_ranks(launch: Launch) -> list[Finding]:
-    """X019 for each mapa that CTAs of all ranks execute, each with its own rank, where data is read or written through the address."""
+    """X019 for each mapa that CTAs of all ranks execute, each with its own rank, where data is read or written through
+    the address.
+    """
     everybody = frozenset(range(launch.cluster_size))
     lines = {line for line, (ranks, crossed) in launch.result.mapped.items() if ranks == everybody and not crossed}
     body = launch.program.inlined.body
@@ -36,7 +38,9 @@ def own_ranks(launch: Launch) -> list[Finding]:
 
 
 def _is_used_for_data(body: list[Instruction], mapa: Instruction) -> bool:
-    """Does a load, store or atomic of .shared::cluster (or a generic one, where mapa makes a generic address) take the address, or one made of it?"""
+    """Does a load, store or atomic of .shared::cluster (or a generic one, where mapa makes a generic address) take the
+    address, or one made of it?
+    """
     slots, is_generic = _slots(mapa.operands[0]), "shared::cluster" not in mapa.modifiers
     for _ in range(HOPS):
         slots |= {s for i in body if i.op in MOVES and any(slots & _slots(o) for o in i.operands[1:]) for s in _slots(i.operands[0])}

@@ -21,7 +21,9 @@ PATTERN = MODES[Swizzle.B128].period  # bytes after which every swizzle repeats
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Issued:
-    """A load that brought a tile into a CTA's shared memory: its number in the CTA's order of execution, the CTA, and where the tile went."""
+    """A load that brought a tile into a CTA's shared memory: its number in the CTA's order of execution, the CTA, and
+    where the tile went.
+    """
 
     number: int
     cta: int
@@ -163,7 +165,9 @@ class OperandRead:
 
     @property
     def is_plain(self) -> bool:
-        """Is each axis one dimension of the tensor map? Further dimensions, such as a batch, do not move within the tile."""
+        """Is each axis one dimension of the tensor map? Further dimensions, such as a batch, do not move within the
+        tile.
+        """
         return all(len(modes) == 1 for modes in self.modes)
 
     @property
@@ -189,7 +193,9 @@ class OperandRead:
 
 @dataclasses.dataclass(eq=False)
 class Product:
-    """Matrix instructions that add up one tile's worth of K: they follow one another on one accumulator, and read the same tiles."""
+    """Matrix instructions that add up one tile's worth of K: they follow one another on one accumulator, and read the
+    same tiles.
+    """
 
     number: int
     cta: int

@@ -62,7 +62,9 @@ NEAR = 64  # events of a CTA
 
 
 class _ReadAlike(NamedTuple):
-    """What the events of an instruction read in one CTA: of each operand its side, an event, itself and where it lies; the lines of all, which end at `ends`."""
+    """What the events of an instruction read in one CTA: of each operand its side, an event, itself and where it lies;
+    the lines of all, which end at `ends`.
+    """
 
     of: list[tuple[str, Mma, SharedOperand, Places]]
     lines: np.ndarray
@@ -163,7 +165,9 @@ class Reads(MergeableObserver):
 
     @property
     def has_seen(self) -> bool:
-        """Was there a transfer, or a matrix instruction that reads shared memory, or scale factors or metadata in registers?"""
+        """Was there a transfer, or a matrix instruction that reads shared memory, or scale factors or metadata in
+        registers?
+        """
         is_in_registers = self.fragments.instructions or self.fragments.registers
         return bool(is_in_registers or self.maps or self.instructions or self.copies or self.pieces or self._running.waves)
 
@@ -194,7 +198,9 @@ class Reads(MergeableObserver):
         return self._in_order
 
     def around(self, p: Product) -> list[Issued]:
-        """The loads from a little before the first that a product read up to the product: what a wrong descriptor may have missed."""
+        """The loads from a little before the first that a product read up to the product: what a wrong descriptor may
+        have missed.
+        """
         used = [load.number for read in p.reads for load in read.loads]
         return [load for load in self.loads if load.cta == p.cta and min(used, default=0) - NEAR <= load.number <= p.number]
 
@@ -222,7 +228,9 @@ class Reads(MergeableObserver):
             self.copies += not (followed and all(followed))
 
     def _loaded_together(self, x: Wave, loads: Sequence[Load]) -> None:
-        """Loads of boxes that lie inside a tensor, which CTAs without a cluster issue alike: as if heard of one after the other."""
+        """Loads of boxes that lie inside a tensor, which CTAs without a cluster issue alike: as if heard of one after
+        the other.
+        """
         ctas, first = [x.numbered(load.cta) for load in loads], loads[0]
         numbers, key = [cta.number for cta in ctas], self._map_key(first.tensor_map)
         if x not in self._running.waves:
@@ -247,7 +255,9 @@ class Reads(MergeableObserver):
             self._running.waves[x] |= {trace.cta: trace for trace in its.others()}
 
     def _multiply_together(self, x: Wave, products: Products) -> bool:
-        """Note what the CTAs of a wave multiply together, once for all; False, and nothing is noted, where each has to be looked at."""
+        """Note what the CTAs of a wave multiply together, once for all; False, and nothing is noted, where each has to
+        be looked at.
+        """
         its = self._running.together.get(x)
         if its is None or products.ctas != its.ctas:
             return False
@@ -293,7 +303,9 @@ class Reads(MergeableObserver):
         return noted
 
     def _reads_of(self, cta: Cta, own: list[Mma]) -> _ReadAlike | None:
-        """The operands of a CTA's instructions that shared memory holds; None where it is not known of one in which lines it lies."""
+        """The operands of a CTA's instructions that shared memory holds; None where it is not known of one in which
+        lines it lies.
+        """
         of: dict[tuple[str, int], tuple[str, Mma, SharedOperand, Places]] = {}
         lines = []
         for event in own:
@@ -550,7 +562,9 @@ class Reads(MergeableObserver):
     def _operand(
         self, trace: CtaTrace, cta: Cta, use: tuple[Mma, str], what: SharedOperand, places: Places | None, writer: int
     ) -> Noted | str | None:
-        """An operand, all of one `writer` if that is not 0, or the reason why it is not known; None for what `widths` reports."""
+        """An operand, all of one `writer` if that is not 0, or the reason why it is not known; None for what `widths`
+        reports.
+        """
         shared = cta.shared
         if element_format(what.dtype).bits < 8:
             return "operands of 4 or 6 bits"

@@ -70,7 +70,9 @@ def wrong_factors(factors: Factors, launch: Launch) -> list[Finding]:
 
 
 def of_metadata(factors: Factors, uses: dict[Rows, dict[tuple[int, int, int], Use]], launch: Launch) -> list[Finding]:
-    """R508 and S701 of sparse metadata, at most one. Metadata in registers counts only if all of it is known: what is not known may be what seems to be unused."""
+    """R508 and S701 of sparse metadata, at most one. Metadata in registers counts only if all of it is known: what is
+    not known may be what seems to be unused.
+    """
     if not uses or (uses is factors.registers and factors.missed_registers):
         return []
     return AllFactors(factors, uses, launch, "metadata").worst("a")
@@ -78,7 +80,9 @@ def of_metadata(factors: Factors, uses: dict[Rows, dict[tuple[int, int, int], Us
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class InRows:
-    """The factors of some rows: of each k of a factor, ascending, the instruction and the bytes, (k, rows). `is_one`: have all instructions the same ones at each k?"""
+    """The factors of some rows: of each k of a factor, ascending, the instruction and the bytes, (k, rows). `is_one`:
+    have all instructions the same ones at each k?
+    """
 
     rows: Rows
     k: list[int]
@@ -166,7 +170,9 @@ class AllFactors:
     # ---- one k of one row has one factor
 
     def _contradicts(self, x: InRows) -> Finding | None:
-        """R508 where rows are multiplied at one k with several factors of one array. Rows that the launch itself may write, as those of a layer's result, can have several."""
+        """R508 where rows are multiplied at one k with several factors of one array. Rows that the launch itself may
+        write, as those of a layer's result, can have several.
+        """
         tensor = self.memory.holding(x.rows.tensor[0], x.rows.tensor[0] + 1)
         if tensor is None or self._written is None or id(tensor.words) in self._written:
             return None
@@ -206,7 +212,9 @@ class AllFactors:
     # ---- rows of one tile
 
     def _in_tile(self, x: InRows) -> Finding | None:
-        """S701 where rows of one tile share bytes as no larger block of rows does, and others that were loaded with these are never used."""
+        """S701 where rows of one tile share bytes as no larger block of rows does, and others that were loaded with
+        these are never used.
+        """
         for use, at in zip(x.uses, x.at, strict=True):
             if id(use.offsets) in self._seen:
                 continue
@@ -237,7 +245,9 @@ class AllFactors:
         return None
 
     def _shared_rows(self, x: InRows, use: Use, at: np.ndarray) -> Finding:
-        """R508 as a remark: threads have loaded the factors of several rows from one address. Rows may be meant to share them."""
+        """R508 as a remark: threads have loaded the factors of several rows from one address. Rows may be meant to
+        share them.
+        """
         first = next(n for n in range(1, len(at)) if at[n] in at[:n])
         twin = int(np.flatnonzero(at == at[first])[0])
         return at_instruction(
@@ -249,7 +259,9 @@ class AllFactors:
         )  # fmt: skip
 
     def _across(self, x: InRows) -> Finding | None:
-        """R508 where two rows share a byte at different k and not at one k, in rows a pitch apart: the pitch is too small."""
+        """R508 where two rows share a byte at different k and not at one k, in rows a pitch apart: the pitch is too
+        small.
+        """
         if x.at.size > MOST_BYTES or (x.at < 0).any():
             return None
         _, first, of = np.unique(x.at, return_index=True, return_inverse=True)
@@ -267,7 +279,9 @@ class AllFactors:
         )  # fmt: skip
 
     def _in_map(self, x: InRows) -> Finding | None:
-        """S701 where a tensor map has the factors as a matrix of the operand's rows and its blocks of K, and rows get those of other rows."""
+        """S701 where a tensor map has the factors as a matrix of the operand's rows and its blocks of K, and rows get
+        those of other rows.
+        """
         for use, at in zip(x.uses, x.at, strict=True):
             maps = {load.tensor_map for copy in use.copies for load in copy.loads if isinstance(load, Transfer)}
             tm = maps.pop() if len(maps) == 1 else None
@@ -289,8 +303,8 @@ class AllFactors:
         return None
 
     def _in_order_of_rows(self, x: InRows) -> Finding | None:
-        """S701 where threads have brought the factors of rows that lie as far apart as neighbours, in another order than
-        the rows. A remark for metadata in registers, which a host may have stored in that order.
+        """S701 where threads have brought the factors of rows that lie as far apart as neighbours, in another order
+        than the rows. A remark for metadata in registers, which a host may have stored in that order.
         """
         for use, at in zip(x.uses, x.at, strict=True):
             if use.layout is None and (at >= 0).all() and (order := exchanged(at)) is not None and order[0] and self.is_data(at):
@@ -329,7 +343,9 @@ class AllFactors:
         )  # fmt: skip
 
     def _of_other(self, x: InRows) -> Finding | None:
-        """S701 where rows have factors that the other operand's rows have, in part or while what was loaded for them is never used."""
+        """S701 where rows have factors that the other operand's rows have, in part or while what was loaded for them is
+        never used.
+        """
         side = x.rows.side
         other = self.used["b" if side == "a" else "a"]
         tensors = {rows.tensor for rows in self.rows if rows.side != side}
@@ -396,7 +412,9 @@ class AllFactors:
         return None
 
     def _each_its_own(self, x: InRows, row: int, seq: list[int]) -> Finding | None:
-        """R508, S702 where each k has a byte of its own. A host may have stored metadata for registers in another order."""
+        """R508, S702 where each k has a byte of its own. A host may have stored metadata for registers in another
+        order.
+        """
         layout = x.uses[0].layout
         is_stored_so = layout is None and self.name != SCALES
         if (layout is None or isinstance(layout, ScaleLayout)) and not is_in_order(seq) and self.is_data(x.at[:, row : row + self.group]):
@@ -427,7 +445,9 @@ class AllFactors:
         return self._not_refilled(x, n, before, is_certain=is_certain) if idle else None
 
     def _beside_idle(self, x: InRows, row: int, now: tuple[int, int], *, is_block: bool) -> Finding | None:
-        """S702 where bytes of the same cells as the factors of two k are never used. `is_block`: do equally many successive k share a factor?"""
+        """S702 where bytes of the same cells as the factors of two k are never used. `is_block`: do equally many
+        successive k share a factor?
+        """
         siblings, cells = self._siblings(x, row)
         of_rows = x.at[:, row : row + self.group]
         if (
@@ -479,7 +499,9 @@ class AllFactors:
         return np.concatenate(found) if found else np.zeros(0, np.int64)
 
     def _siblings(self, x: InRows, row: int) -> tuple[np.ndarray, int]:
-        """The bytes beside the factors of some rows in their cells of tensor memory that no product uses, and how many bytes these cells have."""
+        """The bytes beside the factors of some rows in their cells of tensor memory that no product uses, and how many
+        bytes these cells have.
+        """
         found = []
         wanted = distinct(x.at[:, row : row + WARP_LANES])
         for copy in {id(copy): copy for use in x.uses for copy in use.copies}.values():
@@ -489,7 +511,9 @@ class AllFactors:
         return every[~among(every, self.every)], len(every)
 
     def _idle_copy(self, x: InRows) -> Brought | None:
-        """A copy of which no product uses a byte, nearest to the factors of these rows, where such copies have as many as these rows and k lack."""
+        """A copy of which no product uses a byte, nearest to the factors of these rows, where such copies have as many
+        as these rows and k lack.
+        """
         mine = distinct(x.at[x.at >= 0])
         found, count = None, len(mine)
         for copy, at in self._idle_copies:
@@ -507,9 +531,9 @@ class AllFactors:
     def _idle(self, x: InRows, missing: int) -> Idle:
         """Are there as many bytes as rows and k lack, with several values, that no product uses?
 
-        They are at the place of the missing ones if they lie between the factors of the operand, or no farther behind or
-        before them than these lie apart. In an array that is as large as all rows and k need, all bytes count: there is
-        no room for the same factors of another operand.
+        They are at the place of the missing ones if they lie between the factors of the operand, or no farther behind
+        or before them than these lie apart. In an array that is as large as all rows and k need, all bytes count: there
+        is no room for the same factors of another operand.
         """
         region = self.memory.find(int(x.at[x.at >= 0][0]))
         used = self.used[x.rows.side]
@@ -532,7 +556,9 @@ class AllFactors:
         return Idle.OWN if are_there(apart) else Idle.NEAR if are_there(min(FAR * missing, FARTHEST)) else Idle.NONE
 
     def _unused(self, first: int, end: int, used: np.ndarray) -> np.ndarray:
-        """The values of bytes, from one address up to another, that no product uses, if they are as those of used ones may be."""
+        """The values of bytes, from one address up to another, that no product uses, if they are as those of used ones
+        may be.
+        """
         at = np.arange(first, end)
         values = self.values(at[~among(at, self.every)])
         found: np.ndarray = values[self._near(values, used)]
@@ -624,14 +650,18 @@ class AllFactors:
         return bool(len(values)) and bool((values >= 0).all()) and len(distinct(values)) > 1
 
     def _near(self, values: np.ndarray, used: np.ndarray) -> np.ndarray:
-        """Which values of bytes that no product uses may be factors too: they are about as large as those of used ones. Others are what happens to lie in padding."""
+        """Which values of bytes that no product uses may be factors too: they are about as large as those of used ones.
+        Others are what happens to lie in padding.
+        """
         if self.name != SCALES:
             near: np.ndarray = values >= 0
             return near
         return _are_near(values, self.values(used))
 
     def _is_like(self, idle: np.ndarray, used: np.ndarray) -> bool:
-        """May bytes that no product uses be factors, as used ones are? They hold several values, nearly all about as large."""
+        """May bytes that no product uses be factors, as used ones are? They hold several values, nearly all about as
+        large.
+        """
         values = self.values(np.asarray(idle).reshape(-1))
         if not len(values) or (values < 0).any() or len(distinct(values)) < 2:
             return False
@@ -738,7 +768,9 @@ def _skipped(x: InRows, n: int, byte: tuple[int, int], column: int) -> Finding:
 
 
 def _of_all_stored(copies: Sequence[Brought], side: str) -> list[Finding]:
-    """S702 of the first of some copies of factors that threads have stored. What one CTA leaves out another one may use: of a line all copies count."""
+    """S702 of the first of some copies of factors that threads have stored. What one CTA leaves out another one may
+    use: of a line all copies count.
+    """
     of_line: dict[int, set[int]] = {}
     for copy in copies:
         used = of_line.setdefault(copy.event.instruction.line, set())

@@ -92,7 +92,9 @@ class _Sum:
         return len({entry.at() for entry in self.entries}) == 1
 
     def most(self) -> _At | None:
-        """What more than half of the products have; of sums that are split, three quarters: heads may go on along k, too."""
+        """What more than half of the products have; of sums that are split, three quarters: heads may go on along k,
+        too.
+        """
         solid = [entry.at() for entry in self.entries if not entry.is_fill]
         if not solid:
             return None
@@ -136,7 +138,9 @@ class _Sum:
         return any(len(others) > 1 for others in partners.values())
 
     def wanted(self) -> _At | None:
-        """The coordinates that the products should have: the same k of A and B, if one product has that with most products' rows; else those of most products."""
+        """The coordinates that the products should have: the same k of A and B, if one product has that with most
+        products' rows; else those of most products.
+        """
         most = self.most()
         if most is not None and not self.is_split and any(e.at() == most._replace(apart=0) and not e.is_fill for e in self.entries):
             return most._replace(apart=0)
@@ -344,7 +348,9 @@ def _other_k(its: _Sum, wanted: _At) -> Iterator[tuple[_Entry, int]]:
 
 
 def _wrong_side(entries: list[_Entry], n: int) -> int:
-    """The operand with a k that another product has, too, or that advances less evenly; else the one that advances less."""
+    """The operand with a k that another product has, too, or that advances less evenly; else the one that advances
+    less.
+    """
     k = [[entry.place(side)[1] for entry in entries] for side in (0, 1)]
     twice = [k[side].count(k[side][n]) > 1 for side in (0, 1)]
     if twice[0] != twice[1]:

@@ -1,4 +1,6 @@
-"""Is all of a tile read that TMA brings for a matrix instruction, as the type that its map has, and as the same operand by all?"""
+"""Is all of a tile read that TMA brings for a matrix instruction, as the type that its map has, and as the same operand
+by all?
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,9 @@ class _Tile:
 
 
 def _covered(read: OperandRead, at: tuple[tuple[int, int], tuple[int, int]]) -> int:
-    """How many elements of an operand, (first, extent) of which along the outer and the inner axis are `at`, lie in the boxes that it was read from."""
+    """How many elements of an operand, (first, extent) of which along the outer and the inner axis are `at`, lie in the
+    boxes that it was read from.
+    """
     found = 0
     for load in {load.event.coordinates: load for load in read.loads}.values():
         sizes = load.transfer.tensor_map.box_dim

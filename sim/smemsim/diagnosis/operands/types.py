@@ -15,7 +15,9 @@ READ_AS = {"BFLOAT16": ("bf16",), "FLOAT16": ("f16",), "FLOAT32": ("f32", "tf32"
 
 
 def other_type(event: Mma, side: str, load: Issued) -> Finding | None:
-    """I603 of an instruction descriptor, R508 or, of another width, T211 of a wgmma, where operand `side` ("a", "b") is none of what the load brought."""
+    """I603 of an instruction descriptor, R508 or, of another width, T211 of a wgmma, where operand `side` ("a", "b") is
+    none of what the load brought.
+    """
     tm, dtype = load.transfer.tensor_map, event.a_type if side == "a" else event.b_type
     right = READ_AS.get(tm.data_type.name, (dtype,))
     if dtype in right:

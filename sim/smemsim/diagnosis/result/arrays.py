@@ -1,4 +1,6 @@
-"""Two arrays, element by element: which are wrong, and does a rule give them? A rule that chance could satisfy does not count."""
+"""Two arrays, element by element: which are wrong, and does a rule give them? A rule that chance could satisfy does not
+count.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ EDGE = 0.25  # of the wrong elements may lie where a rule says nothing: at edges
 
 @dataclasses.dataclass(frozen=True)
 class Explanation:
-    """What is the matter with an array, and what to change; `code` is that of a finding which says the same, where there is one."""
+    """What is the matter with an array, and what to change; `code` is that of a finding which says the same, where
+    there is one.
+    """
 
     what: str
     change: str = ""

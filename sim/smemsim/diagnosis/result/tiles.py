@@ -28,7 +28,9 @@ Rule = Callable[[Arrays, Tile], Explanation | None]
 
 
 def swizzled(arrays: Arrays, tile: Tile) -> Explanation | None:
-    """Were tiles written into shared memory with another swizzle than the one that their store takes away, or from another origin of its pattern?"""
+    """Were tiles written into shared memory with another swizzle than the one that their store takes away, or from
+    another origin of its pattern?
+    """
     row_bytes = tile.columns * arrays.itemsize
     if row_bytes % CHUNK or row_bytes & (row_bytes - 1) or row_bytes > LINE:
         return None
@@ -43,7 +45,9 @@ def swizzled(arrays: Arrays, tile: Tile) -> Explanation | None:
 
 
 def _through(tile: Tile, itemsize: int, of_store: Swizzle, written: Swizzle) -> np.ndarray:
-    """Whose element of the tile a store puts where, if shared memory was written with another swizzle, counted from the tile's first byte."""
+    """Whose element of the tile a store puts where, if shared memory was written with another swizzle, counted from the
+    tile's first byte.
+    """
     address = np.arange(tile.rows * tile.columns, dtype=np.int64) * itemsize
     for mode, origin in ((MODES[of_store], tile.offset), (MODES[written], 0)):  # an XOR of bits with higher bits is its own inverse
         address = np.asarray(swizzle(address + origin, 0, mode.mask, mode.shift)) - origin  # type: ignore[arg-type]  # the formula takes arrays too
@@ -287,7 +291,9 @@ def gives(arrays: Arrays, tile: Tile, source: np.ndarray) -> bool:
 
 
 def _gives_cut(arrays: Arrays, tile: Tile, source: np.ndarray) -> bool:
-    """Does the permutation `source` give all wrong tiles of an array that ends within tiles? Elements that come from outside of it are unknown."""
+    """Does the permutation `source` give all wrong tiles of an array that ends within tiles? Elements that come from
+    outside of it are unknown.
+    """
     r, c = np.nonzero(arrays.wrong)
     at = np.unique(np.stack([r // tile.rows, c // tile.columns], axis=1), axis=0)
     for some in (at[:1], at):

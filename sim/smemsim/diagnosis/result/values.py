@@ -92,7 +92,9 @@ def added(arrays: Arrays) -> Explanation | None:
 
 
 def narrower(found: np.ndarray, wanted: np.ndarray, dtype: str) -> Explanation | None:
-    """Are all values those of a narrower type, next to the expected ones? Then they went through it. `found` and `wanted` are numbers of type `dtype`."""
+    """Are all values those of a narrower type, next to the expected ones? Then they went through it. `found` and
+    `wanted` are numbers of type `dtype`.
+    """
     own = FORMATS.get(dtype)
     if own is None or not own.is_float:
         return None

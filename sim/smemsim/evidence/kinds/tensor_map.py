@@ -130,7 +130,8 @@ def _compare_bytes(raw: bytes, tm: TensorMap) -> Outcome:
 # ---- Encode calls with null pointers, and with a map object at any address
 
 
-# What the trace calls the pointers of the call; besides them `what` says that all of them are given, to one call or the other.
+# What the trace calls the pointers of the call; besides them `what` says that all of them are given, to one call or the
+# other.
 NULLS = {"map": "tensor_map", "dims": "global_dim", "strides": "global_strides", "box": "box_dim", "steps": "element_strides"}
 PLAIN = ("legal", "im2col_wide")
 

@@ -174,7 +174,8 @@ def compare_sources(suite: Suite, index: int, transfer: Transfer, origin: int) -
     first = int(suite.arrays["first"][index])
     memory_begin = int(suite.arrays["memory_begin"][index]) if transfer.geometry.to_tf32 else 0
     where, both = side_by_side(first, hardware, *_sources(transfer, origin, memory_begin))
-    # Bytes below the first user byte, and those a window is rounded up by, are neither coded for a store nor looked at after a load.
+    # Bytes below the first user byte, and those a window is rounded up by, are neither coded for a store nor looked at
+    # after a load.
     reserved, end = architecture(suite.arch).shared_begin, int(suite.arrays["window_end"][index])
     place = both[1] if transfer.is_store else where
     hidden = place >= end

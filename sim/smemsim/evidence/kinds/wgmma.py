@@ -71,7 +71,8 @@ class WgmmaOperand(Comparer):
         if outcome:
             return Case(title, outcome)
         hardware = self.suite.ragged("address", index).reshape(rows, k)
-        # What lies below the first user byte belongs to the system: hardware reads it without a fault, its contents are not ours.
+        # What lies below the first user byte belongs to the system: hardware reads it without a fault, its contents are
+        # not ours.
 
         def describe(at: tuple[int, ...]) -> str:
             return f"row {at[0]}, k {at[1]}: hardware {int(hardware[at]):#x} | model {int(address[at]):#x}"

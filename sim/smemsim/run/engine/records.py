@@ -143,8 +143,8 @@ class Metadata(NamedTuple):
     """The metadata of A, of wgmma.mma_async.sp or mma.sp.sync.
 
     They are the thread and lowest bit of each nibble, (rows, groups), the registers (warpgroups or warps, threads), and
-    the sources of their bytes. Sources are (the same, threads, bytes) addresses of global memory, negative if there is none;
-    None if they are not followed.
+    the sources of their bytes. Sources are (the same, threads, bytes) addresses of global memory, negative if there is
+    none; None if they are not followed.
     """
 
     places: tuple[np.ndarray, np.ndarray]

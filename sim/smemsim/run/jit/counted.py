@@ -1,5 +1,5 @@
-"""Counts in compiled code, for observers that count (`Observer.tallied`): how many lanes a predicate leaves out, and for
-how many lanes a block runs.
+"""Counts in compiled code, for observers that count (`Observer.tallied`): how many lanes a predicate leaves out, and
+for how many lanes a block runs.
 
 The numbers are 64-bit entries from `%counts` on. Code without such observers has none.
 """

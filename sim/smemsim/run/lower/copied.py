@@ -29,7 +29,8 @@ class Copied(NamedTuple):
     instructions: frozenset[int]
     # Has the program scale factors or metadata, which are small? Then all of its copies are followed.
     has_factors: bool
-    # those that only A and B of such an mma.sync get: shifts within a byte leave the row and the K of its elements as they are
+    # those that only A and B of such an mma.sync get: shifts within a byte leave the row and the K of its elements as
+    # they are
     fragments: frozenset[int] = NO_SLOTS
 
 

@@ -131,8 +131,8 @@ class BarrierObserver(Observer):
     # ---- mbarriers
 
     def _variable(self, x: Wave, address: int) -> str:
-        """The small variable that has an mbarrier, as the source calls it; "" for none. Its place in the variable goes to
-        `barrier_names`.
+        """The small variable that has an mbarrier, as the source calls it; "" for none. Its place in the variable goes
+        to `barrier_names`.
         """
         if address not in self._variables:
             place, name = x.launch.program.places.shared_at(address), ""

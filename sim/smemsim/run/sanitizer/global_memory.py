@@ -485,8 +485,8 @@ class GlobalShadow:
     # ---- asynchronous operations
 
     def op_reads(self, op: Operation, addresses: np.ndarray, size: int) -> None:
-        """An asynchronous operation reads `size` bytes at each of these addresses, through the asynchronous proxy, until
-        it is complete.
+        """An asynchronous operation reads `size` bytes at each of these addresses, through the asynchronous proxy,
+        until it is complete.
         """
         for array, at in self._places(addresses, size, is_read=True):
             threads = np.full(len(at), op.warps[0] * WARP)

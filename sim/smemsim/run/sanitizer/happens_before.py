@@ -47,8 +47,9 @@ class AtFence:
 
 
 class Assumed(NamedTuple):
-    """What an order assumes beyond the PTX ISA: `widens` of EXCUSES (relaxed arrivals at cluster barriers release; waits
-    and arrivals of .cta at mbarriers are of .cluster), or, if it `is_loose`, that relaxed accesses release and acquire.
+    """What an order assumes beyond the PTX ISA: `widens` of EXCUSES (relaxed arrivals at cluster barriers release;
+    waits and arrivals of .cta at mbarriers are of .cluster), or, if it `is_loose`, that relaxed accesses release and
+    acquire.
     """
 
     widens: tuple[str, ...] = ()

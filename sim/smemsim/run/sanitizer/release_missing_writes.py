@@ -210,8 +210,8 @@ class _Met:
 
 @dataclasses.dataclass(frozen=True)
 class _Exposed:
-    """Words that a lane has stored, and another one has released for. `is_twice`: that one stored there too, by the same
-    instruction.
+    """Words that a lane has stored, and another one has released for. `is_twice`: that one stored there too, by the
+    same instruction.
     """
 
     warp: int

@@ -168,8 +168,8 @@ class Reporting:
         self, i: Instruction, said: Clauses, repair: str, because: str, touched: tuple[Touched, ...] = (), *, formal: Formal = "",
         cause: str = "", other: Instruction | None = None, within_warp: bool = False, arrays: tuple[int, ...] = (), cta: Cta | None = None,
     ) -> None:  # fmt: skip
-        """A finding; `formal`: nothing but this one of EXCUSES is wrong, which compilers and libraries emit. `cta` is the
-        CTA of the race, if no caller has noted it.
+        """A finding; `formal`: nothing but this one of EXCUSES is wrong, which compilers and libraries emit. `cta` is
+        the CTA of the race, if no caller has noted it.
         """
         code, excuse = said.code, self.excuses.get(formal)
         if cta is not None:

@@ -430,8 +430,8 @@ class SharedShadow:
     def strong_write(
         self, i: Instruction, at: np.ndarray, warps: np.ndarray, flat: np.ndarray, size: int, *, changed: bool, scope: int = GPU
     ) -> None:
-        """Warps write words, or `size` bytes of them at `flat`, by operations that do not race among themselves within a scope. Those that changed nothing
-        (not `changed`) have only looked.
+        """Warps write words, or `size` bytes of them at `flat`, by operations that do not race among themselves within
+        a scope. Those that changed nothing (not `changed`) have only looked.
 
         For an uninitialised word they count as the first writers in any case: atom.exch may leave the uninitialised
         content there.

@@ -32,8 +32,8 @@ class Pending:
 
 
 class UnusedReads:
-    """The races of a launch that wait, and which warps have executed the stores that use what a load has brought. `told`
-    are the races that are reported.
+    """The races of a launch that wait, and which warps have executed the stores that use what a load has brought.
+    `told` are the races that are reported.
     """
 
     def __init__(self, program: Program, told: set[tuple[str, int, int]]) -> None:

@@ -221,7 +221,8 @@ def _legal_reads(draw: Draw, arch: str, rows: tuple[Any, ...], given: dict[str, 
     per_chunk, k_major = fmt.elements_per_chunk(operand["packing"]), operand["major"] == "K"
     along, lines = (operand["k"], operand["rows"]) if k_major else (operand["rows"], operand["k"])
     chunks = -(-along // per_chunk)
-    # Which field steps along the contiguous axis, the rules themselves say: that of an operand of one line and many chunks.
+    # Which field steps along the contiguous axis, the rules themselves say: that of an operand of one line and many
+    # chunks.
     shape = (1, LINES) if k_major else (LINES, 1)
     leading = used_strides(mode, operand["major"], *shape, 1)["leading_byte_offset"]
     counts = [-(-chunks * CHUNK // mode.width), -(-lines // mode.k_rows)]  # atoms along the contiguous axis, and along the other

@@ -1,1 +1,3 @@
-"""The calls that doors which answer CUDA's own interfaces translate into methods of the device: handles are numbers, errors are codes."""
+"""The calls that doors which answer CUDA's own interfaces translate into methods of the device: handles are numbers,
+errors are codes.
+"""

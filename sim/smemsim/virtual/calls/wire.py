@@ -42,7 +42,9 @@ def parsed(message: bytes) -> tuple[str, list[Any]]:
 
 
 def replied(is_last: bool, error: int, actions: list[bytes], results: tuple[Any, ...], *, is_settled: bool = False) -> bytes:
-    """What `clib/door.c` reads as the answer to a call. `is_settled`: it need not ask before it says that the device is synchronised."""
+    """What `clib/door.c` reads as the answer to a call. `is_settled`: it need not ask before it says that the device is
+    synchronised.
+    """
     doing = b"".join(actions)
     out = b"".join(struct.pack("<Q", x & (1 << 64) - 1) if isinstance(x, int) else struct.pack("<I", len(x)) + x for x in results)
     return _REPLY.pack(is_last | is_settled << 1, error, len(actions), len(doing)) + doing + out

@@ -1,4 +1,5 @@
-"""Python runs this when it starts under `smemsim exec`: it opens the doors in Python, then runs the `sitecustomize` that is there besides.
+"""Python runs this when it starts under `smemsim exec`: it opens the doors in Python, then runs the `sitecustomize`
+that is there besides.
 
 A process that imports none of the libraries with a door does not import smemsim: it starts as fast as ever.
 """

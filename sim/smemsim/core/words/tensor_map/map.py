@@ -30,7 +30,8 @@ _OF_CALL: dict[Call, tuple[str, ...]] = {  # the arguments that only one call ha
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TensorMap(Encoded, metaclass=OwnMembers):
-    """A tensor map. Dimension 0 is contiguous. Strides are bytes, from dimension 1 on. Arguments have the driver's names.
+    """A tensor map. Dimension 0 is contiguous. Strides are bytes, from dimension 1 on. Arguments have the driver's
+    names.
 
     Make one with `TensorMap.tiled`, `.im2col`, `.im2col_wide`, `.from_bytes` or `.parse`. `bytes(tm)` are the 128 bytes
     the driver would have produced (measured on an H200 with driver 580: traces encode_tiled, encode_im2col,

@@ -20,7 +20,8 @@ __all__ = ["Step", "build_sequence", "kept_fields", "replaced", "tensormap_repla
 
 Step = tuple[str, int | None, int]  # (field, ordinal, value): the operands of one tensormap.replace
 
-# Driver enums whose codes are not those of the immediate, by the field they are taken for, and the codes that mean the same in both.
+# Driver enums whose codes are not those of the immediate, by the field they are taken for, and the codes that mean the
+# same in both.
 _FOREIGN = {"elemtype": ("TensorMapDataType", range(8)), "swizzle_mode": ("TensorMapSwizzle", range(4))}
 
 

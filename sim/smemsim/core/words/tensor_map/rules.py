@@ -368,8 +368,9 @@ def fill(a: Arguments, at: Target) -> Sequence[Broken]:
 
 @rule(TILED_RULES, "in no document; traces encode_tiled, encode_im2col, encode_im2col_wide", "measured", "inferred", needs=("data_type",))
 def total_bytes(a: Arguments, at: Target) -> Sequence[Broken]:
-    """The box takes at most 228 KiB, counted as element bytes x floor(box / element stride) in every dimension, 0 included; of wide maps
-    it is asked on Hopper only."""
+    """The box takes at most 228 KiB, counted as element bytes x floor(box / element stride) in every dimension, 0
+    included; of wide maps it is asked on Hopper only.
+    """
     if a.mode is not None and at.arch not in WIDE_IS_IM2COL:
         return FINE
     elements = a.channels_per_pixel * a.pixels_per_column if not a.box_dim else 1
@@ -632,7 +633,8 @@ class TensorMapRules(dict[str, Rule], metaclass=OwnMembers):
 TENSOR_MAP_RULES = TensorMapRules((r.name, r) for r in (*TILED_RULES, *IM2COL_RULES))
 
 _CALLS: tuple[Call, ...] = ("tiled", "im2col", "im2col_wide")
-# Nearly all maps have whole-byte types, one of Hopper's swizzles and legal codes: most rules about the others need not be asked.
+# Nearly all maps have whole-byte types, one of Hopper's swizzles and legal codes: most rules about the others need not
+# be asked.
 _ALL = {
     (call, encode): tuple(r for r in TENSOR_MAP_RULES.values() if call in r.calls and (encode or not r.encode_only))
     for call in _CALLS

@@ -344,8 +344,8 @@ PARTS = {2: "half", 4: "a quarter", 8: "an eighth"}
 
 
 def miscounted(barrier: Mbarrier, x: Wave, size: int, each: int, lines: Collection[int]) -> str:
-    """A round expects `size` bytes and gets `each`, by copies of some lines: the bytes that were forgotten, or counted too
-    often, if the numbers show it; else "".
+    """A round expects `size` bytes and gets `each`, by copies of some lines: the bytes that were forgotten, or counted
+    too often, if the numbers show it; else "".
     """
     parts = list(
         {d.begin: d for d in barrier.state.deliveries.sources.values() if d.to == barrier.cta.rank and d.instruction.line in lines}.values()

@@ -167,9 +167,9 @@ class Passed(_Notes):
         return count
 
     def misses(self, phase: int, tid: np.ndarray) -> np.ndarray:
-        """No thread can go on, and threads wait for `phase`, which runs. Which of them wait because other lanes of their
-        warp, which had passed the phase of the same parity before, were ahead? They have missed a phase. Lanes that
-        hardware runs side by side do not (Mosaic GPU: one lane multiplies, all of them wait).
+        """No thread can go on, and threads wait for `phase`, which runs. Which of them wait because other lanes of
+        their warp, which had passed the phase of the same parity before, were ahead? They have missed a phase. Lanes
+        that hardware runs side by side do not (Mosaic GPU: one lane multiplies, all of them wait).
         """
         if int(tid[-1]) >= len(self.by_thread):
             return np.zeros(len(tid), bool)
