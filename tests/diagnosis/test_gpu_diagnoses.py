@@ -142,7 +142,7 @@ def test_barriers_that_never_meet_say_where_the_others_are(one, other, message, 
 def test_who_runs_ahead_is_told_from_a_count_that_is_too_small(arrives, repair):
     found = first(f"@%p9 mbarrier.init.shared.b64 [bar], 1; bar.sync 0; {arrives} bar.sync 0; {WAIT} {OUT}", block=64)
     assert found.code == "X006"
-    assert "phases 0 to 1 completed without a wait" in found.repair
+    assert "phases 0, 1 completed without a wait" in found.repair
     assert repair in found.repair
 
 

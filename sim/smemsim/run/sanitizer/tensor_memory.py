@@ -653,8 +653,8 @@ class TensorShadow:
         why = f"its warp has not executed tcgen05.wait::{access}" if pending else "nothing orders the two"
         wait = f"tcgen05.wait::{access}.sync.aligned after the tcgen05.{access}, then a barrier, before this instruction"
         after = (
-            f"an arrival after tcgen05.wait::{access} of line {line}, and a wait for it before this instruction (if they are relaxed, with "
-            "tcgen05.fence::before_thread_sync and ::after_thread_sync); or one of the two addresses is wrong"
+            f"arrive at a barrier after tcgen05.wait::{access} of line {line}, and wait there before this instruction (if these are relaxed: with "
+            "tcgen05.fence::before_thread_sync and ::after_thread_sync); or correct one of the two addresses"
         )
         theirs = Access("read" if access == "ld" else "write", f"warp {self._warp(other)}", self.reporting.lines.get(line))
         self.reporting.tell(

@@ -361,7 +361,7 @@ class NamedBarrier:
         if waits or self.waits:
             before = f" ({self._lines()})" if came else ""
             find_misuse(
-                x, i, f"{came + len(threads)} threads have arrived at barrier {self.number}, which is for {count}{before}: which of them meet is left to chance",
+                x, i, f"{came + len(threads)} threads have arrived at barrier {self.number}, which is for {count}{before}: which of them it releases together is undefined",
                 "correct the thread count",
             )  # fmt: skip
         return left * WARP

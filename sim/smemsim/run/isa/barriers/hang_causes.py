@@ -102,7 +102,7 @@ def _unseen(barrier: Mbarrier) -> str:
         return f"wait for the mbarrier of the stage that is read: phases of {names} completed, and no thread has waited for them"
     if last == state.passed.seen:
         return f"wait for parity {last & 1}, or one arrival fewer: phase {last} completed, and no wait has seen it"
-    by = f"phases {state.passed.seen} to {last} completed without a wait"
+    by = f"phases {ranges(range(state.passed.seen, last + 1))} completed without a wait"
     if state.arrivals.run_ahead:
         return (
             "before they arrive again, let the arriving threads wait until this thread has gone on (a second mbarrier), or let one of them arrive at "

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["check_reused", "initialise", "invalidate"]
 
 
-LIVES = "PTX ISA 9.1 §9.7.13.15.9, 9.7.13.15.10: its bytes are nothing else before mbarrier.inval"
+LIVES = "PTX ISA 9.1 §9.7.13.15.9, 9.7.13.15.10 (no other use of its bytes before mbarrier.inval)"
 
 
 def initialise(x: Wave, ctas: Sequence[Cta], offset: int, count: int, i: Instruction, threads: np.ndarray) -> State:
