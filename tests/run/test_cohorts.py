@@ -39,7 +39,7 @@ def differs(program):
 def test_generated_programs_leave_the_same_bytes_and_findings(part):
     said = set()
     for number in range(8):
-        program = draw(random.Random(f"cohorts {part} {number}"))
+        program = draw(random.Random(f"ctas {part} {number}"))
         found = program.outcome(cohorts=True)
         assert difference(found, program.outcome(cohorts=False)) == "", program.text()
         said.add(isinstance(found, str) or bool(found[2]))
@@ -155,7 +155,7 @@ def test_the_compiled_checks_pass_only_what_the_rule_passes(monkeypatch):
     """Compiled loops note accesses to shared memory in which nothing is suspicious; the rule in numpy decides about the
     others. Without the loops it decides about all.
     """
-    programs = [draw(random.Random(f"rule {number}")) for number in range(8)]
+    programs = [draw(random.Random(f"loops {number}")) for number in range(8)]
     found = [program.outcome(cohorts=False) for program in programs]
     for name in LOOPS:
         monkeypatch.setattr(shared_loops, name, lambda *given: 0)

@@ -1327,7 +1327,7 @@ COPIES = {
 }
 ARRIVED = "W: mbarrier.try_wait.parity.shared::cta.b64 %p2, [bar], 0; @!%p2 bra W;"
 IN_CLUSTER = "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;"
-STORES, OTHERS_STORE = (
+OWN_STORES, STORES_OF_OTHERS = (
     "st.global.u32 [%d5], %r6;",
     "xor.b32 %r9, %r1, 64; mul.wide.u32 %d6, %r9, 4; add.u64 %d6, %d1, %d6; @%p4 st.global.u32 [%d6], %r6;",
 )
@@ -1358,11 +1358,11 @@ def copying(kind: str, body: str, *, grid: int = 1, **options) -> set[str]:
 
 @pytest.mark.parametrize("kind", COPIES)
 def test_the_source_of_a_copy_is_read_until_the_copy_is_complete(kind: str) -> None:
-    own = STORES if "multicast" not in kind and kind != "pair" else f"@%p4 {STORES}"
+    own = OWN_STORES if "multicast" not in kind and kind != "pair" else f"@%p4 {OWN_STORES}"
     assert copying(kind, f"{{copy}} {{wait}} {{meet}} {own}") == set()
     assert copying(kind, f"{{copy}} {{meet}} {own} {{wait}}") == {"X008"}
-    assert copying(kind, f"{{copy}} {{wait}} {{meet}} {OTHERS_STORE}", schedule=2) == set()
-    assert copying(kind, f"{{copy}} {OTHERS_STORE} {{wait}}", schedule=1) == {"X008"}
+    assert copying(kind, f"{{copy}} {{wait}} {{meet}} {STORES_OF_OTHERS}", schedule=2) == set()
+    assert copying(kind, f"{{copy}} {STORES_OF_OTHERS} {{wait}}", schedule=1) == {"X008"}
     fenced = f"{own} fence.proxy.async; {{meet}} {{copy}} {{wait}}"
     assert copying(kind, fenced) == set()
     assert copying(kind, fenced.replace("fence.proxy.async;", "")) == ({"X003"} if "cp.async" not in kind else set())
@@ -1382,9 +1382,9 @@ def test_the_source_of_a_copy_is_followed_however_a_kernel_runs(kind, setting, o
     for name, value in setting.items():
         monkeypatch.setenv(name, value)
     for body, codes in (
-        ("@!%p4 bra END; {copy} {wait} bar.sync 0; " + STORES, set()),
-        ("@!%p4 bra END; {copy} bar.sync 0; " + STORES + " {wait}", {"X008"}),
-        ("{copy} {wait} @%p4 " + STORES, {"X008"}),  # the other CTA has waited for its own copy
+        ("@!%p4 bra END; {copy} {wait} bar.sync 0; " + OWN_STORES, set()),
+        ("@!%p4 bra END; {copy} bar.sync 0; " + OWN_STORES + " {wait}", {"X008"}),
+        ("{copy} {wait} @%p4 " + OWN_STORES, {"X008"}),  # the other CTA has waited for its own copy
     ):
         assert copying(kind, body, grid=2, **options) == codes
 
@@ -1395,7 +1395,7 @@ setp.ne.u32 %p2, %r8, 8; @%p2 bra END; AGAIN: ld.acquire.gpu.global.u32 %r3, [%d
 COPIES: {} END:"""
 SOURCE_IS_READ = BROUGHT.replace(" FULL:", "\n FULL:").split("\n")
 SAYS_SO = "st.release.gpu.global.u32 [%d20+16], 1;"
-COPIED = "cp.async.ca.shared.global [here], [%d20], 16;"
+WORDS_COPIED = "cp.async.ca.shared.global [here], [%d20], 16;"
 
 
 @pytest.mark.parametrize(
@@ -1403,8 +1403,8 @@ COPIED = "cp.async.ca.shared.global [here], [%d20], 16;"
     [
         ((SOURCE_IS_READ[0], *SOURCE_IS_READ[1:], SAYS_SO), set()),
         ((SOURCE_IS_READ[0], SAYS_SO, *SOURCE_IS_READ[1:]), {"X008"}),
-        ((COPIED, "cp.async.wait_all;", SAYS_SO), set()),
-        ((COPIED, SAYS_SO, "cp.async.wait_all;"), {"X008"}),
+        ((WORDS_COPIED, "cp.async.wait_all;", SAYS_SO), set()),
+        ((WORDS_COPIED, SAYS_SO, "cp.async.wait_all;"), {"X008"}),
     ],
 )
 def test_a_flag_after_the_wait_frees_the_source_of_a_copy(does, codes):
@@ -1421,7 +1421,7 @@ def test_a_flag_after_the_wait_frees_the_source_of_a_copy(does, codes):
     ],
 )
 @pytest.mark.parametrize(
-    ("copy", "wait"), [(SOURCE_IS_READ[0], " ".join(SOURCE_IS_READ[1:])), (COPIED, "cp.async.wait_all;")], ids=["bulk", "cp.async"]
+    ("copy", "wait"), [(SOURCE_IS_READ[0], " ".join(SOURCE_IS_READ[1:])), (WORDS_COPIED, "cp.async.wait_all;")], ids=["bulk", "cp.async"]
 )
 def test_a_dependent_launch_leaves_the_source_of_a_copy(copy, wait, first, second, codes):
     body = " ".join({"copy": copy, "wait": wait}.get(part, part) for part in first)
