@@ -52,12 +52,21 @@ def filled(text: str, mark: str = "") -> str:
     return textwrap.fill(text, 120, initial_indent=mark, subsequent_indent=" " * len(mark), break_long_words=False, break_on_hyphens=False)
 
 
+LAUNCH_PLACES = {
+    "The file": ("Keys at the top of the file.", KEYS),
+    "args": ("Each parameter of the kernel is a table. It has one of the keys `array`, `map`, `maps`, `value`, `null`, `scratch` and `bytes`.", None),
+    "arrays": ("Each array is a table. Give `dtype`, `shape` and a `distribution`, or a `file`.", ARRAY_KEYS),
+}  # fmt: skip
+
+
 def launch_keys(_: Page) -> str:
-    """Every key of launch files."""
+    """Every key of launch files, a section for each table."""
     arguments = {name: of for kind, of_kind in ARGUMENTS.items() for name, of in {kind: of_kind, **BESIDE.get(kind, {})}.items()}
-    places = {"top": KEYS, "args": arguments, "arrays": ARRAY_KEYS}
-    rows = [(place, f"`{name}`", of.says.replace("|", "\\|")) for place, keys in places.items() for name, of in keys.items()]
-    return table(("table", "key", "meaning"), rows)
+    made = []
+    for title, (intro, given) in LAUNCH_PLACES.items():
+        rows = [(f"`{name}`", of.says.replace("|", "\\|"), of.default) for name, of in (given or arguments).items()]
+        made += [f"## {title}", intro, table(("key", "meaning", "without it"), rows)]
+    return "\n\n".join(made)
 
 
 # What each table of a scenario file is for, and an example of a step.
