@@ -24,6 +24,7 @@ from smemsim.core.spec.disputes import DISPUTE_QUESTIONS, DISPUTES
 from smemsim.core.spec.errata import ERRATA_TOPICS
 from smemsim.core.spec.evidence import RULES, Rule, kill_matrix
 from smemsim.core.spec.findings import CODES
+from smemsim.core.spec.grades import Grade
 from smemsim.core.spec.published import PUBLISHED
 from smemsim.core.spec.rule_texts import RULE_TOPICS
 from smemsim.core.tables import keys_of
@@ -580,7 +581,14 @@ def counted(_: Page) -> str:
     standing = _standing()
     count = {kind: sum(len(of[kind]) for of in standing.values()) for kind in STANDINGS}
     rows = [(says, str(count[kind])) for kind, says in STANDINGS.items()]
-    return table(("alternatives of rules that are not measured", "number"), [*rows, ("all", str(sum(count.values())))])
+    open_ones = [a for of in standing.values() for kind in ("published", "compilers", "left") for a in of[kind]]
+    here = sum("sm_100a" in _cards_of(a) for a in open_ones)
+    told = (
+        f"{len(open_ones)} alternatives are not refuted: the last three groups. {here} of them concern sm_100a (B200). `smemsim evidence "
+        f"--open sm_100a` prints these {here}, with the experiment that would decide each. The other {len(open_ones) - here} concern only other cards."
+    )
+    rows.append(("all", str(sum(count.values()))))
+    return f"{table(('alternatives of rules that are not measured', 'number'), rows)}\n\n{filled(told)}"
 
 
 def alternatives(_: Page) -> str:
@@ -591,10 +599,15 @@ def alternatives(_: Page) -> str:
     return table(("rule", "alternatives", *STANDINGS), [*rows, total])
 
 
+def _cards_of(a: Alternative) -> list[str]:
+    """The cards that an alternative concerns: those on which its rule is not measured."""
+    return [a.only] if a.only else [arch for arch, grade in RULES[a.rule].grades.items() if grade is not Grade.MEASURED]
+
+
 def unrefuted(_: Page) -> str:
     """Every alternative that no witness refutes: what the hardware would do, what contradicts it, and the experiment."""
     rows = [
-        (f"`{a}`", _marked(a.sentence), kind if kind != "left" else "", a.only or "all that have the rule")
+        (f"`{a}`", _marked(a.sentence), kind if kind != "left" else "", ", ".join(_cards_of(a)))
         for of in _standing().values()
         for kind in ("published", "compilers", "left")
         for a in of[kind]

@@ -109,7 +109,7 @@ KEYS: dict[str, Key] = {
     "block": Key("any", "the block: threads of a CTA, one to three numbers", default="`.reqntid` of the kernel, or 1"),
     "cluster": Key("any", "the CTAs of a cluster, one to three numbers", default="that of the kernel, or no cluster"),
     "shared_bytes": Key("any", "the dynamic shared memory of a CTA, in bytes", default="0"),
-    "limit": Key("any", "after this many blocks of instructions the kernel counts as endless (X006)"),
+    "limit": Key("any", "after this many blocks of instructions the kernel counts as endless (X006)", default="20,000,000"),
     "limit_seconds": Key("any", "after this many seconds the kernel is stopped, without a finding", default="no limit"),
     "cooperative": Key("bool", "true: a cooperative launch", default="false"),
     "cancel": Key("any", "the answer of clusterlaunchcontrol.try_cancel: resident, never, one or always. With all, the launch runs with each answer"),
