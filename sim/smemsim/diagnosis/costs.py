@@ -117,8 +117,10 @@ def limit_findings(table: Counters, limits: Sequence[Limit], body: Sequence[Inst
 
 def _conflicts(launch: Launch, counting: Counting) -> Iterator[Finding]:
     """One note for each buffer, at the instruction that loses most."""
+    if all(row.worst_degree <= 1 for row in counting.rows.values()):
+        return
     total = sum(row.wavefronts for row in counting.rows.values())
-    for buffer in _buffers(counting) if any(row.worst_degree > 1 for row in counting.rows.values()) else ():
+    for buffer in _buffers(counting):
         lost = {key: _excess(counting, key, counting.rows[key]) for key in buffer.keys if counting.rows[key].sure is not Sure.NONE}
         lost = {key: excess for key, excess in lost.items() if excess > 0}
         if sum(lost.values()) < max(FEWEST, SHARE * total) or not lost:
@@ -242,10 +244,9 @@ def _reader(launch: Launch, buffer: _Buffer) -> tuple[Instruction, Swizzle] | No
 
 
 def _uncoalesced(counting: Counting) -> Iterator[Finding]:
-    total = sum(row.sectors for row in counting.rows.values())
-    costly = [
-        (key, row) for key, row in counting.rows.items() if row.sectors >= UNCOALESCED * row.ideal_sectors and row.sure is not Sure.NONE
-    ]
+    touching = [(key, row) for key, row in counting.rows.items() if row.sectors]
+    total = sum(row.sectors for _, row in touching)
+    costly = [(key, row) for key, row in touching if row.sectors >= UNCOALESCED * row.ideal_sectors and row.sure is not Sure.NONE]
     costly = [(key, row) for key, row in costly if row.sectors - row.ideal_sectors >= max(FEWEST, SHARE * total)]
     for key, row in sorted(costly, key=lambda x: x[1].ideal_sectors - x[1].sectors)[:MOST_NOTES]:
         each = row.sectors / max(row.global_requests, 1)

@@ -59,14 +59,16 @@ class CompiledAccesses(NamedTuple):
     last: int
     mask: np.ndarray | None
 
-    def of(self, n: int, first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
-        """The threads (ascending), of those from one to another, that execute the n-th access, and where."""
+    def of(self, n: int, first: int, last: int, row: int = -1) -> tuple[np.ndarray, np.ndarray]:
+        """The threads (ascending), of those from one to another, that execute the n-th access, and where. `row`: its row
+        in `places`, if that is not the usual one.
+        """
         access = self.accesses[n]
-        row = self.places[access.row, first:last]
-        runs = row != self.nowhere
+        places = self.places[access.row if row < 0 else row, first:last]
+        runs = places != self.nowhere
         if self.mask is None and runs.all():
-            return np.arange(first, last), row + (access.apart + self.begins[n])
+            return np.arange(first, last), places + (access.apart + self.begins[n])
         if self.mask is not None:
             runs &= self.mask[first:last]
         threads = np.flatnonzero(runs)
-        return threads + first, row[threads] + (access.apart + self.begins[n])
+        return threads + first, places[threads] + (access.apart + self.begins[n])

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from smemsim.core.ptx.module import Immediate, Instruction, Register, Vector
 from smemsim.core.spec.wgmma import OPERAND_ROW_BYTES, WGMMA_M, WGMMA_THREADS
 
-__all__ = ["Product", "class_of", "counted_ones", "op_of", "product_of"]
+__all__ = ["MULTIPLIES", "PLAIN", "Product", "class_of", "counted_ones", "op_of", "product_of"]
 
 _SHAPE = re.compile(r"m(\d+)n(\d+)k(\d+)")
 _CLASSES: tuple[tuple[str, tuple[str, ...]], ...] = (
@@ -25,6 +25,8 @@ _CLASSES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("control", ("bra", "brx", "call", "ret", "exit", "trap", "nanosleep")),
     ("lanes", ("shfl", "vote", "match", "redux", "activemask")),
 )
+MULTIPLIES = ("mma", "wmma", "wgmma")  # whose shape is in their name
+PLAIN = frozenset({"arithmetic", "control", "lanes"})  # classes of instructions that access no memory
 _LOOP_TYPES = (
     "f32",
     "f64",
@@ -114,7 +116,7 @@ def product_of(i: Instruction) -> Product | None:
     """What a matrix instruction of registers or of wgmma computes; None for others, tcgen05 among them, whose shape
     stands in a register.
     """
-    if i.op not in ("mma", "wmma", "wgmma") or (i.op == "wmma" and "mma" not in i.modifiers):
+    if i.op not in MULTIPLIES or (i.op == "wmma" and "mma" not in i.modifiers):
         return None
     shape = next((found for word in i.modifiers if (found := _SHAPE.fullmatch(word))), None)
     if shape is None:

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 __all__ = ["MOST_WARPS", "CompiledCosts"]
 
-MOST_WARPS = 128  # accesses of warps that are kept for each instruction
+MOST_PLANS = 1024
+_PLANS: dict[int, Plan] = {}  # by the identity of their accesses
+MOST_WARPS, MOST_LOOKED = 128, 512  # accesses of warps that are kept for each instruction, of the first so many warps
 _WHOLE = np.zeros(0, bool)  # no mask: all threads
 _DISTANCES = np.array(PAIRED, np.int64)
 _SECTOR = SECTOR.bit_length() - 1
@@ -30,40 +32,54 @@ class Samples:
 
     def __init__(self, lead: int) -> None:
         self.lead = lead
-        self.kept: list[tuple[np.ndarray, np.ndarray]] = []
-        self._room = MOST_WARPS
+        self._kept: list[tuple[int, CompiledAccesses]] = []
+        self._room = MOST_LOOKED * LANES
 
     def add(self, ran: CompiledAccesses) -> bool:
-        """Keep some more. Are there still too few?"""
-        for first in range(ran.first, ran.last, MOST_WARPS * LANES):
-            threads, at = ran.of(self.lead, first, min(first + MOST_WARPS * LANES, ran.last))
-            if len(threads):
-                rows, active = by_warp(threads, at)
-                self.kept.append((rows[: self._room], active[: self._room]))
-                self._room -= len(self.kept[-1][0])
-            if not self._room:
-                break
+        """Keep the places of some more threads. Are there still too few?"""
+        end = min(ran.last, ran.first + self._room)
+        row = ran.accesses[self.lead].row
+        places, mask = ran.places[row : row + 1, ran.first : end].copy(), None if ran.mask is None else ran.mask[ran.first : end].copy()
+        self._kept.append((ran.first, ran._replace(places=places, mask=mask, first=0, last=end - ran.first)))
+        self._room -= end - ran.first
         return self._room > 0
 
+    def warps(self) -> tuple[np.ndarray, np.ndarray]:
+        """The places of the first warps, and their active lanes."""
+        rows, actives = [np.zeros((0, LANES), np.int64)], [np.zeros(0, np.int64)]
+        for first, ran in self._kept:
+            threads, at = ran.of(self.lead, 0, ran.last, row=0)
+            if len(threads):
+                some, active = by_warp(threads + first, at)
+                rows.append(some)
+                actives.append(active)
+        return np.concatenate(rows)[:MOST_WARPS], np.concatenate(actives)[:MOST_WARPS]
 
-class CompiledCosts:
-    """The sums for the accesses of one piece of compiled code, and samples of those of shared memory."""
+
+class Plan:
+    """What is the same in each launch for the accesses of one piece of compiled code."""
 
     def __init__(self, accesses: Sequence[Placed]) -> None:
         self.accesses = accesses
-        self._samples: dict[int, Samples] = {}  # by the row, of its first access
+        self.sampled: dict[int, int] = {}  # by the row in shared memory: its first access
+        members: dict[tuple[int, ...], list[int]] = {}
         for n, access in enumerate(accesses):
+            members.setdefault(self._key(access), []).append(n)
             if access.space == "shared":
-                self._samples.setdefault(access.row, Samples(n))
-        self._wanted = list(self._samples.values())
-        self._members: dict[tuple[int, ...], list[int]] = {}
-        for n, access in enumerate(accesses):
-            self._members.setdefault(self._key(access), []).append(n)
-        self._leads = np.array([members[0] for members in self._members.values()], np.int64)
-        self._groups = np.array([self._numbers(accesses[n]) for n in self._leads.tolist()], np.int64)
-        self._out = np.zeros((len(self._leads), 5), np.int64)
-        self._begins = self._begun = np.zeros(0, np.int64)  # of the accesses that were counted last, and of those that lead
-        self._count: Callable[..., None] | None = None  # the machine code of `count_accesses` for arrays of these types
+                self.sampled.setdefault(access.row, n)
+        self.members = tuple(members.values())  # that cost the same
+        self.leads = np.array([own[0] for own in self.members], np.int64)
+        self.groups = np.array([self._numbers(accesses[n]) for n in self.leads.tolist()], np.int64)
+
+    @classmethod
+    def of(cls, accesses: Sequence[Placed]) -> Plan:
+        """The plan of a sequence, which is the same object for all launches of a program."""
+        found = _PLANS.get(id(accesses))
+        if found is None or found.accesses is not accesses:
+            if len(_PLANS) >= MOST_PLANS:
+                _PLANS.clear()
+            found = _PLANS[id(accesses)] = cls(accesses)
+        return found
 
     @staticmethod
     def _key(access: Placed) -> tuple[int, ...]:
@@ -78,32 +94,46 @@ class CompiledCosts:
         paired = 0 if is_global else len(paired_distances(access.instruction.op, size))
         return access.row, access.apart, size, LANES_TOGETHER[size], paired, _SECTOR if is_global else 0
 
+
+class CompiledCosts:
+    """The sums for the accesses of one piece of compiled code, and samples of those of shared memory."""
+
+    def __init__(self, accesses: Sequence[Placed]) -> None:
+        self.plan = Plan.of(accesses)
+        self._samples = {row: Samples(n) for row, n in self.plan.sampled.items()}
+        self._wanted = list(self._samples.values())
+        self._out = np.zeros((len(self.plan.leads), 5), np.int64)
+        self._begins = self._begun = np.zeros(0, np.int64)  # of the accesses that were counted last, and of those that lead
+        self._count: Callable[..., None] | None = None  # the machine code of `count_accesses` for arrays of these types
+
     def add(self, ran: CompiledAccesses) -> None:
         """Count the accesses once more."""
         mask = _WHOLE if ran.mask is None else ran.mask
         if self._wanted:
             self._wanted = [samples for samples in self._wanted if samples.add(ran)]
         if ran.begins is not self._begins:
-            self._begins, self._begun = ran.begins, ran.begins[self._leads]
-        given = ran.places, ran.shapes, mask, ran.first, ran.last, ran.nowhere, self._groups, self._begun, _DISTANCES, self._out
+            self._begins, self._begun = ran.begins, ran.begins[self.plan.leads]
+        given = ran.places, ran.shapes, mask, ran.first, ran.last, ran.nowhere, self.plan.groups, self._begun, _DISTANCES, self._out
         if self._count is None:
             self._count = count_accesses.code(given)
         self._count(*given)
 
     def samples(self) -> Iterator[tuple[Placed, np.ndarray, np.ndarray]]:
         """Of each access of shared memory the places of some warps in the wave's shared memory, and their lanes."""
-        for access in self.accesses:
+        for access in self.plan.accesses:
             found = self._samples.get(access.row) if access.space == "shared" else None
-            if found is not None and found.kept:
-                apart = access.apart - self.accesses[found.lead].apart
-                yield access, np.concatenate([at for at, _ in found.kept]) + apart, np.concatenate([active for _, active in found.kept])
+            if found is None:
+                continue
+            at, active = found.warps()
+            if len(at):
+                yield access, at + (access.apart - self.plan.accesses[found.lead].apart), active
 
     def put(self, row_of: Callable[[Instruction], Row]) -> None:
         """Give the sums to the rows of the instructions."""
-        for members, (requests, cost, ideal, worst) in zip(self._members.values(), self._out[:, [0, 1, 2, 4]].tolist(), strict=True):
+        for members, (requests, cost, ideal, worst) in zip(self.plan.members, self._out[:, [0, 1, 2, 4]].tolist(), strict=True):
             for n in members if requests else ():
-                row = row_of(self.accesses[n].instruction)
-                if self.accesses[n].space == "global":
+                row = row_of(self.plan.accesses[n].instruction)
+                if self.plan.accesses[n].space == "global":
                     row.global_requests += requests
                     row.sectors += cost
                     row.ideal_sectors += ideal

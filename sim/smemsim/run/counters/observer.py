@@ -13,7 +13,7 @@ from smemsim.core.layout.banks import operand_wavefronts
 from smemsim.core.layout.conflicts import OPS, BankAccess
 from smemsim.core.ptx.module import Instruction
 from smemsim.core.spec.counters import LANES, Sure
-from smemsim.run.counters.classes import counted_ones, op_of, product_of
+from smemsim.run.counters.classes import MULTIPLIES, counted_ones, op_of, product_of
 from smemsim.run.counters.compiled import MOST_WARPS, CompiledCosts
 from smemsim.run.counters.rows import Row, by_warp
 from smemsim.run.events import Access, Observer
@@ -224,7 +224,7 @@ class Counting(Observer):
     def _count_products(self) -> None:
         """The matrix instructions, by the lanes that ran them."""
         for key, row in self.rows.items():
-            product = product_of(self.instructions[key])
+            product = product_of(i) if (i := self.instructions[key]).op in MULTIPLIES else None
             if product is not None:
                 row.mmas = (row.lanes - row.predicated_off) // product.threads
                 row.flop = row.mmas * product.flop

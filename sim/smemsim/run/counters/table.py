@@ -13,6 +13,7 @@ from smemsim.base.arguments import shown, suggestion
 from smemsim.base.errors import InputError
 from smemsim.core.ptx.module import Instruction
 from smemsim.core.spec.counters import COLUMNS, SECTOR, Sure
+from smemsim.run.counters.classes import PLAIN
 from smemsim.run.counters.rows import SUMMED, Row, sum_of
 from smemsim.run.counters.totals import OTHERS, MatrixCount, Residence, copy_kind, matrix_words
 
@@ -26,6 +27,7 @@ MOST_LINES = 12
 OPERANDS = Sure.NONE, "what tcgen05.mma reads of shared memory was not measured: no counter of a Blackwell card was recorded"
 _NUMBERS = operator.attrgetter(*(c.name for c in COLUMNS))
 _WORDS = ("source", "line", "instruction", "class")
+_ALL_HAVE = [(c.name, n) for n, c in enumerate(COLUMNS) if c.name in ("executed", "lanes", "predicated_off")]  # the others: no PLAIN class
 Words: TypeAlias = tuple[str, int, str, str]  # of an instruction: those columns
 
 
@@ -75,7 +77,11 @@ class Counters:
         for key, row in counting.rows.items():
             joined.setdefault(words(counting.instructions[key]), []).append(row)
         rows = [(where, sum_of(own)) for where, own in sorted(joined.items(), key=lambda x: x[0][1])]
-        numbers = np.array([_NUMBERS(row) for _, row in rows], np.int64).reshape(-1, len(COLUMNS))
+        numbers = np.zeros((len(rows), len(COLUMNS)), np.int64)
+        busy = [n for n, (where, _) in enumerate(rows) if where[3] not in PLAIN]
+        numbers[busy] = np.array([_NUMBERS(rows[n][1]) for n in busy], np.int64).reshape(-1, len(COLUMNS))
+        for name, column in _ALL_HAVE:
+            numbers[:, column] = [getattr(row, name) for _, row in rows]
         data: dict[str, np.ndarray] = {
             name: np.array([where[n] for where, _ in rows], np.int64 if name == "line" else object) for n, name in enumerate(_WORDS)
         }
