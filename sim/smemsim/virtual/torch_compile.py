@@ -31,6 +31,7 @@ SETTINGS = {
     "autotune_local_cache": False,
     "autotune_remote_cache": False,
     "benchmark_epilogue_fusion": False,
+    "shape_padding": False,  # whether padding pays is measured, and nothing is here
     "layout_optimization": False,  # convolutions are the CPU's, and keep its strides
     "triton.cudagraphs": False,  # kernels are launched one by one
     "triton.autotune_at_compile_time": False,
