@@ -8,7 +8,7 @@ and counts as used.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from smemsim.core.ptx.module import Address, Immediate, Instruction, Label, Operand, Register, Symbol, Vector, slots_in
@@ -233,7 +233,7 @@ def stores_of(program: Program, load: Instruction) -> frozenset[int] | None:
     """
     known = _stores.setdefault(program, {})
     if id(load) not in known:
-        known[id(load)] = _uses(_uses_of(program), load) if load.op == "ld" else None
+        known[id(load)] = _uses(_uses_of(program), load, choices(program).results) if load.op == "ld" else None
     return known[id(load)]
 
 
@@ -242,7 +242,7 @@ def is_in_vain(program: Program, load: Instruction) -> bool:
     return load.op in ("ld", "ldmatrix") and not any(_uses_of(program).readers.get(slot) for slot in load.given)
 
 
-def _uses(uses: _Uses, load: Instruction) -> frozenset[int] | None:
+def _uses(uses: _Uses, load: Instruction, chosen: Mapping[int, frozenset[int]]) -> frozenset[int] | None:
     values = load.given
     stores: set[int] = set()
     pending = list(values)
@@ -252,10 +252,10 @@ def _uses(uses: _Uses, load: Instruction) -> frozenset[int] | None:
             is_guard = i.guard is not None and i.guard.slot == slot
             if i.op in ("st", "red", "atom") and "global" in i.modifiers and not is_guard:
                 stores.add(id(i))
-            elif i.op not in _PASSES_ON:
+            elif i.op not in _PASSES_ON and id(i) not in chosen:
                 return None
-            else:
-                new = i.given - values
+            else:  # a branch over arithmetic chooses what registers hold
+                new = chosen.get(id(i), i.given) - values
                 values |= new
                 pending += new
     return frozenset(stores)
