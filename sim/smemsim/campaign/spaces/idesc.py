@@ -232,8 +232,8 @@ def broken_by(word: int, kind: str) -> str:
 
 
 def _by_problems(word: int, kind: str) -> str:
-    """The class of a word as `InstrDescriptor.problems` has it; what it says of other kinds is no rule."""
-    said = [f for f in InstrDescriptor.decode(word, kind=kind).problems() if not (f.code == "I603" and f.where == "kind")]
+    """The class of a word as `InstrDescriptor.problems` has it. Its note on other kinds comes only with another finding."""
+    said = InstrDescriptor.decode(word, kind=kind).problems()
     findings = {
         rule.name for rule in INSTR_RULES for f in rule.check(InstrDescriptor.decode(word, kind=kind), Context()) if f.severity in GRAVE
     }
