@@ -251,6 +251,24 @@ def test_a_layout_without_words_asks_for_one():
     assert check(scenario).codes == ("L402",)
 
 
+LAID = {"k": {"mn": [[64, 128]], "k": [[128, 1]]}, "mn": {"mn": [[128, 1]], "k": [[64, 128]]}}
+
+
+@pytest.mark.parametrize(("names", "axes"), [(("mn", "m"), ["m", "k"]), (("k", "k"), ["m", "k"]), (("mn", "k"), ["k", "m"])])
+def test_the_contiguous_axis_of_a_tile_of_threads_may_have_the_tensors_name(names, axes):
+    """The first axis of the tensor is M or N of the layout, the second one K; the tensor's names come first."""
+    scenario = kernel("sm_90a", "bf16", "K", "64B", 64, 64)
+    told = []
+    for name in names:
+        scenario["step"][0] = {"op": "threads", "to": "s", "tensor": "X", "axes": axes, "contiguous": name}
+        scenario["buffer"]["s"]["layout"] = {"swizzle": "none"} | LAID[names[0]]
+        told.append([str(f) for f in check(scenario).findings])
+    assert told[0] == told[1]
+    scenario["step"][0]["contiguous"] = "n"
+    with pytest.raises(InputError, match="needs 'k' or 'mn', the axis of the layout that counts bytes"):
+        check(scenario)
+
+
 WRONG = {
     "an unknown key": ("major =", "mayor =", r":28: step\[1\]\.a\.mayor: not a key here; did you mean 'major'\?"),
     "a missing key": ('dtype = "bf16"\nmajor', "major", r"step\[1\]\.a: dtype is missing: needs a text"),

@@ -652,14 +652,19 @@ class TestTorch:
         cublas = triton._C.libtriton.nvidia.cublas.CublasLt(torch.empty(16, device="cuda"))
         cublas.matmul(a, b, c)
         torch.testing.assert_close(c, a @ b.T)
-        values = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6])  # of 4 bits, a sign and one of these; two are a byte, the first one its lower half
+        values = torch.tensor(
+            [0, 0.5, 1, 1.5, 2, 3, 4, 6]
+        )  # of 4 bits, a sign and one of these; two are a byte, the first one its lower half
         codes = [torch.arange(rows * 32).reshape(rows, 32) * step % 16 for rows, step in ((8, 5), (4, 7))]
         packed = [(code[:, ::2] | code[:, 1::2] << 4).to(torch.uint8).cuda() for code in codes]
         scales = [torch.tensor([0.5, 1, 2])[torch.arange(512).reshape(128, 4) % 3].to(torch.float8_e4m3fn) for _ in range(2)]
-        tiles = [s.view(torch.uint8).reshape(4, 32, 4).permute(1, 0, 2).contiguous().flatten().cuda().view(torch.float8_e4m3fn) for s in scales]
+        tiles = [
+            s.view(torch.uint8).reshape(4, 32, 4).permute(1, 0, 2).contiguous().flatten().cuda().view(torch.float8_e4m3fn) for s in scales
+        ]
         cublas.block_scaled_matmul_nvfp4(*packed, c, *tiles)
         x, y = (
-            torch.cat([values, -values])[code] * s.float()[: len(code), :2].repeat_interleave(16, 1) for code, s in zip(codes, scales, strict=True)
+            torch.cat([values, -values])[code] * s.float()[: len(code), :2].repeat_interleave(16, 1)
+            for code, s in zip(codes, scales, strict=True)
         )
         torch.testing.assert_close(c.cpu(), x @ y.t(), rtol=0, atol=0)
 
