@@ -77,7 +77,8 @@ def is_fault(row: dict[str, object], always: set[str]) -> bool:
     assert isinstance(params, dict)
     if str(row["name"]).partition("[")[0] in always:
         return True
-    if "BAR_IDX" in params:  # who waits for the first of two products gives the columns of the second back while it runs
+    # who waits for the first of two products gives the columns of the second back while it runs
+    if "BAR_IDX" in params:
         return int(params["BAR_IDX"]) < 2
     missing = params.get("MISSING_BAR", "none") not in ("none", False) or params.get("MISSING_WAIT") is True
     overlaps = params.get("OVERLAP", True)

@@ -161,7 +161,8 @@ class Session:
         first, _, filters = command.partition(" | ")
         if first.startswith("smemsim ") and not first.startswith("smemsim exec") and is_plain(first):
             with contextlib.chdir(self.folder), warnings.catch_warnings():
-                own = {store.FOLDER: str(self.folder / "cache")} if first.startswith("smemsim cache") else {}  # the user's stays as it is
+                # the user's stays as it is
+                own = {store.FOLDER: str(self.folder / "cache")} if first.startswith("smemsim cache") else {}
                 done = CliRunner(env={"COLUMNS": str(WIDTH), **own}).invoke(
                     cli, shlex.split(first)[1:], catch_exceptions=False, prog_name="smemsim"
                 )

@@ -238,7 +238,8 @@ def test_a_power_of_two_scales_d(row, seed, shift):
         c = exact.landmark_of(types[2], 0) + rng.integers(0, exponent[types[2]], (4, 4))
         d, _ = run(kind, types, near[0] | signs, near[1], c)
         scaled, _ = run(kind, types, near[0] + shift * exponent[types[0]] | signs, near[1], c + shift * exponent[types[2]])
-        nothing = d & (1 << exact.bits_of(types[2]) - 1) - 1 < exact.landmark_of(types[2], -9)  # may be subnormal once scaled
+        # may be subnormal once scaled
+        nothing = d & (1 << exact.bits_of(types[2]) - 1) - 1 < exact.landmark_of(types[2], -9)
         assert (scaled[~nothing] == d[~nothing] + shift * exponent[types[2]]).all()
         assert (~nothing).any()
 

@@ -116,7 +116,8 @@ def test_a_swizzle_atom_is_all_that_needs_neither_lbo_nor_sbo(major, swizzle, dt
 
 # --- the MMAv5 operand layout note ---
 
-CORE_MATRIX_BASES = [(0, 1), (0, 2), (0, 4), (0, 8), (0, 16), (0, 32), (1, 8), (2, 16), (4, 32)]  # of offset bits 1, 2, 4 … 256
+# of offset bits 1, 2, 4 … 256
+CORE_MATRIX_BASES = [(0, 1), (0, 2), (0, 4), (0, 8), (0, 16), (0, 32), (1, 8), (2, 16), (4, 32)]
 
 
 def test_the_linear_layout_of_a_core_matrix_is_the_inverse_of_the_descriptor_walk():

@@ -272,7 +272,8 @@ def test_an_address_of_the_cluster_survives_its_encoding(rank, address):
     assert there.encode() >> BULK_LIMITS.cta_rank_shift == rank
     assert mapa(there.encode(), 15 - rank) == mapa(address, 15 - rank)  # a rank in the address is replaced
     assert ClusterAddress.decode(address) == ClusterAddress(0, address)
-    assert there.encode() & 0xFEFFFFFF == mapa(address, rank & ~1).encode()  # how CUTLASS finds the even CTA of the pair
+    # how CUTLASS finds the even CTA of the pair
+    assert there.encode() & 0xFEFFFFFF == mapa(address, rank & ~1).encode()
 
 
 masks = st.integers(1, 16).flatmap(lambda n: st.tuples(st.just(n), st.integers(0, n - 1), st.integers(1, (1 << n) - 1)))
@@ -530,7 +531,8 @@ def test_ranks_in_a_multicasts_addresses_are_no_difference_and_without_a_mask_th
     assert replay_suite(suite(tmp_path / "several", "multicast", multicast_arrays() | ranks, 3)).same
     one = ranks | {"multicast": np.zeros(3, int)}
     report = replay_suite(suite(tmp_path / "one", "multicast", multicast_arrays() | one, 3))
-    assert [d.outcome.what for d in report.differences] == ["transaction bytes"] * 2  # CTAs 0 and 1 report what is CTA 2's and 0's
+    # CTAs 0 and 1 report what is CTA 2's and 0's
+    assert [d.outcome.what for d in report.differences] == ["transaction bytes"] * 2
 
 
 def system_store(source):

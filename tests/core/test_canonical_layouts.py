@@ -37,7 +37,8 @@ EXAMPLES = {
 # fmt: on
 TYPES = {4: "tf32", 8: "bf16", 16: "e4m3", 32: "e2m1"}
 ARCHS = ("sm_90a", "sm_100a")
-CASES = [(major, mode, t) for major, mode in TABLE for t in TYPES if major == "K" or t < 32]  # packed 4-bit types are K-major only
+# packed 4-bit types are K-major only
+CASES = [(major, mode, t) for major, mode in TABLE for t in TYPES if major == "K" or t < 32]
 
 
 def walk(words, arch, t, major, layout):
@@ -112,7 +113,8 @@ def test_the_k_major_32B_tf32_example_overlaps_itself_from_the_third_chunk_on(ar
     offsets = parse(EXAMPLES["K 32B tf32"][8]).offsets()
     assert offsets.shape == (16, 16)
     assert len(np.unique(offsets)) == 136  # 34 chunks of 4, where 64 are needed
-    np.testing.assert_array_equal(offsets[:-1, 8:], offsets[1:, :8])  # chunks 2 and 3 of a row are chunks 0 and 1 of the next
+    # chunks 2 and 3 of a row are chunks 0 and 1 of the next
+    np.testing.assert_array_equal(offsets[:-1, 8:], offsets[1:, :8])
     assert len(np.unique(offsets[:, :8])) == 128  # what one dense instruction reads is sound
     # Hardware takes chunks 2 and 3 from LBO, so that a kernel can keep them apart.
     got = operand_addresses(word(arch, "32B", start=1024, lbo=512, sbo=256), arch=arch, dtype="tf32", major="K", rows=16, k=16)

@@ -61,7 +61,8 @@ def test_the_worked_example_of_the_manuals():
     assert [getattr(d, name) for name in FIELDS] == [1024, 16, 1024, 0, Swizzle.B128, LboMode.RELATIVE]
     assert d.swizzle == "128B"
     assert SmemDescriptor.decode(0x4000404000010040, arch="sm_90a").swizzle == "128B"
-    assert SmemDescriptor.decode(0x6000404000010040, arch="sm_90a").swizzle == "128B"  # bit 61 is not part of wgmma's code
+    # bit 61 is not part of wgmma's code
+    assert SmemDescriptor.decode(0x6000404000010040, arch="sm_90a").swizzle == "128B"
     assert SmemDescriptor.decode(0x6000404000010040, arch="sm_100a").swizzle is Swizzle.INVALID
 
 

@@ -169,7 +169,8 @@ def test_a_row_of_the_table_fits_the_registers(row):
     assert bool(row.group) == bool(row.selectors)
     if row.group:
         groups = 2 * row.k // row.group
-        assert groups * 4 * WGMMA_M == 32 * WGMMA_THREADS // len(row.selectors)  # the bits of all threads that one selector names
+        # the bits of all threads that one selector names
+        assert groups * 4 * WGMMA_M == 32 * WGMMA_THREADS // len(row.selectors)
 
 
 def test_the_formulas_compile_and_give_the_same():

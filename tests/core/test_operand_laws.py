@@ -306,7 +306,8 @@ def test_32_byte_atoms_step_sbo_every_4_rows_of_k():
 
 # CUTLASS walks the 384 bytes of a K tile of packed 4-bit data, kept in three 128-byte-wide buffers, in eight steps of
 # 96 elements.
-STEPS_103 = [(0, 0, 0), (3, 0, 0), (6, 0, 1), (1, 1, 1), (4, 1, 1), (7, 1, 2), (2, 2, 2), (5, 2, 2)]  # start chunk, buffer, next buffer
+# start chunk, buffer, next buffer
+STEPS_103 = [(0, 0, 0), (3, 0, 0), (6, 0, 1), (1, 1, 1), (4, 1, 1), (7, 1, 2), (2, 2, 2), (5, 2, 2)]
 
 
 @pytest.mark.parametrize("buffers", [(0x400, 0x4400, 0x8400), (0x8000, 0x400, 0x10000)])

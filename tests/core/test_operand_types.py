@@ -145,7 +145,8 @@ def _forms_of_recorded_kernels():
         module = read_module(path.read_text(encoding="utf-8"))
         for name, function in module.functions.items():
             for i in function.body or () if function.is_entry else ():
-                if i.op != "call" and (form := (i.op, *i.modifiers[:2])) not in seen:  # how many operands a call has the reader knows
+                # how many operands a call has the reader knows
+                if i.op != "call" and (form := (i.op, *i.modifiers[:2])) not in seen:
                     seen.add(form)
                     yield module, name, i, module.target[0] if module.target[0] in ARCHITECTURES else "sm_90a"
 

@@ -108,7 +108,8 @@ def test_every_byte_has_the_value_the_writer_and_the_place_of_the_last_write(ste
 @given(steps=histories(), seed=st.integers(0, 99), data=st.data())
 def test_the_owner_of_a_byte_is_its_writer_and_the_element_it_belongs_to(steps, seed, data):
     shared, naive = play(steps, seed)
-    edges = [a for a in naive.held if (a + 1 in naive.held) + (a - 1 in naive.held) < 2]  # where runs of owned bytes begin and end
+    # where runs of owned bytes begin and end
+    edges = [a for a in naive.held if (a + 1 in naive.held) + (a - 1 in naive.held) < 2]
     looked = {*edges[:40], *(a + 1 for a in edges[:20]), *naive.held} if len(naive.held) < 200 else {*edges[:40]}
     looked |= set(data.draw(st.lists(st.integers(BEGIN, BEGIN + SIZE - 1) | st.sampled_from(sorted(naive.held) or [BEGIN]), max_size=60)))
     for address in looked:

@@ -604,7 +604,8 @@ def test_an_infinity_goes_into_its_row_and_is_not_certain():
     term = result.terms(70, 3)[9]
     assert (term.a.bits, term.a.coordinate) == (0xFC00, (9, 70))
     minus = InstrDescriptor(kind="f16", m=128, n=16, a_type="f16", b_type="f16", negate_a=True)
-    assert (tcgen05_mma(tensor[0], 0, word, word, minus, shared=shared[0]).d[70] == 0x7FFFFFFF).all()  # -Inf in D, + Inf
+    # -Inf in D, + Inf
+    assert (tcgen05_mma(tensor[0], 0, word, word, minus, shared=shared[0]).d[70] == 0x7FFFFFFF).all()
 
 
 @pytest.mark.parametrize(("kind", "dtype", "scale_type", "vector"), [

@@ -90,7 +90,8 @@ def test_every_rule_can_be_broken_alone(name):
 def test_a_rule_is_graded_for_known_architectures_and_says_where_it_is_written(name):
     row = TENSOR_MAP_RULES[name]
     assert row.grades.keys() <= ARCHITECTURES.keys()
-    assert {row.grades["sm_100a"], row.grades["sm_103a"]} <= {Grade.DOCUMENTED, Grade.INFERRED}  # nothing of Blackwell is measured
+    # nothing of Blackwell is measured
+    assert {row.grades["sm_100a"], row.grades["sm_103a"]} <= {Grade.DOCUMENTED, Grade.INFERRED}
     assert row.code in CODES
     assert str(row).startswith(f"{name}: {row.text} (")
     if row.grades.get("sm_90a") is Grade.MEASURED:
@@ -217,7 +218,8 @@ def test_wide_maps_of_blackwell_have_their_arguments_and_no_published_bytes():
     assert tm == eval(repr(tm), {"TensorMap": TensorMap})
     assert {tm: 1}[tm] == 1
     assert tm.broken_on("sm_100a") == ()
-    assert tm.broken_on("sm_90a") == ("pixels_per_column = 0: needs 1 to 1024",)  # Hopper's driver does not look at the mode
+    # Hopper's driver does not look at the mode
+    assert tm.broken_on("sm_90a") == ("pixels_per_column = 0: needs 1 to 1024",)
     for arch in (None, "sm_100a", "sm_103a"):
         with pytest.raises(Unmodelled, match=r"are not published; .* arch='sm_90a'"):
             bytes(TensorMap.im2col_wide(**WIDE | {"arch": arch}))
@@ -293,7 +295,8 @@ def test_a_wide_map_is_legal_where_one_architecture_takes_it():
         assert TensorMap.im2col_wide(**WIDE | hopper_only).broken_on("sm_100a")
     for blackwell_only in ({"swizzle": "128B_ATOM_32B"}, {"mode": "W128", "pixels_per_column": 0}):
         assert TensorMap.im2col_wide(**WIDE | blackwell_only).broken_on("sm_90a")
-    with pytest.raises(TensorMapError, match="needs SWIZZLE_64B, SWIZZLE_128B"):  # each breaks the rules of one: both are broken
+    # each breaks the rules of one: both are broken
+    with pytest.raises(TensorMapError, match="needs SWIZZLE_64B, SWIZZLE_128B"):
         TensorMap.im2col_wide(**WIDE | {"swizzle": "none", "mode": "W128", "pixels_per_column": 0})
 
 

@@ -320,7 +320,8 @@ def test_the_byte_order_that_is_a_map_is_taken_and_said():
     groups = pasted(raw)["xxd -e"]
     assert "read as 32-bit little-endian words; as groups of 4 bytes in memory order they are no legal map" in decode(groups).stderr
     assert decode(pasted(raw)["xxd -g4"]).stderr == ""
-    for form in ("xxd -g8", "xxd -e", "64-bit padded"):  # no reading is a map: memory order where xxd wrote it, words elsewhere
+    # no reading is a map: memory order where xxd wrote it, words elsewhere
+    for form in ("xxd -g8", "xxd -e", "64-bit padded"):
         broken = bytes(range(8)) + b"\xff" * 8 + raw[16:]  # rank 16 in every order
         found = parse_dump(pasted(broken)[form])
         assert (found.raw == broken) == (form != "xxd -e")

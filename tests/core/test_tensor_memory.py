@@ -247,7 +247,8 @@ def test_what_a_store_leaves_a_load_of_the_same_form_finds(tmem, shape, pack):
     assert (tmem.ld(access) == values).all()
     for warp in range(4):
         assert (tmem.ld(access, warp=warp) == values[warp]).all()
-        assert (tmem.ld(access, warp=warp + 8, taddr=access.operand(warp)) == values[warp]).all()  # another warpgroup's warp
+        # another warpgroup's warp
+        assert (tmem.ld(access, warp=warp + 8, taddr=access.operand(warp)) == values[warp]).all()
     for warp, thread, register, half in [(0, 0, 0, 0), (2, 19, 5, int(pack))]:
         lane, column = access.location(warp, thread, register, half)
         owner = tmem.owner(lane, column)

@@ -99,7 +99,8 @@ def test_d_is_a_bijection_for_every_n(form):
         assert (back[1] == along).all()
         assert (column.max(), lane.max(), cta.max()) == (layout.columns - 1, layout.lanes.max(), layout.cta_group - 1)
         assert layout.lanes.tolist() == np.unique(lane).tolist()
-        assert layout.m * n == layout.cta_group * len(layout.lanes) * layout.columns  # the cells are a rectangle without holes
+        # the cells are a rectangle without holes
+        assert layout.m * n == layout.cta_group * len(layout.lanes) * layout.columns
 
 
 @pytest.mark.parametrize("form", FORMS, ids=named)

@@ -139,7 +139,8 @@ def test_reductions_and_flipped_stores_that_no_document_has_are_not_made_up():
     with pytest.raises((Unmodelled, HardwareTrap)):
         tma_store(tiled("128B_ATOM_32B_FLIP_8B"), (0, 0), smem_address=1024)
     u32 = tiled(data_type="u32", global_dim=(32, 8), global_strides=(128,), box_dim=(32, 1))
-    with pytest.raises(SmemsimError):  # the PTX ISA has .tile and .im2col_no_offs for reductions; ptxas takes tile::scatter4 too
+    # the PTX ISA has .tile and .im2col_no_offs for reductions; ptxas takes tile::scatter4 too
+    with pytest.raises(SmemsimError):
         tma_reduce("add", u32, (0, 1, 2, 3, 4), smem_address=1024, mode="tile::scatter4", **memory)
 
 

@@ -25,7 +25,8 @@ class Scene:
         a = self.arguments
         self.itemsize = ITEMSIZES[a["data_type"]]
         self.base = a["global_address"]
-        self.row_bytes = -(-a["global_dim"][0] * self.itemsize // 16) * 16  # with the padding that a store may overwrite
+        # with the padding that a store may overwrite
+        self.row_bytes = -(-a["global_dim"][0] * self.itemsize // 16) * 16
         outer = a["global_dim"][1:]
         self.size = self.row_bytes + sum((d - 1) * s for d, s in zip(outer, a["global_strides"], strict=True))
         self.rng = np.random.default_rng(seed)
@@ -272,7 +273,8 @@ def test_tf32_loads_round_to_the_nearest_even_multiple_of_a_1024th(data_type):
     normal number.
     """
     bits = np.random.default_rng(11).integers(0, 1 << 32, 32 * 8, dtype=np.uint64).astype(np.uint32)
-    bits[:6] = 0x3F801000, 0x3F803000, 0x00001000, 0x80003000, 0x7F7FFFFF, 0xFF800000  # ties, denormal ties, the largest number, -inf
+    # ties, denormal ties, the largest number, -inf
+    bits[:6] = 0x3F801000, 0x3F803000, 0x00001000, 0x80003000, 0x7F7FFFFF, 0xFF800000
     tm = plain(data_type=data_type, global_dim=(32, 8), box_dim=(32, 8), swizzle="none")
     after = tma_load_bytes(tm, (0, 0), smem_address=0x400, shared=np.zeros(4096, np.uint8), global_=bits.view(np.uint8))
     loaded = after[0x400 : 0x400 + 1024].view(np.uint32)

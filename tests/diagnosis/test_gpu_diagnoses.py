@@ -103,7 +103,8 @@ def test_a_cluster_barrier_in_a_branch_is_told():
     found = first(body.format(WARPS), block=128, cluster=2)
     assert (found.code, found.instruction) == ("X011", "barrier.cluster.arrive")
     assert f"warps 2, 3 of CTA 1, in the same phase (line {found.line + 2})" in found.message
-    assert not ran(body.format(""), block=128, cluster=2, watch_global=False).findings  # both CTAs write the same words of the array
+    # both CTAs write the same words of the array
+    assert not ran(body.format(""), block=128, cluster=2, watch_global=False).findings
     body = f"{{}}{CLUSTER.format('{0}')}J: {CLUSTER.format('{0}')} {OUT}".replace("{}", LANES)
     found = first(body.replace("{0}", ".aligned"), block=64, cluster=2)
     assert f"lanes 0 to 15 at line {found.line}, lanes 16 to 31 at line {found.line + 1}" in found.message
@@ -452,7 +453,8 @@ def located(*lines: str) -> Run:
 def test_the_line_of_the_users_call_comes_first():
     store, load = f"{OWN} st.shared.b32 [%r4], %r1; xor.b32 %r6, %r4, 128;", "ld.shared.b32 %r2, [%r6];"
     (found,) = located(".loc 1 10 1", store, ".loc 1 3 1, function_name n, inlined_at 1 10 5", load, ".loc 1 12 1", OUT).findings
-    assert (str(found.place), str(found.location)) == ("k.cu:10", "k.cu:3")  # a function of one line only wraps its instruction
+    # a function of one line only wraps its instruction
+    assert (str(found.place), str(found.location)) == ("k.cu:10", "k.cu:3")
     assert found.where.endswith("(k.cu:10, by line 3)")
     (found,) = located(".loc 1 10 1", store, ".loc 2 3 1, function_name n, inlined_at 1 10 5", load, ".loc 1 12 1", OUT).findings
     assert found.where.endswith("(k.cu:10, by /usr/local/cuda/include/lib.h:3)")

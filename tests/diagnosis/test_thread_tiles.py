@@ -178,7 +178,8 @@ def test_a_tile_that_threads_overwrite_is_the_load_s_no_longer_in_every_tier(coh
                 data_type="f16", global_address=held.address, global_dim=(64, ROWS), global_strides=(WIDTH,), box_dim=(64, ROWS), element_strides=(1, 1),
                 interleave="none", swizzle="128B", l2_promotion="none", oob_fill="zeros",
             )  # fmt: skip
-            text = kernel(law, copy).replace(".version 8.3", f".version 8.3 // {tier} {cohorts}")  # a program of its own
+            # a program of its own
+            text = kernel(law, copy).replace(".version 8.3", f".version 8.3 // {tier} {cohorts}")
             text = text.replace("\nMORE:", LOADED).replace(".param .u32 pitch", ".param .u32 pitch, .param .align 64 .b8 map[128]")
             ran = gpu.launch(text, grid=3, block=128, args=[held, gpu.array(np.zeros(128, np.float32)), WIDTH, box], progress=False)
             assert ([f.code for f in ran.findings], ran.judged.a) == (codes, known), (tier, ran.text())

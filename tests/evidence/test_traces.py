@@ -23,7 +23,8 @@ from smemsim.evidence.replay import replay
 from strategies import examples
 
 GOLDEN = ROOT / "golden"
-FOLDERS = sorted(p.parent for p in GOLDEN.rglob("manifest.json") if p.parts[-3] != "compiled")  # those: test_witnesses.py
+# those: test_witnesses.py
+FOLDERS = sorted(p.parent for p in GOLDEN.rglob("manifest.json") if p.parts[-3] != "compiled")
 SM90 = GOLDEN / "sm_90a"
 TOLD = (GOLDEN.parent / "docs" / "commands" / "replay.md").read_text()
 SMALL = SM90 / "wgmma_window"

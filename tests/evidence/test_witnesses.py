@@ -158,7 +158,8 @@ def test_what_triton_emits_is_not_found_wrong():
                 stray += d.base_offset != 0
                 assert d.base_offset == 0 or str(d.swizzle) == "none"
                 if site in (0, 3):
-                    at = d.advance(1024 - d.start_address // 1024 * 1024).encode()  # the same place in a pattern; folded words begin at 0
+                    # the same place in a pattern; folded words begin at 0
+                    at = d.advance(1024 - d.start_address // 1024 * 1024).encode()
                     packing = "padded" if "f8f6f4" in kind else "packed"
                     asked.add((at, str(suite.arrays[f"{side}_type"][case]), major, rows // group, idesc.k, packing))
     for first, second, *rest in asked:

@@ -119,7 +119,8 @@ def test_an_instruction_is_known_by_its_file_alone():
         if re.search(r"^@implements\(", p.read_text(), re.MULTILINE)
     }
     assert {"smemsim.run.isa.alu.floats", "smemsim.run.isa.matrix.wgmma"} < written
-    assert written == {builder.__module__ for builder in builders().values()} - {"smemsim.run.isa.registry"}  # of what is refused
+    # of what is refused
+    assert written == {builder.__module__ for builder in builders().values()} - {"smemsim.run.isa.registry"}
 
 
 def test_hardware_numbers_of_the_descriptor_stand_in_the_spec_only():

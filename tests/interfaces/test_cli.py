@@ -340,7 +340,8 @@ def test_text_of_files_cannot_command_the_terminal(tmp_path):
     (tmp_path / "t" / "manifest.json").write_text(json.dumps(manifest))
     done = subprocess.run([sys.executable, "-m", "smemsim", "replay", str(tmp_path)], capture_output=True, check=False, encoding="utf-8")
     assert done.returncode == 0
-    assert re.search(r"\\x1b\]0;mine\\x07.*\\u202ecard\\x9b2J", done.stdout)  # click takes some sequences away where no terminal reads
+    # click takes some sequences away where no terminal reads
+    assert re.search(r"\\x1b\]0;mine\\x07.*\\u202ecard\\x9b2J", done.stdout)
     assert all(c.isprintable() or c == "\n" for c in done.stdout)
 
 

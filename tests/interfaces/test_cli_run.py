@@ -221,7 +221,8 @@ def test_what_looks_like_rounding_is_no_difference_unless_every_bit_is_asked_for
     assert "(as expected except for rounding: " in done.stdout
     assert "largest relative error" in done.stdout
     assert "--exact demands every bit)" in done.stdout
-    assert "(as expected)" in run(f"{GOOD} --expect arg0=same.npy --exact").stdout  # a reference of a wider type counts once it is rounded
+    # a reference of a wider type counts once it is rounded
+    assert "(as expected)" in run(f"{GOOD} --expect arg0=same.npy --exact").stdout
     for options in ("--exact", "--rtol 1e-9"):
         done = run(f"{GOOD} --expect arg0=near.npy {options}")
         assert done.exit_code == 1

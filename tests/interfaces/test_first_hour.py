@@ -87,7 +87,8 @@ def test_a_tensor_takes_the_keys_of_the_file_and_refuses_what_is_no_size():
 
 
 def test_a_layout_that_is_not_one_to_one_is_told():
-    figure = CuteLayout.parse("Swizzle<1,4,3> o ((8,2),(4,4)):((8,64),(1,4))")  # Figure 167, as printed: 256 elements on 136 places
+    # Figure 167, as printed: 256 elements on 136 places
+    figure = CuteLayout.parse("Swizzle<1,4,3> o ((8,2),(4,4)):((8,64),(1,4))")
     places = np.array([[figure.address(1024, 32, row, k) for k in range(16)] for row in range(16)])
     answer = smemsim.find_descriptors(places, arch="sm_90a", dtype="tf32", major="K", k=8)
     assert answer.descriptors

@@ -95,7 +95,8 @@ def test_the_figures_of_the_ptx_isa(figure):
 def test_figure_167_has_the_printed_strides_and_a_layout_that_does_not_alias():
     p = plan(16, 16, dtype="tf32", major="K", swizzle="32B", arch="sm_90a", side="b", n=16)
     assert (p.lbo.encoded, p.lbo.used, p.sbo.bytes, p.sbo.encoded) == (1, False, 64 * 4, 16)
-    assert p.canonical[1] == "Swizzle<1,4,3> o ((8,2),(4,2)):((8,64),(1,4))"  # as printed, for the 8 of K that one instruction reads
+    # as printed, for the 8 of K that one instruction reads
+    assert p.canonical[1] == "Swizzle<1,4,3> o ((8,2),(4,2)):((8,64),(1,4))"
     assert (
         str(p.cute.tile) == "Swizzle<1,4,3> o ((8,2),(8,2)):((8,64),(1,128))"
     )  # the figure prints (4,4):(1,4), in which elements share bytes
@@ -126,7 +127,8 @@ def test_the_canonical_layout_with_numbers_is_where_the_descriptor_reads(p):
     got = operand_addresses(p.words[0, 0], arch=wish.machine.name, dtype=wish.fmt, major=wish.major, rows=tile.instruction.rows,
                             k=tile.instruction.k, packing=tile.instruction.packing)  # fmt: skip
     in_chunk = np.arange(tile.instruction.k if wish.major == "K" else tile.instruction.rows) % tile.per_chunk
-    data = in_chunk * (wish.fmt.bits if wish.fmt.bits < 8 else tile.element_bits) // 8  # bytes of padded elements stand together
+    # bytes of padded elements stand together
+    data = in_chunk * (wish.fmt.bits if wish.fmt.bits < 8 else tile.element_bits) // 8
     data = data[None, :] if wish.major == "K" else data[:, None]
     bits = tile.element_bits
     chunked = layout.functor(wish.base_address + layout.offsets() // tile.per_chunk * 16)

@@ -214,7 +214,8 @@ def test_columns_of_one_cta_for_what_others_may_hear_are_a_difference(monkeypatc
     over.
     """
     monkeypatch.setattr("smemsim.run.lower.program.Program.needs_others", False)
-    wrong = Program((COPY, VOUCHES, TRUSTS, READ, WAIT.format("fault")), 3, 1, 1)  # a program that no other test has linked
+    # a program that no other test has linked
+    wrong = Program((COPY, VOUCHES, TRUSTS, READ, WAIT.format("fault")), 3, 1, 1)
     assert "one by one: [('X004'" in differs(wrong)
 
 
@@ -275,7 +276,8 @@ def test_a_mutated_kernel_differs_from_its_original_in_a_line():
         assert 1 <= sum(a != b for a, b in pairs) <= 2 or other == kernel
     others = [mutated(" add.u32 %r1, %r2, 512;", random.Random(seed)) for seed in range(400)]
     changed = {int(n) for other in others for n in re.findall(r"^ add.u32 %r1, %r2, (\d+);$", other)}
-    assert changed == {512} | {512 ^ 1 << bit for bit in range(8)}  # a number is another one in one of its lowest eight bits
+    # a number is another one in one of its lowest eight bits
+    assert changed == {512} | {512 ^ 1 << bit for bit in range(8)}
 
 
 @pytest.mark.parametrize("number", [0, 1])

@@ -1,7 +1,9 @@
-"""Small kernels of threads that work together, right ones and nearly right ones: the right ones are silent, each fault is found under its code.
+"""Small kernels of threads that work together, right ones and nearly right ones: the right ones are silent, each fault
+is found under its code.
 
-Every kernel gets 4 KiB of shared memory `sm` and eight mbarriers `bar`, arrays of 4 KiB at %rd1 (the result) and %rd2, its thread in %r1, its warp in %r2,
-its lane in %r3 and the rank of its CTA in %r4; %p1 says that it is thread 0 and %p2 that it is in warp 0.
+Every kernel gets 4 KiB of shared memory `sm` and eight mbarriers `bar`, arrays of 4 KiB at %rd1 (the result) and %rd2,
+its thread in %r1, its warp in %r2, its lane in %r3 and the rank of its CTA in %r4; %p1 says that it is thread 0 and %p2
+that it is in warp 0.
 """
 
 import dataclasses
@@ -26,7 +28,8 @@ ld.param.u64 %rd1, [out]; ld.param.u64 %rd2, [in]; mov.u32 %r1, %tid.x; shr.u32 
 setp.eq.u32 %p1, %r1, 0; setp.eq.u32 %p2, %r2, 0; setp.eq.u32 %p3, %r2, 1; setp.eq.u32 %p4, %r3, 0;
 mov.u32 %r5, sm; mad.lo.u32 %r6, %r1, 4, %r5; xor.b32 %r7, %r1, 32; mad.lo.u32 %r7, %r7, 4, %r5; mad.lo.u32 %r8, %r3, 4, %r5;
 """
-# %r6: the thread's own word; %r7: that of the same lane in the neighbouring warp; %r8: the lane's word, the same in all warps
+# %r6: the thread's own word; %r7: that of the same lane in the neighbouring warp; %r8: the lane's word, the same in all
+# warps
 RESULT = "mul.wide.u32 %rd10, %r1, 4; add.u64 %rd10, %rd10, %rd1; st.global.u32 [%rd10], %r9;"
 
 
@@ -35,7 +38,9 @@ ACQ = "fence.acq_rel.cta;"
 
 @dataclasses.dataclass(frozen=True)
 class Kernel:
-    """A body of PTX, what is found in it (a code, or "" where it is right), and the shape of its launch; `remarks` are the codes of what is told milder."""
+    """A body of PTX, what is found in it (a code, or "" where it is right), and the shape of its launch; `remarks` are
+    the codes of what is told milder.
+    """
 
     name: str
     body: str
@@ -82,7 +87,9 @@ def loaded(wait: str) -> str:
 
 
 def expected_apart(order: str, copy_first: bool = False) -> str:
-    """Warp 0 expects the bytes of a bulk load by an expect_tx without an arrival; warp 1 makes the only arrival of the phase. `order` stands between the two."""
+    """Warp 0 expects the bytes of a bulk load by an expect_tx without an arrival; warp 1 makes the only arrival of the
+    phase. `order` stands between the two.
+    """
     expect = "@%p1 mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [bar], 256;"
     copy = "@%p1 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [sm], [%rd2], 256, [bar];"
     first, second = (copy, expect) if copy_first else (expect, copy)
@@ -120,7 +127,9 @@ EARLY = ring(free=f"@%p4 {EXPECT} {waits('[%r12]', '%r22', label='FREE')}").repl
 
 
 def given(arrive: str = "mbarrier.arrive.shared::cta.b64 _, [bar+8];", *, before: bool = False) -> str:
-    """Warp 0 issues a bulk load and writes words; warp 1 waits for the load, or also for its arrival, and reads the words."""
+    """Warp 0 issues a bulk load and writes words; warp 1 waits for the load, or also for its arrival, and reads the
+    words.
+    """
     give, wait = "@%p2 st.shared.u32 [%r8+512], %r3;", waits("[bar+8]", label="GIVEN") if arrive else ""
     return f"""{init()} {init(32, "[bar+8]")} bar.sync 0; {give if before else ""} bar.warp.sync -1; {LOAD} {"" if before else give} @!%p2 bra TAKE; {arrive} bra OUT;
     TAKE: {waits(label="LOADED")} {wait} ld.shared.u32 %r9, [%r8+512]; {RESULT} OUT:"""
@@ -197,7 +206,9 @@ LANE_1 = "setp.eq.u32 %p14, %r1, 1;"
 
 
 def stored_by(commit: str = "@%p1", wait: str = "@%p1", read: str = ".read", issue: str = "@%p1") -> str:
-    """A bulk store of what all have written, over which all write again; these threads issue it, commit it, and wait for it."""
+    """A bulk store of what all have written, over which all write again; these threads issue it, commit it, and wait
+    for it.
+    """
     return f"""{LANE_1} st.shared.u32 [%r6], %r1; fence.proxy.async.shared::cta; bar.sync 0; {issue} cp.async.bulk.global.shared::cta.bulk_group [%rd1], [sm], 256;
     {commit} cp.async.bulk.commit_group; {wait} cp.async.bulk.wait_group{read} 0; bar.sync 0; st.shared.u32 [%r6], %r3;"""
 
@@ -211,13 +222,17 @@ OVERWRITES = {
 
 
 def copied_by(commit: str = "cp.async.commit_group;", wait: str = "cp.async.wait_group 0;", *, who: str = "", begin: str = "") -> str:
-    """cp.async of each thread's word, for which some threads wait; `who` reads what it has copied, else each reads its neighbour's."""
+    """cp.async of each thread's word, for which some threads wait; `who` reads what it has copied, else each reads its
+    neighbour's.
+    """
     return f"""{LANE_1} {HALVES} not.pred %p15, %p11; {begin} mul.wide.u32 %rd5, %r1, 4; add.u64 %rd5, %rd5, %rd2; cp.async.ca.shared.global [%r6], [%rd5], 4; {commit} {wait}
     bar.sync 0; {who} ld.shared.u32 %r9, [{"%r6" if who else "%r7"}]; {RESULT.replace("st.", f"{who} st.")}"""
 
 
 def two_buffers(left: int) -> str:
-    """Six rounds of bulk stores out of two buffers in turn; before a buffer is written again at most `left` stores may still read."""
+    """Six rounds of bulk stores out of two buffers in turn; before a buffer is written again at most `left` stores may
+    still read.
+    """
     return f"""mov.u32 %r20, 0; NEXT: @%p1 cp.async.bulk.wait_group.read {left}; bar.sync 0; and.b32 %r21, %r20, 1; mad.lo.u32 %r22, %r21, 256, %r5;
     mad.lo.u32 %r23, %r1, 4, %r22; add.u32 %r9, %r1, %r20; st.shared.u32 [%r23], %r9; fence.proxy.async.shared::cta; bar.sync 0; @!%p1 bra L;
     mul.wide.u32 %rd5, %r20, 256; add.u64 %rd5, %rd5, %rd1; cp.async.bulk.global.shared::cta.bulk_group [%rd5], [%r22], 256; cp.async.bulk.commit_group; L:
@@ -278,7 +293,9 @@ def histogram(clear: str = "bar.sync 0;", count: str = "bar.sync 0;", add: str =
 
 
 def flag_to_the_other(store: str, load: str, *, before: str = "", after: str = "") -> str:
-    """The same as `flagged` in a pair: CTA 0 writes and raises a flag, CTA 1 waits for it and reads, all in the memory of CTA 0."""
+    """The same as `flagged` in a pair: CTA 0 writes and raises a flag, CTA 1 waits for it and reads, all in the memory
+    of CTA 0.
+    """
     store, load = f"st.{store}.shared::cluster.u32 [%r12+1024], 1;", f"ld.{load}.shared::cluster.u32 %r15, [%r12+1024];"
     return f"""@%p1 st.shared.u32 [sm+1024], 0; {MEET} mapa.shared::cluster.u32 %r11, %r8, 0; mapa.shared::cluster.u32 %r12, %r5, 0; setp.eq.u32 %p11, %r4, 0;
     @%p11 bra GIVE; @!%p2 bra OUT; POLL: {load} setp.ne.u32 %p10, %r15, 1; @%p10 bra POLL; {after} ld.shared::cluster.u32 %r9, [%r11]; {RESULT} bra OUT;
@@ -293,7 +310,9 @@ def arrived_from_afar(arrive: str = "", wait: str = "", *, before: str = "", aft
 
 
 def fetched(arrive: str, wait: str, *, fill: str, at: str = "ld.shared::cluster.u32 %r9, [%r11];") -> str:
-    """CTA 1 does something to its own memory and arrives at CTA 0's mbarrier, CTA 0 waits there and touches CTA 1's memory."""
+    """CTA 1 does something to its own memory and arrives at CTA 0's mbarrier, CTA 0 waits there and touches CTA 1's
+    memory.
+    """
     return f"""{init(64)} mul.wide.u32 %rd5, %r1, 4; add.u64 %rd5, %rd5, %rd2; mov.u32 %r9, 0; {MEET} setp.eq.u32 %p11, %r4, 0; mov.u32 %r12, bar;
     mapa.shared::cluster.u32 %r12, %r12, 0; mapa.shared::cluster.u32 %r11, %r6, 1; @%p11 bra A; {fill} mbarrier.arrive{arrive}.shared::cluster.b64 _, [%r12]; bra B;
     A: {waits(what=f"try_wait.parity{wait}")} {at} {RESULT} B: {MEET}"""
@@ -339,7 +358,9 @@ def tensor(
     wait: str = "", meet: str = "tcgen05.fence::before_thread_sync; bar.sync 0; tcgen05.fence::after_thread_sync;",
     *, done: str = "tcgen05.wait::ld.sync.aligned;", second: str = "",
 ) -> str:  # fmt: skip
-    """Warp 0 has a tile copied to tensor memory; four warps wait for that and load it; then warp 0 gives the columns back."""
+    """Warp 0 has a tile copied to tensor memory; four warps wait for that and load it; then warp 0 gives the columns
+    back.
+    """
     return f"""mad.lo.u32 %r9, %r1, 32, %r5; mov.u32 %r10, 3; st.shared.v4.b32 [%r9], {{%r10, %r10, %r10, %r10}};
     st.shared.v4.b32 [%r9+16], {{%r10, %r10, %r10, %r10}}; fence.proxy.async.shared::cta; @!%p2 bra A;
     tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [bar+56], 32; {init()} fence.mbarrier_init.release.cluster; A: bar.sync 0;
@@ -352,7 +373,9 @@ def tensor(
 
 
 def in_turn(wait: str, before: str = "", after: str = "") -> str:
-    """Four times three warps arrive at one mbarrier, and warp 0, which waits there, has a tile copied to tensor memory, for which they wait before they arrive again."""
+    """Four times three warps arrive at one mbarrier, and warp 0, which waits there, has a tile copied to tensor memory,
+    for which they wait before they arrive again.
+    """
     return f"""mov.u32 %r9, 0; mad.lo.u32 %r10, %r1, 32, %r5; st.shared.v4.b32 [%r10], {{%r9, %r9, %r9, %r9}}; st.shared.v4.b32 [%r10+16], {{%r9, %r9, %r9, %r9}};
     fence.proxy.async.shared::cta; @!%p2 bra A; tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [bar+56], 32;
     {init()} {init(96, "[bar+8]")} fence.mbarrier_init.release.cluster; A: bar.sync 0; ld.shared.u32 %r11, [bar+56]; shr.u32 %r12, %r5, 4; cvt.u64.u32 %rd5, %r12;
@@ -380,7 +403,8 @@ STORED = """and.pred %p11, %p3, %p4; st.shared.u32 [%r6], %r1; fence.proxy.async
 add.u64 %rd5, %rd5, %rd1; @%p12 cp.async.bulk.global.shared::cta.bulk_group [%rd5], [sm], 256; @%p12 cp.async.bulk.commit_group; {} bar.sync 0;
 setp.eq.u32 %p13, %r2, 2; @%p13 st.shared.u32 [%r8], 1; cp.async.bulk.wait_group 0;"""
 READ_BY_STORE = "@%p{} cp.async.bulk.wait_group.read 0;"
-# Two threads load the same bytes to one place, each by an mbarrier of its own; what all wait for; then a warp overwrites them.
+# Two threads load the same bytes to one place, each by an mbarrier of its own; what all wait for; then a warp
+# overwrites them.
 LOADED_TWICE = f"""{init()} {init(at="[bar+8]")} fence.mbarrier_init.release.cluster; bar.sync 0; and.pred %p11, %p3, %p4; or.pred %p12, %p1, %p11;
 mov.u32 %r11, bar; mad.lo.u32 %r10, %r2, 8, %r11; @%p12 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r10], 256;
 @%p12 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [sm], [%rd2], 256, [%r10]; {{}} bar.sync 0; {{}}"""
@@ -433,7 +457,9 @@ OWN_FLAGS = "xor.b32 %r10, %r3, 5; mad.lo.u32 %r10, %r10, 4, %r5; " + ACQUIRES.r
 
 
 def given_by_one(meets: str, gives: str = AGAIN, takes: str = "", *, count: int = 1, who: int = 32) -> str:
-    """Lanes of warp 0 store a word each, and lane 0 says so; warp 1 waits for that and reads them, each lane the word of another."""
+    """Lanes of warp 0 store a word each, and lane 0 says so; warp 1 waits for that and reads them, each lane the word
+    of another.
+    """
     gives = gives if gives.startswith(("@", "add")) else f"@%p4 {gives}"
     other = "mov.u32 %r10, %r5;" if who == 1 else "xor.b32 %r10, %r3, 5; mad.lo.u32 %r10, %r10, 4, %r5;"
     return f"""{init(count)} mov.u32 %r16, 0; add.u32 %r10, %r8, 1024; @%p2 st.shared.u32 [%r10], %r16; bar.sync 0; @%p3 bra T; setp.lt.u32 %p8, %r3, {who};
@@ -459,7 +485,9 @@ def freed_by_one(
     meets: str, gives: str = AGAIN, *, count: int = 1, words: str = "%r7", takes: str = "st.shared.u32 [%r6], %r1;", first: str = "", then: str = "",
     guard: str = "", waits_by: str = waits(),
 ) -> str:  # fmt: skip
-    """Lanes of warp 0 read a word each, and lane 0 says so; warp 1 waits for that and overwrites them. `first`, `then`: around the reads."""
+    """Lanes of warp 0 read a word each, and lane 0 says so; warp 1 waits for that and overwrites them. `first`, `then`:
+    around the reads.
+    """
     gives = gives if gives.startswith(("@", "mbar")) else f"@%p4 {gives}"
     zero = "mov.u32 %r16, 0; add.u32 %r10, %r8, 1024; @%p2 st.shared.u32 [%r10], %r16;" if waits_by == ACQUIRES else ""
     return f"""{init(count)} {zero} st.shared.u32 [%r6], %r1; bar.sync 0; @%p3 bra T; {first} {guard} ld.shared.u32 %r9, [{words}]; {RESULT} {then} {meets}
@@ -476,7 +504,8 @@ NEXT_LANE = f"@!%p2 bra OUT; xor.b32 %r10, %r3, 5; mad.lo.u32 %r10, %r10, 4, %r5
 SHUFFLED = f"setp.gt.u32 %p8, %r3, {{some}}; @%p8 bra OUT; shfl.sync.idx.b32 %r9, %r1, {{lane}}, 31, {{mask}}; {RESULT} OUT:"
 
 # fmt: off
-# each pair of warps stores, meets and reads what the other one has stored; thread 0 lets the second pair begin in front of its own barrier, or behind it
+# each pair of warps stores, meets and reads what the other one has stored; thread 0 lets the second pair begin in front
+# of its own barrier, or behind it
 GO = "@%p1 mbarrier.arrive.shared::cta.b64 _, [bar];"
 GROUPED = f"""shr.u32 %r2, %r1, 6; {init()} bar.sync 0; setp.eq.u32 %p12, %r2, 0; @%p12 bra G; {waits()} G: st.shared.u32 [%r6], %r1; {{number}}
 {{before}} bar.sync %r20, 64; {{behind}} ld.shared.u32 %r9, [%r7]; {RESULT}"""
@@ -491,7 +520,9 @@ APART = f"""{init()} {init(1, "[bar+8]")} {init(1, "[bar+16]")} bar.sync 0; {LOA
 
 
 def passed(data: str = "volatile", flag: str = "volatile", *, before: str = "", after: str = "", sets: str = "", reads: str = "", space: str = "shared") -> str:
-    """Warp 0 of CTA 0 stores data and raises a flag, both by strong accesses; warp 1, or CTA 1 where they are in global memory, waits for the flag and reads the data."""
+    """Warp 0 of CTA 0 stores data and raises a flag, both by strong accesses; warp 1, or CTA 1 where they are in global
+    memory, waits for the flag and reads the data.
+    """
     at, up = ("[%r8]", "[sm+1024]") if space == "shared" else ("[%rd5+1024]", "[%rd1+2048]")
     begin = "@%p1 st.shared.u32 [sm+1024], 0; bar.sync 0; @!%p2 bra TAKE;" if space == "shared" else "mov.u32 %r16, %ctaid.x; setp.ne.u32 %p12, %r16, 0; @%p12 bra TAKE; @!%p2 bra OUT;"
     return f"""mul.wide.u32 %rd5, %r3, 4; add.u64 %rd5, %rd5, %rd1; {begin} st.{data}.{space}.u32 {at}, %r3; bar.warp.sync -1; {before} @%p1 {sets or f"st.{flag}.{space}.u32 {up}, 1;"} bra OUT;
@@ -509,8 +540,9 @@ GPU_FENCE = "fence.acq_rel.gpu;"
 
 
 def waited_by_lanes(count: int, word: str, meets: str = "") -> str:
-    """Warp 0 loads a word for each of some lanes of warp 1, which waits for it at an mbarrier of its own; then these lanes read a word: `%r21` is its own, but
-    the last lane's is that of the lane before it."""
+    """Warp 0 loads a word for each of some lanes of warp 1, which waits for it at an mbarrier of its own; then these
+    lanes read a word: `%r21` is its own, but the last lane's is that of the lane before it.
+    """
     return f"""setp.lt.u32 %p14, %r3, {count}; setp.eq.u32 %p16, %r3, {count - 1}; selp.u32 %r21, {count - 2}, %r3, %p16;
     mad.lo.u32 %r20, %r3, 8, %r5; add.u32 %r20, %r20, 2048; @!%p2 bra I; mbarrier.init.shared::cta.b64 [%r20], 1;
     I: bar.sync 0; mad.lo.u32 %r22, %r3, 16, %r5; @!%p2 bra TAKE; @!%p14 bra OUT; mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r20], 16;
@@ -533,7 +565,9 @@ def heard_by_all(who: str = "") -> str:
 
 
 def heard_by_one(reads: str, polls: str = "ld.acquire", meets: str = "", later: str = "", hears: int = 1) -> str:
-    """Lane 0 of warp 0 waits for a copy (at 0), lane 1 hears by a flag of what warp 1 has written (at 1024); lane 2 reads."""
+    """Lane 0 of warp 0 waits for a copy (at 0), lane 1 hears by a flag of what warp 1 has written (at 1024); lane 2
+    reads.
+    """
     return f"""{init()} {init(1, "[bar+8]")} @%p1 st.volatile.shared.u32 [sm+2048], 0; fence.proxy.async.shared::cta; bar.sync 0; @%p2 bra COPIES;
     @!%p4 bra OUT; st.shared.u32 [sm+1024], 7; st.release.cta.shared.u32 [sm+2048], 1; mbarrier.arrive.shared::cta.b64 _, [bar+8]; bra OUT;
     COPIES: {LOAD} @!%p1 bra E; {waits()} E: setp.eq.u32 %p11, %r3, {hears}; @!%p11 bra F;
@@ -545,7 +579,9 @@ THIRD = f"setp.eq.u32 %p13, %r3, 3; @!%p13 bra V; {waits('[bar+8]', label='U')} 
 
 
 def copied_apart(reads: str) -> str:
-    """Lane 0 waits for a copy; every lane copies two words (256 bytes apart) and waits for the first; lane 3 waits for something else; all read a word."""
+    """Lane 0 waits for a copy; every lane copies two words (256 bytes apart) and waits for the first; lane 3 waits for
+    something else; all read a word.
+    """
     return f"""{init()} {init(1, "[bar+8]")} bar.sync 0; add.u32 %r8, %r6, 1024; add.u32 %r6, %r6, 2048; mul.wide.u32 %rd4, %r1, 4; add.u64 %rd4, %rd4, %rd2;
     {LOAD} @!%p2 bra OUT; @!%p1 bra E; {waits()} E: cp.async.ca.shared.global [%r8], [%rd4], 4; cp.async.commit_group; cp.async.ca.shared.global [%r6], [%rd4], 4;
     cp.async.commit_group; cp.async.wait_group 1; @%p1 mbarrier.arrive.shared::cta.b64 _, [bar+8]; {THIRD} ld.shared.u32 %r9, [{reads}]; {RESULT} cp.async.wait_group 0; OUT:"""
@@ -1096,7 +1132,9 @@ def test_the_warps_of_a_warpgroup_are_those_of_its_cta(block):
 
 
 def test_a_schedule_shows_that_the_wait_of_another_lane_is_none():
-    """The copy may read what is written behind the wait of a lane that has not issued it; behind the wait of its own lane it may not."""
+    """The copy may read what is written behind the wait of a lane that has not issued it; behind the wait of its own
+    lane it may not.
+    """
 
     def left(wait: str, schedule: str | None) -> bytes:
         gpu = smemsim.Gpu("sm_90a")
@@ -1199,7 +1237,8 @@ def test_an_mbarrier_ends_after_its_last_use(case: tuple[str, str], shape: str):
     assert {f.code for f in run(Kernel("", ended(use, "bar.sync 0;", end, at), **SHAPES[shape])).findings} == copied | LATE[use]
 
 
-LATE = {use: {"X005"} if use == "cp.async" else set() for use in USES}  # an arrival that comes later, and that no thread has waited for
+# an arrival that comes later, and that no thread has waited for
+LATE = {use: {"X005"} if use == "cp.async" else set() for use in USES}
 
 
 @pytest.mark.parametrize(("end", "shape"), in_turn_with([end for end in ENDS if end != "inval"]))
@@ -1308,7 +1347,9 @@ STORES = "tcgen05.st.sync.aligned.32x32b.x1.b32 [%r14], {%r3}; tcgen05.wait::st.
 def paired(
     taken: str = "bar.sync 0;", used: str = "bar.sync 0;", *, begun: str = MEET, use: str = "", again: bool = False, given: str = ""
 ) -> str:
-    """Both CTAs of a pair take columns, once or `again`, CTA 1 may `use` its own, and both give all back, one of them may do something else between."""
+    """Both CTAs of a pair take columns, once or `again`, CTA 1 may `use` its own, and both give all back, one of them
+    may do something else between.
+    """
     take, give = TAKE.format(at="bar+48"), GIVE.format(at="%r11")
     more = f"{MEET} {TAKE.format(at='bar+56')}" if again else ""
     back = f"{GIVE.format(at='%r13')}" if again else ""
@@ -1367,7 +1408,9 @@ ONE_OF = "mapa.shared::cluster.u32 %r26, %r12, {}; bar.warp.sync -1; @%p4 mbarri
 
 
 def multicast_ring(arrive: str = BOTH_AT_ONCE, *, is_early: bool = False, stages: int = 2, tiles: int = 6) -> str:
-    """Both CTAs load half of each tile, and CTA 0 the other half for both; one warp of each CTA adds them up and frees the stage of both."""
+    """Both CTAs load half of each tile, and CTA 0 the other half for both; one warp of each CTA adds them up and frees
+    the stage of both.
+    """
     read = f"ld.shared.u32 %r23, [%r13]; ld.shared.u32 %r25, [%r13+128]; add.u32 %r9, %r9, %r23; add.u32 %r9, %r9, %r25; {PROXY}"
     inits = " ".join(init(1 + n // stages, f"[bar+{8 * n}]") for n in range(2 * stages))
     full, free = waits("[%r11]", "%r21", label="FULL"), waits("[%r12]", "%r22", label="FREE")
@@ -1390,7 +1433,9 @@ def test_lanes_that_free_the_stage_of_both_ctas_are_a_remark(stages: int, tiles:
 
 
 def test_the_lane_that_frees_one_cta_after_the_other():
-    """A warp that knows that the first arrival has come knows nothing of the second one; of the first it does where it knows the second."""
+    """A warp that knows that the first arrival has come knows nothing of the second one; of the first it does where it
+    knows the second.
+    """
     first_own, first_other = (ONE_OF.format(a) + ONE_OF.format(b) for a, b in (("%r4", "%r27"), ("%r27", "%r4")))
     begin = "xor.b32 %r27, %r4, 1;"
     assert codes_of(Kernel("", begin + multicast_ring(first_own), cluster=2)) == []
@@ -1410,7 +1455,9 @@ SEEDS = (0, 1, 3, 5, 9, 12, 17, 18, 22, 42, 48)
 
 @pytest.mark.parametrize(("seed", "cluster"), [*((seed, 1) for seed in SEEDS), (42, 2), (48, 2)])
 def test_every_unfinished_reader_counts(seed, cluster):
-    """Random kernels of up to five warpgroups, whose stores, copies and products read one tile: an overwrite is told of those that it has not waited for."""
+    """Random kernels of up to five warpgroups, whose stores, copies and products read one tile: an overwrite is told of
+    those that it has not waited for.
+    """
     assert Drawn(seed, cluster).disagreement() == ""
 
 

@@ -21,7 +21,8 @@ from smemsim.run.sanitizer.first import SanitizerOfFirst
 from smemsim.run.sanitizer.sanitizer import Sanitizer
 
 FILE = load_launch_file(KERNELS / "triton_matmul_512")
-CTAS, DEPTH, STEP, TILE = 3, 256, 64, 128  # of the grid, along K, along K of one load, of M and N of the result of a CTA
+# of the grid, along K, along K of one load, of M and N of the result of a CTA
+CTAS, DEPTH, STEP, TILE = 3, 256, 64, 128
 # Lines of the kernel: of the loads of A and B in front of its loop and in it; of the arrivals that expect their bytes.
 LOADS, LOADS_OF_LOOP, ARRIVALS, ARRIVALS_OF_LOOP = (91, 99, 114, 122), (355, 363), (82, 105), (345,)
 

@@ -114,7 +114,8 @@ def test_a_grid_that_does_not_fit_hangs_and_the_report_says_that():
 def test_a_poll_of_what_nobody_writes_is_a_hang_at_once():
     done, _ = run("AGAIN: ld.volatile.global.u32 %r5, [%d20]; setp.eq.u32 %p3, %r5, 0; @%p3 bra AGAIN;", np.zeros(1, np.uint32), grid=3)
     assert {f.code for f in done.result.findings.values()} == {"X006"}
-    assert all("as one iteration earlier" in f.message for f in done.result.findings.values())  # not at the launch's limit
+    # not at the launch's limit
+    assert all("as one iteration earlier" in f.message for f in done.result.findings.values())
 
 
 @pytest.mark.parametrize("grid", [1, 7, 300])
@@ -284,7 +285,8 @@ def test_shards_put_together_are_the_launch(trap, cuts):
         if not is_there:
             assert not execute(parted, range(begin, end))
             break
-    certain = CTAS if trap == NEVER else trap + 1  # how far CTAs behind one that traps have come is that of its wave, here of a shard
+    # how far CTAs behind one that traps have come is that of its wave, here of a shard
+    certain = CTAS if trap == NEVER else trap + 1
     assert (parts.numpy() == out.numpy())[: certain * BLOCK].all()
     same_launch(whole, parted)
     if trap == NEVER:
@@ -321,7 +323,8 @@ def test_further_readers_come_from_every_process(cuts):
 class Widened(LaunchResult):
     """A result with one kind more."""
 
-    ended: dict[int, int] = dataclasses.field(default_factory=dict)  # by the number of a CTA: the process that executed it
+    # by the number of a CTA: the process that executed it
+    ended: dict[int, int] = dataclasses.field(default_factory=dict)
 
 
 @pytest.mark.skipif(not shards.can_be_copied(), reason="copies of a process are made on Linux alone")

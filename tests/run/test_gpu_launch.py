@@ -659,7 +659,8 @@ def test_a_part_of_a_grid_that_waits_for_the_rest_is_no_hang(look, step):
         assert part.launch.status == 0
     assert not launch(look, None).findings
     assert not launch(look, ["sample", 5]).held_up
-    told = f"{look} st.shared.u32 [told], %r2; bar.sync 0; ld.shared.u32 %r2, [told]; bar.sync 0;"  # as Triton does, and with too much memory to compare
+    # as Triton does, and with too much memory to compare
+    told = f"{look} st.shared.u32 [told], %r2; bar.sync 0; ld.shared.u32 %r2, [told]; bar.sync 0;"
     large = gpu.array(np.zeros(1 << 24, np.uint8))
     assert step or "were left out" in launch(told, [0]).held_up
     del large

@@ -1,4 +1,6 @@
-"""Loads, stores, atomics and copies of the executor against numpy, over every state space, and the traps of wrong addresses."""
+"""Loads, stores, atomics and copies of the executor against numpy, over every state space, and the traps of wrong
+addresses.
+"""
 
 import ml_dtypes
 import numpy as np
@@ -218,7 +220,8 @@ def test_addresses_that_end_the_kernel(body, code, words):
     assert words in messages[code]
 
 
-# The address of a thread's 16 bytes as {own}, that of an mbarrier as {bar}, that of all bytes for one thread's copies as {all}.
+# The address of a thread's 16 bytes as {own}, that of an mbarrier as {bar}, that of all bytes for one thread's copies
+# as {all}.
 NARROW = {
     "ld": "ld.shared.u32 %r2, [{own}];",
     "ld of 16 bytes": "ld.shared.v4.u32 {{%r2, %r3, %r4, %r10}}, [{own}];",
@@ -347,7 +350,9 @@ def test_a_program_that_is_launched_again_has_other_arguments():
 
 
 def test_the_systems_part_of_shared_memory_is_memory_and_told():
-    """As golden/sm_90a/reserved_shared: loads, stores and atomics go on; threads of a warp may be on both sides of 0x400."""
+    """As golden/sm_90a/reserved_shared: loads, stores and atomics go on; threads of a warp may be on both sides of
+    0x400.
+    """
     body = """mov.u32 %r5, sm; sub.u32 %r2, %r1, 16; shl.b32 %r2, %r2, 2; add.u32 %r2, %r2, %r5; st.shared.b32 [%r2], %r1; atom.shared.add.u32 %r3, [%r2], 5;
     ld.shared.b32 %r4, [%r2]; mul.wide.u32 %d1, %r1, 4; add.u64 %d1, %d20, %d1; st.global.b32 [%d1], %r4;"""
     gpu = Gpu("sm_90a")
@@ -369,7 +374,9 @@ BELOW = """shl.b32 %r2, %r1, 2; add.u32 %r3, %r2, {at}; mov.u32 %r5, sm+512; add
 @pytest.mark.parametrize("cohorts", ["", "off"])
 @pytest.mark.parametrize("schedule", [None, 1, 2])
 def test_copies_into_the_systems_part_touch_no_window(cohorts, schedule, monkeypatch):
-    """A place there is none of the windows of the first CTAs, which have the same numbers. Lanes may be on both sides of the window's begin."""
+    """A place there is none of the windows of the first CTAs, which have the same numbers. Lanes may be on both sides
+    of the window's begin.
+    """
     monkeypatch.setenv("SMEMSIM_COHORTS", cohorts)
     numbers = np.arange(7, 71, dtype=np.uint32)
     for at in (0, 0x200, 0x3C0, 0x37C):
@@ -385,7 +392,9 @@ def test_copies_into_the_systems_part_touch_no_window(cohorts, schedule, monkeyp
 
 @pytest.mark.parametrize("cohorts", ["", "off"])
 def test_a_race_in_the_window_is_found_beside_copies_below_it(cohorts, monkeypatch):
-    """The same kernel, and other threads read the window without a barrier, or lanes on both sides of its begin do not wait for their copies."""
+    """The same kernel, and other threads read the window without a barrier, or lanes on both sides of its begin do not
+    wait for their copies.
+    """
     monkeypatch.setenv("SMEMSIM_COHORTS", cohorts)
     gpu = Gpu("sm_90a")
     for at, after, wait, code in (
@@ -591,7 +600,9 @@ def test_st_bulk_zeroes():
     )
 )
 def test_owners_side_by_side_are_bytes_with_owners(steps):
-    """Whole chunks of threads, runs and single bytes, noted through two parts of one bookkeeping, against a plain array."""
+    """Whole chunks of threads, runs and single bytes, noted through two parts of one bookkeeping, against a plain
+    array.
+    """
     whole = Owners(1024)
     parts = [whole.part(0, 512), whole.part(512, 512)]
     writer, place = np.zeros(1024, np.uint32), np.zeros(1024, np.uint32)
@@ -766,8 +777,9 @@ def test_the_scratch_memory_of_tiles_of_several_warps_is_there_for_those_that_as
 
 
 def test_vector_registers_are_their_elements():
-    """PTX ISA 9.1 §5.4.2 and 6.4.2: .x and .r are the first element; the name alone is the vector. A register of the same name around it is another;
-    ptxas takes an alignment, which says nothing, and numbers of vectors."""
+    """PTX ISA 9.1 §5.4.2 and 6.4.2: .x and .r are the first element; the name alone is the vector. A register of the
+    same name around it is another; ptxas takes an alignment, which says nothing, and numbers of vectors.
+    """
     body = """mov.u32 %r2, sm; mov.u32 %r3, 9; {
         .reg .v4 .u32 %r3; .reg .align 16 .v2 .b64 v, w<3>;
         mov.u32 %r3.x, 1; mov.u32 %r3.g, 2; add.u32 %r3.b, %r3.r, %r3.y; mov.u32 %r3.w, 4;

@@ -615,7 +615,8 @@ def test_cp_async_arrives():
         cp.async.mbarrier.arrive{form}.shared::cta.b64 [bar]; {"@%p9 mbarrier.arrive.shared::cta.b64 _, [bar];" if not form else ""}
         W: mbarrier.try_wait.parity.shared::cta.b64 %p2, [bar], 0; @!%p2 bra W; ld.shared.u32 %r2, [%r4];"""
         assert results(body).tolist() == [0] * 32
-    alone = body.replace("@%p9 mbarrier.arrive.shared::cta.b64 _, [bar];", "")  # without .noinc it is no arrival of those that init counts
+    # without .noinc it is no arrival of those that init counts
+    alone = body.replace("@%p9 mbarrier.arrive.shared::cta.b64 _, [bar];", "")
     assert "X006" in found(alone, np.zeros(32, np.uint32), block=1)
     (hang,) = run(alone, [np.zeros(32, np.uint32)], block=1)[0].result.findings.values()
     assert "arrivals that the instruction itself adds by line" in hang.message
@@ -855,7 +856,8 @@ def test_a_race_names_all_ctas_that_have_it(use, cohorts, monkeypatch):
 def test_a_warp_that_has_arrived_and_then_syncs_with_all_others_is_one_too_many():
     body = "setp.ge.u32 %p1, %r1, 32; @%p1 bra S; bar.arrive 1, 64; S: bar.sync 1{count};"
     assert list(found(body.format(count=""), block=64)) == ["X010"]
-    assert list(found(body.format(count=", 64"), block=64)) == ["X010", "X006"]  # the third to come is alone in its phase
+    # the third to come is alone in its phase
+    assert list(found(body.format(count=", 64"), block=64)) == ["X010", "X006"]
     assert found("bar.sync 1; setp.ge.u32 %p1, %r1, 32; @%p1 bra S; bar.arrive 1, 64; bra E; S: bar.sync 1, 64; E:", block=64) == {}
 
 

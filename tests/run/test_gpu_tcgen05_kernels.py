@@ -1,4 +1,6 @@
-"""Kernels with tcgen05: what they compute, what compilers' own kernels compute, and what is said where one uses the instructions wrongly."""
+"""Kernels with tcgen05: what they compute, what compilers' own kernels compute, and what is said where one uses the
+instructions wrongly.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ def listed(first: int, count: int) -> str:
 
 
 def gemm(i: InstrDescriptor, word_a: int, word_b: int, group: int, *, steps: int = 1, n: int = 32) -> str:
-    """D = A B of one instruction a step: threads fill shared memory, one issues, all read D back. A at 0x400, B behind it, as bytes of `in`."""
+    """D = A B of one instruction a step: threads fill shared memory, one issues, all read D back. A at 0x400, B behind
+    it, as bytes of `in`.
+    """
     peers = "mov.u32 %r170, %cluster_ctarank; mul.lo.u32 %r171, %r170, 16384; cvt.u64.u32 %rd9, %r171; add.u64 %rd0, %rd0, %rd9;" if group == 2 else "mov.u32 %r170, 0;"  # fmt: skip
     meet = "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;" if group == 2 else "bar.sync 0;"
     issue = "\n".join(
@@ -187,7 +191,9 @@ USED = {
     ("use", "codes"), [*((use, []) for use in DROPPED.values()), *((use, ["R507"]) for use in USED.values())], ids=[*DROPPED, *USED]
 )
 def test_a_value_that_nobody_wrote_is_told_where_it_has_an_effect(use: str, codes: list[str]) -> None:
-    """Triton loads the product of an iteration that it then drops: of flash attention with a causal mask, for the first rows."""
+    """Triton loads the product of an iteration that it then drops: of flash attention with a causal mask, for the first
+    rows.
+    """
     text, images, a, b, _ = product("f16", "bf16")
     own = "add.u64 %rd1, %rd1, %rd6;\n"
     run, d = multiplied(text.replace(own, own + AHEAD + use + "\n"), images)
@@ -264,7 +270,9 @@ def test_a_lost_product_is_another_tiles_where_it_was_committed(commits: str) ->
 
 @pytest.mark.parametrize(("last", "lost"), [("0", []), ("%r161", ["X017"])], ids=["behind a flag", "behind both"])
 def test_a_product_whose_reader_a_flag_skips_is_discarded(last: str, lost: list[str]) -> None:
-    """No thread reads the first product if a branch that stands between the two skips its tcgen05.ld. A reader behind both makes no difference."""
+    """No thread reads the first product if a branch that stands between the two skips its tcgen05.ld. A reader behind
+    both makes no difference.
+    """
     text, images, *_ = product("f16", "bf16", steps=2)
     reads = "setp.ne.u32 %p5, %r161, 0; @%p5 bra OVER; tcgen05.ld.sync.aligned.32x32b.x1.b32 {%r185}, [%r197]; OVER:"
     first, second = re.search(r"%r160, 0;", text), re.search(r"(@%p1 tcgen05.mma[^;]*)%r160, 1;", text)
@@ -304,7 +312,9 @@ def test_a_pair_needs_a_peer() -> None:
 
 
 def with_epilogue(text: str, lane: str) -> str:
-    """The product with another lane in the address of tcgen05.ld: `lane` makes it in %r196, of the warp's number in %r198."""
+    """The product with another lane in the address of tcgen05.ld: `lane` makes it in %r196, of the warp's number in
+    %r198.
+    """
     old = "and.b32 %r196, %r198, 3; shl.b32 %r196, %r196, 21; add.u32 %r196, %r196, %r197;"
     assert old in text
     return text.replace(old, f"{lane} add.u32 %r196, %r196, %r197;")
@@ -399,7 +409,9 @@ SCALES = 0x8281807F  # 1, 2, 4, 8 in the four bytes of a cell
 
 
 def scaled_product(ids: tuple[int, int], bits: tuple[int, int], *, further: int = 0):
-    """(PTX, images, A B): kind mxf8f6f4 with the scale ids `ids` in the instruction descriptor and `bits` in the addresses."""
+    """(PTX, images, A B): kind mxf8f6f4 with the scale ids `ids` in the instruction descriptor and `bits` in the
+    addresses.
+    """
     text, images, a, b, plain = product("f8f6f4", "e4m3")
     i = InstrDescriptor(kind="mxf8f6f4", m=128, n=32, a_type="e4m3", b_type="e4m3", a_sf_id=ids[0], b_sf_id=ids[1])
     fill = f"""
@@ -479,7 +491,9 @@ def giving(at: str, columns: int) -> str:
 
 
 def test_one_deallocation_may_give_back_two_allocations() -> None:
-    """As the allocator in the code of ptxas has it: it asks whether one begins there, and whether all the columns are taken."""
+    """As the allocator in the code of ptxas has it: it asks whether one begins there, and whether all the columns are
+    taken.
+    """
     run = Gpu("sm_100a").launch(allocating(taking(128, "%r2") + taking(128, "%r3", 4) + giving("%r2", 256)), "k", block=32)
     assert (run.findings, run.remarks) == ([], [])
 
@@ -619,9 +633,11 @@ TO_ALL = ".multicast::cluster::all"
 def taking_over(
     *, again: str = "@%p2 bra ASK;", counts: str = "add.u32 %r6, %r6, %r5; add.u32 %r6, %r6, 1;", ctas: int = 1, generic: bool = False
 ) -> str:
-    """A kernel whose clusters do their own work, and then that of those that they take over: out[ctaid, tid] += 32 ctaid + tid + 1.
+    """A kernel whose clusters do their own work, and then that of those that they take over: out[ctaid, tid] += 32
+    ctaid + tid + 1.
 
-    `began` counts the CTAs that began, by the rank in their clusters; every CTA of a cluster gets the response that its first one asked for.
+    `began` counts the CTAs that began, by the rank in their clusters; every CTA of a cluster gets the response that its
+    first one asked for.
     """
     ask = ASKS.format(TO_ALL if ctas > 1 else "")
     if generic:
@@ -694,7 +710,8 @@ def test_work_is_done_once_whoever_does_it(cancel: str, begin: int, ctas: int) -
     assert began == begin * ctas
     assert run.ctas == 12 * ctas  # those whose work was taken over count
     assert any(f"cancel = '{cancel}'" in line for line in run.evidence)
-    assert ("not checked: work that a CTA takes over" in run.summary()) == (cancel == "resident")  # 12 clusters fit on the card
+    # 12 clusters fit on the card
+    assert ("not checked: work that a CTA takes over" in run.summary()) == (cancel == "resident")
 
 
 def test_what_does_not_fit_on_the_card_at_once_can_be_taken_over(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -787,7 +804,9 @@ def launched(name: str, ptx: str, random: bool):
 @pytest.mark.parametrize("random", [False, True], ids=["integers", "random"])
 @pytest.mark.parametrize("name", CHOSEN)
 def test_kernels_of_compilers_compute_what_they_should(name: str, random: bool) -> None:
-    """Triton's, Gluon's and nvcc's own PTX: bit for bit what the launch says, integers exactly, others as the arithmetic model adds; no finding."""
+    """Triton's, Gluon's and nvcc's own PTX: bit for bit what the launch says, integers exactly, others as the
+    arithmetic model adds; no finding.
+    """
     ptx, launch = LAUNCHES[name]
     run, arrays, placed = launched(name, ptx, random)
     assert run.findings == []
@@ -808,7 +827,9 @@ TRY_WAIT = r"mbarrier\.try_wait[^;]*b64 (%?\w+), [^;]*;"
     ("name", "which"), [(name, n) for name, count in (("triton_tma_bf16_stages3", 4), ("triton_two_products", 2), ("gluon_multicast_e4m3", 2)) for n in range(count)]
 )  # fmt: skip
 def test_no_wait_can_be_left_out(name: str, which: int) -> None:
-    """Without one of its waits for an mbarrier a pipeline reads or overwrites too early, whether or not its numbers come out right here."""
+    """Without one of its waits for an mbarrier a pipeline reads or overwrites too early, whether or not its numbers
+    come out right here.
+    """
     ptx = LAUNCHES[name][0]
     found = list(re.finditer(TRY_WAIT, ptx))[which]
     run, *_ = launched(name, f"{ptx[: found.start()]}setp.eq.b32 {found[1]}, 0, 0;{ptx[found.end() :]}", False)
@@ -817,7 +838,8 @@ def test_no_wait_can_be_left_out(name: str, which: int) -> None:
     assert re.search("tcgen05|cp.async.bulk", run.findings[0].message)
 
 
-# A, in tensor memory, has its row's number everywhere, B ones: D is 16 times the row. The second product finds A as the first one has left it.
+# A, in tensor memory, has its row's number everywhere, B ones: D is 16 times the row. The second product finds A as the
+# first one has left it.
 SHIFTED = """.version 8.7 .target sm_100a .address_size 64
 .visible .entry k(.param .u64 out) {{ .reg .b32 %t, %h, %s, %a, %i, %x, %y; .reg .b16 %v; .reg .b64 %o, %b, %c; .reg .pred %p, %q;
  .shared .align 128 .b8 rows[512]; .shared .align 16 .b8 more[16];

@@ -180,7 +180,8 @@ def test_cubemaps_are_six_faces_and_across_a_seam_their_neighbours():
     image = Image.of_array(TextureFormat("float", 32, 1), faces.view(np.uint8), (2, 2, 6), is_cube=True)
     directions = np.array([[1, 0.2, 0], [-1, 0, 0], [0, 2, 1], [0, -2, 1], [1, 1, 1], [0, 0, -1]], float)
     assert Texture(image, Sampler()).sample("cube", list(directions.T), None)[:, 0].view(np.float32).tolist() == [0, 1, 2, 3, 4, 5]
-    seam = [np.array([1.0]), np.array([0.0]), np.array([1.0])]  # between the faces +z and +x, from which half comes each
+    # between the faces +z and +x, from which half comes each
+    seam = [np.array([1.0]), np.array([0.0]), np.array([1.0])]
     apart, across = (
         Texture(image, Sampler(is_linear=True, is_seamless=s)).sample("cube", seam, None)[0, 0].view(np.float32) for s in (False, True)
     )

@@ -81,7 +81,8 @@ def test_without_a_home_nothing_is_kept_in_the_current_folder(tmp_path, monkeypa
     monkeypatch.delenv(store.FOLDER, raising=False)
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.setenv("HOME", "")
-    monkeypatch.setattr("os.path.expanduser", lambda path: path)  # as it answers without a home and without an entry in passwd
+    # as it answers without a home and without an entry in passwd
+    monkeypatch.setattr("os.path.expanduser", lambda path: path)
     store.write(KEY, b"code")
     assert (store.read(KEY), store.base(), list(tmp_path.iterdir())) == (None, None, [])
 

@@ -24,7 +24,8 @@ FOLDER = KERNELS / "gemm_specialized_k1024"  # four stages, sixteen loads, two w
 RIGHT = (FOLDER / "kernel.ptx").read_text()
 WAIT = re.compile(r"again:\nmbarrier\.try_wait\.parity\.shared::cta\.b64 P, \[(%r\d+)\], (%r\d+);")
 EMPTY = next(name for name in re.findall(r"\b\w+\b", RIGHT) if name.endswith("empty"))
-PRODUCER = RIGHT.index("mbarrier.arrive.expect_tx")  # what waits a little before it, or behind it, is the thread that loads
+# what waits a little before it, or behind it, is the thread that loads
+PRODUCER = RIGHT.index("mbarrier.arrive.expect_tx")
 
 
 def of_the_stage_before(found):
@@ -163,13 +164,15 @@ def test_of_a_kernel_that_hangs_no_ring_is_called_right(tmp_path, instead, overd
     assert "|~empty[0] phase 0: 0 read~" in pipeline.text()
     assert " ".join(alarms(pipeline)) == " ".join(pipeline.sentences()[:-1])  # the ring has no verdict
     dots = re.findall(r'<circle cx="([0-9.]+)" cy="([0-9.]+)"', pipeline.svg())
-    assert (len(dots), len({y for _, y in dots})) == (3, 2)  # stage 0 is full, stage 0 is free (stage 2 is full then, too); the legend
+    # stage 0 is full, stage 0 is free (stage 2 is full then, too); the legend
+    assert (len(dots), len({y for _, y in dots})) == (3, 2)
     drawn = ("waits for ever", "accumulator is computed", "empty, and the next load waits")
     assert [says in pipeline.svg() for says in drawn] == [True, False, False]  # the legend has what is drawn
     assert "before issuing load 5 into stage 1, for mbarrier " in pipeline.sentences()[0]
     assert pipeline.sentences()[1].endswith("before reading load 5 in stage 1, which is never issued: a consequence.")
     loads = next(one for one in pipeline.lanes.stuck if pipeline.awaited(one).is_issue)
-    other = pipeline.rings[0].fillings[0].instruction  # where it has passed no wait, at an mbarrier that no reader arrives at
+    # where it has passed no wait, at an mbarrier that no reader arrives at
+    other = pipeline.rings[0].fillings[0].instruction
     elsewhere = loads._replace(instruction=other, missing=loads.missing._replace(reads=0))
     assert pipeline.awaited(elsewhere) is None
     assert pipeline.notes() == []

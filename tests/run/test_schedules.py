@@ -11,7 +11,8 @@ from click.testing import CliRunner
 import smemsim
 from smemsim.cli import main
 
-SHOWN, NEVER = (0, 5, 7, 9, 10, 49, 56, 91, 179, 634), range(20)  # seeds that show what is allowed, and that do not show what is forbidden
+# seeds that show what is allowed, and that do not show what is forbidden
+SHOWN, NEVER = (0, 5, 7, 9, 10, 49, 56, 91, 179, 634), range(20)
 HEAD = ".version 8.0 .target sm_90a .address_size 64\n"
 
 

@@ -319,7 +319,8 @@ ALONE = {  # what one CTA does, %p3, and others do not, and what is found then
     }),
     "nobody writes": ({"R507"}, {"st.shared.v4.b32 [%r3], {%r1, %r4, %r1, %r1};": "@!%p3 st.shared.v4.b32 [%r3], {%r1, %r4, %r1, %r1};"}),
 }  # fmt: skip
-OWN = "mov.u32 %r2, tile; mov.u32 %r17, %ctaid.x; mul.wide.u32 %d4, %r17, 2048; add.u64 %d1, %d1, %d4;"  # of each CTA another part of the array
+# of each CTA another part of the array
+OWN = "mov.u32 %r2, tile; mov.u32 %r17, %ctaid.x; mul.wide.u32 %d4, %r17, 2048; add.u64 %d1, %d1, %d4;"
 OF_CTA = re.compile(r" (?:of |\()CTA ([0-9]+)\)?")
 
 

@@ -129,7 +129,8 @@ class Card:
             raise device_module.CudaError(1, str(e)) from None
         if call != TensorMap.im2col_wide:
             return bytes(tm)
-        raw = f"a wide map, number {len(self.wide)}".encode().ljust(128)  # what the driver writes there is in no document
+        # what the driver writes there is in no document
+        raw = f"a wide map, number {len(self.wide)}".encode().ljust(128)
         self.wide[raw] = tm
         return raw
 

@@ -19,7 +19,8 @@ from tools.witnesses.launches import compiled_launches
 
 KERNELS = ROOT / "golden" / "sm_90a" / "launches" / "kernels"
 DESCRIPTOR = 4611686293305360384  # of gemm_specialized: 128B, SBO 1024, the start or-ed into it
-HIGH, IDESC = 1073758272, 136316048  # of the tcgen05 kernel: the descriptors' upper half (128B, SBO 1024), 128 x 128 bf16
+# of the tcgen05 kernel: the descriptors' upper half (128B, SBO 1024), 128 x 128 bf16
+HIGH, IDESC = 1073758272, 136316048
 RING, TRITON, BLACKWELL = "gemm_specialized", "triton_matmul_host", "triton_tma_bf16_stages3"
 PLAIN, CLUSTER, MULTICAST, WARPS = "gemm_bf16", "triton_matmul_cluster", "cluster_multicast_2", "triton_tma_specialized"
 PAIR, DENSE, PANELS = "gluon_pair_bf16_256x128x128", "gluon_dense_f16_f32_64x128x128_kn_128_128", "triton_tma_bf16_b_mn"

@@ -26,7 +26,8 @@ def side(name, buffer, address, column, mode, rows, steps, at, by):
     plain = {"dtype": dtype, "extent": extent, "stride": {"r": extent["s"], "s": 1}}
     size = 512 * k_blocks * m_blocks
     memory = {"address": address, "bytes": size}
-    places = [(at[0] // 128 + m) * along + at[1] // 4 + k for m in range(m_blocks) for k in range(k_blocks)]  # blocks in global memory
+    # blocks in global memory
+    places = [(at[0] // 128 + m) * along + at[1] // 4 + k for m in range(m_blocks) for k in range(k_blocks)]
     offsets = [512 * i for i in range(len(places))]
     maps = {}
     if by == "threads":

@@ -41,7 +41,8 @@ class FragmentGemm:
     after: dict[str, str] = dataclasses.field(default_factory=dict)  # what happens to the word %w of a side
     order: Callable[[np.ndarray], np.ndarray] = np.asarray  # of the scale factors in memory
     left_out: int = 0  # steps of K that rows of A and B have beyond those of the launch
-    strides: tuple[int, int] | None = None  # bytes from a row of scale factors to the next one, and from a word to the next one
+    # bytes from a row of scale factors to the next one, and from a word to the next one
+    strides: tuple[int, int] | None = None
 
     @property
     def factors(self) -> int:
@@ -127,7 +128,8 @@ class FragmentGemm:
         factors, k, _, scale = KINDS[self.kind]
         gpu, sizes = Gpu("sm_120a"), {"a": 16 * self.grid[0], "b": 8 * self.grid[1]}
         one, step = (127, 1) if scale == "ue8m0" else (0x38, 8)
-        codes, values = ((0x30, 0x38, 0x40), (0.5, 1.0, 2.0)) if k == BYTES else ((1, 2, 4), (0.5, 1.0, 2.0))  # e4m3, e2m1
+        # e4m3, e2m1
+        codes, values = ((0x30, 0x38, 0x40), (0.5, 1.0, 2.0)) if k == BYTES else ((1, 2, 4), (0.5, 1.0, 2.0))
         held, wanted = {}, {}
         for side, rows in sizes.items():
             which = rng.integers(0, 3, (rows, k * (self.steps + self.left_out)))

@@ -35,7 +35,8 @@ class Gemm:
     grid: tuple[int, int] = (1, 1)
     stages: int = 1
     id: Callable[[str, int, int], int] | None = None  # (side, tile, step): the scale id
-    column: Callable[[str, int, int], int] | None = None  # (side, tile, step): from the first column of the side's scale factors
+    # (side, tile, step): from the first column of the side's scale factors
+    column: Callable[[str, int, int], int] | None = None
     block: Callable[[str, int], tuple[int, int, int]] | None = (
         None  # (side, tile): the K block that is loaded, row blocks for each m and for each n
     )

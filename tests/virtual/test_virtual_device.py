@@ -1,4 +1,6 @@
-"""The virtual device in the process of the test: memory, code, launches, streams, graphs, limits, hooks. No compiler is needed."""
+"""The virtual device in the process of the test: memory, code, launches, streams, graphs, limits, hooks. No compiler is
+needed.
+"""
 
 import contextlib
 import ctypes
@@ -238,7 +240,9 @@ def test_numbers_among_the_arguments_of_a_recorded_launch_are_numbers_and_keep_e
 
 
 def test_a_python_that_cannot_import_smemsim_says_so_and_goes_on(tmp_path):
-    """Its own `smemsim` lacks a part, or the part lacks a library: the program's import fails for its own reason, or works."""
+    """Its own `smemsim` lacks a part, or the part lacks a library: the program's import fails for its own reason, or
+    works.
+    """
     site = pathlib.Path(virtual.__file__).parent / "site"
     (tmp_path / "smemsim").mkdir()
     (tmp_path / "smemsim" / "__init__.py").touch()
@@ -259,7 +263,8 @@ def test_small_allocations_that_come_and_go_leave_no_memory_behind(device):
             device.free(a)
         else:
             kept.append(a)
-    assert os.fstat(device.memory.descriptor).st_blocks <= 8 * 2 * len(kept)  # of 512 bytes: an allocation lies on two pages at most
+    # of 512 bytes: an allocation lies on two pages at most
+    assert os.fstat(device.memory.descriptor).st_blocks <= 8 * 2 * len(kept)
     assert all((device.view(a, 1000) == 7).all() for a in kept)
 
 
@@ -279,7 +284,8 @@ def test_a_function_of_the_host_may_wait_for_a_thread_that_uses_the_device(devic
 
 def test_the_windows_of_generic_addresses_lie_where_no_memory_of_a_process_is():
     mapped = [int(line.split("-")[0], 16) for line in pathlib.Path("/proc/self/maps").read_text(encoding="ascii").splitlines()]
-    lowest = min(address for address in mapped if address > 1 << 46)  # Linux maps memory from 2^47 downwards, programs below 2^47 * 2 / 3
+    # Linux maps memory from 2^47 downwards, programs below 2^47 * 2 / 3
+    lowest = min(address for address in mapped if address > 1 << 46)
     assert max(SHARED_WINDOW, LOCAL_WINDOW) + (1 << 32) < lowest - (1 << 45)
 
 
@@ -302,7 +308,9 @@ def test_an_allocation_is_aligned_and_holds_what_is_copied(device):
 
 @pytest.mark.parametrize(("size", "align"), [((1 << 20) - 1, 512), (1 << 20, 1 << 21), ((1 << 22) + 1, 1 << 21)])
 def test_what_takes_a_megabyte_begins_a_page_of_the_card(device, size, align):
-    """A program may count on it: Taichi puts its tables, which it aligns to 4096 bytes, into one allocation of their sum."""
+    """A program may count on it: Taichi puts its tables, which it aligns to 4096 bytes, into one allocation of their
+    sum.
+    """
     taken = []
     for _ in range(3):
         device.allocate(100)
@@ -419,7 +427,9 @@ def test_a_launch_that_the_driver_refuses_has_its_code(device, module, name, giv
     [("6.0", "sm_52", 52), ("6.3", "sm_75", 75), ("6.3", "compute_75", 75), ("7.8", "sm_90", 90), ("8.0", "sm_90a", 90)],
 )
 def test_a_function_says_what_it_was_compiled_for_and_what_it_runs_on(version, target, ptx):
-    """As an H200 answered (driver 13.0): CUB takes the sizes of its tiles by the former, and launches nothing where it is none of those in the program."""
+    """As an H200 answered (driver 13.0): CUB takes the sizes of its tiles by the former, and launches nothing where it
+    is none of those in the program.
+    """
     device = VirtualDevice("sm_90a")
     function = device.load(f".version {version}\n.target {target}\n.address_size 64\n.visible .entry k() {{ ret; }}\n").function("k")
     assert (function.attribute(5), function.attribute(6)) == (ptx, 90)
@@ -857,7 +867,9 @@ def cubin(*texts: tuple[str, bytes], machine: int = 190) -> bytes:
 
 
 def test_a_library_that_a_linker_put_beside_a_program_may_be_machine_code():
-    """As CUDA's device runtime is, which nvcc 13.0 links to all that is compiled with -rdc=true: machine code, and PTX for a newer card."""
+    """As CUDA's device runtime is, which nvcc 13.0 links to all that is compiled with -rdc=true: machine code, and PTX
+    for a newer card.
+    """
     newer = (1, 121, ptx_for("sm_121"), 0, 0)
     own, library = images(fat((1, 90, ptx_for("sm_90a"), 0, 0))), images(fat((2, 90, cubin(), 0, 0), newer))
     assert of_parts([own, library], "sm_90a") == own[0].ptx
@@ -908,7 +920,8 @@ for %i in (%a to %b) : tile<i32> { "
 }
 }
 """.replace("{\n  .reg", "{\n  .reg .pred p; .reg")
-# mov rax, [rcx]; add rax, 5; mov [rcx + 0x38], rax; xor eax, eax; ret: hidden parameters lie at 0x240 of constant memory, where the bank begins at 0x210
+# mov rax, [rcx]; add rax, 5; mov [rcx + 0x38], rax; xor eax, eax; ret: hidden parameters lie at 0x240 of constant
+# memory, where the bank begins at 0x210
 MAKES = bytes.fromhex("488b01 4883c005 48894138 31c0 c3")
 
 
@@ -1028,7 +1041,9 @@ def test_several_texts_become_one(device):
 
 
 def a_file(n, more="", head="8.0"):
-    """One of several that have a weak function, a hidden one and a hidden variable of the same names, as files of nvcc -rdc=true have."""
+    """One of several that have a weak function, a hidden one and a hidden variable of the same names, as files of nvcc
+    -rdc=true have.
+    """
     return f""".version {head}
 .target sm_90a
 .address_size 64
@@ -1250,7 +1265,9 @@ def test_launches_are_taken_and_refused_as_an_h200_does():
 
 
 def _agrees(at_once, f, grid, threads, cluster, code, cooperative):
-    """Does the number of clusters at once, or its error, go with how the launch ended? Clusters that a launch refuses are refused here too, except those above 16."""
+    """Does the number of clusters at once, or its error, go with how the launch ended? Clusters that a launch refuses
+    are refused here too, except those above 16.
+    """
     error, count = at_once
     size = math.prod(cluster) or math.prod(f.cluster) or 1
     if not threads:

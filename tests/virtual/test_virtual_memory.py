@@ -1,4 +1,6 @@
-"""What lies in memory that a program allocates on the virtual card, and what is found in kernels that use it before anybody has written it."""
+"""What lies in memory that a program allocates on the virtual card, and what is found in kernels that use it before
+anybody has written it.
+"""
 
 import gc
 import random
@@ -278,7 +280,9 @@ def test_a_byte_that_is_written_later_has_a_value(then):
 
 
 def test_bytes_beside_what_the_host_has_written_are_no_holes():
-    """A kernel changes three bytes of each word of an image that the host has written, some of whose other bytes are those of the garbage."""
+    """A kernel changes three bytes of each word of an image that the host has written, some of whose other bytes are
+    those of the garbage.
+    """
     device = card()
     data, out = device.allocate(128), device.allocate(256)
     words = device.view(data, 128).view(np.uint32)
@@ -330,7 +334,8 @@ def test_a_box_that_ends_inside_a_chunk_carries_the_bytes_of_its_rows(extent, by
     assert launched(device, tile.replace("ld.shared.u32 %r2, [%r6];", use).replace("LANE", "3"), held, out)[0] == codes
 
 
-LONG = f"mov.u32 %r3, 0; AGAIN: {LOAD} add.u32 %r3, %r3, 1; {STORE} setp.lt.u32 %p1, %r3, 5000; @%p1 bra AGAIN;"  # runs as machine code
+# runs as machine code
+LONG = f"mov.u32 %r3, 0; AGAIN: {LOAD} add.u32 %r3, %r3, 1; {STORE} setp.lt.u32 %p1, %r3, 5000; @%p1 bra AGAIN;"
 
 
 def test_the_memory_of_a_card_goes_with_it_though_its_programs_are_kept():

@@ -1,4 +1,6 @@
-"""Programs that nvcc and a C++ compiler build, unchanged under `smemsim exec`: what they print, what they end with, and what is found in them."""
+"""Programs that nvcc and a C++ compiler build, unchanged under `smemsim exec`: what they print, what they end with, and
+what is found in them.
+"""
 
 import importlib.util
 import json
@@ -88,7 +90,9 @@ SCENARIOS = (
 
 @pytest.fixture(scope="session")
 def scenarios(runtime, once):
-    """Every scenario of the program, one after the other under one `exec`: (lines of output, exit code, stderr) by name, and what smemsim told."""
+    """Every scenario of the program, one after the other under one `exec`: (lines of output, exit code, stderr) by
+    name, and what smemsim told.
+    """
 
     def ran(path):
         folder = path.with_name("told")
@@ -121,7 +125,9 @@ def test_kernels_say_how_often_a_graph_of_a_graph_runs_and_which_one(scenarios):
 
 
 def test_errors_come_when_and_as_cuda_gives_them(scenarios):
-    """As an H200 answered (driver 580): not sticky ones at once, that of a trap at the synchronising call, and at every later one."""
+    """As an H200 answered (driver 580): not sticky ones at once, that of a trap at the synchronising call, and at every
+    later one.
+    """
     lines, code, _ = scenarios[0]["errors"]
     assert [line.partition(": ")[2] for line in lines] == [
         "cudaErrorInvalidValue", "cudaSuccess", "cudaErrorInvalidValue", "cudaSuccess", "cudaSuccess", "cudaErrorInvalidValue",
@@ -278,8 +284,9 @@ print(cu.cuLinkComplete(link, ctypes.byref(to), ctypes.byref(size)), log.value.d
 
 
 def test_the_drivers_arrays_and_textures_and_what_it_does_not_load(asked):
-    """A texture over an array of 2 x 2, and its border; a copy behind the array, none, and places on the bus; a move of 64 bits as 32, which ptxas refuses,
-    is refused at the load, with a log."""
+    """A texture over an array of 2 x 2, and its border; a copy behind the array, none, and places on the bus; a move of
+    64 bits as 32, which ptxas refuses, is refused at the load, with a log.
+    """
     assert asked["textures"].splitlines() == [
         "0",
         "0",
@@ -363,7 +370,9 @@ print(got(0), got(1), cu.cuMemGetAllocationPropertiesFromHandle((ctypes.c_uint8 
 
 
 def test_physical_memory_says_what_it_was_asked_for_with(asked):
-    """A card that says that it has compressible memory gives it: the sample cudaCompressibleMemory goes on only then, as it does on an H200."""
+    """A card that says that it has compressible memory gives it: the sample cudaCompressibleMemory goes on only then,
+    as it does on an H200.
+    """
     assert asked["physical"].split("\n")[0] == "(0, 0, 0, True, 0) (0, 0, 1, True, 0) True"
 
 
@@ -501,7 +510,9 @@ print(cu.cuLinkAddData_v2(link, 1, ptx, ctypes.c_size_t(len(ptx) + 1), b"k.ptx",
 
 
 def test_launches_of_before_cuda_4_keep_block_and_parameters(asked):
-    """And contexts end where they are detached; an archive of machine code, of which nothing is called, does no harm to what is linked."""
+    """And contexts end where they are detached; an archive of machine code, of which nothing is called, does no harm to
+    what is linked.
+    """
     assert asked["old launches"].splitlines() == [
         "0 0 0 0 0 0", "0 [3.5, 4.0, 3.5, 4.0]", "0 [4.0, 4.5, 4.0, 4.5]", "1 1 1 1 400",
         "False 0 0 True 0 True", "0 0 0",
@@ -580,7 +591,9 @@ for _ in range(20):
 
 @pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs torch")
 def test_threads_that_python_did_not_start_are_answered():
-    """What such a thread keeps in Python is gone when a call of it into Python has returned, and so must not hold the answer."""
+    """What such a thread keeps in Python is gone when a call of it into Python has returned, and so must not hold the
+    answer.
+    """
     assert run([sys.executable, "-c", FOREIGN]).returncode == 0
 
 
@@ -625,7 +638,8 @@ def test_nothing_is_left_behind(runtime, way):
 def leave(process, runtime, way):
     assert process.stdout.readline() == "started\n"
     limit = time.monotonic() + 20
-    while len(children(process.pid)) < 2 and time.monotonic() < limit:  # the program, and the process that has its device
+    # the program, and the process that has its device
+    while len(children(process.pid)) < 2 and time.monotonic() < limit:
         time.sleep(0.05)
     own = children(process.pid)
     program = next(pid for pid in own if os.readlink(f"/proc/{pid}/exe") == str(runtime))
@@ -641,7 +655,9 @@ def leave(process, runtime, way):
 
 @pytest.fixture(scope="session", params=["sm_90a", "sm_100a"])
 def products(gemm, once, request):
-    """The folder with what one `exec` tells of the right product and of the wrong one behind it, and its (output, stderr, exit code)."""
+    """The folder with what one `exec` tells of the right product and of the wrong one behind it, and its (output,
+    stderr, exit code).
+    """
 
     def ran(path):
         path.mkdir()
@@ -654,7 +670,9 @@ def products(gemm, once, request):
 
 
 def test_a_matrix_product_with_maps_in_a_structure_is_right_and_judged(products):
-    """TMA with wgmma, and with tcgen05: the maps are `__grid_constant__` members of a structure that is passed by value."""
+    """TMA with wgmma, and with tcgen05: the maps are `__grid_constant__` members of a structure that is passed by
+    value.
+    """
     path, output, stderr, _ = products
     assert output.startswith("0 wrong\n")
     assert stderr.count("checked: operand layouts: A and B in all 8 matrix instructions") == 1
@@ -788,7 +806,9 @@ def test_a_kernel_of_nvrtc_has_its_ptx_and_the_array_behind_which_it_reads_is_na
     ],
 )
 def test_python_programs_on_the_driver_api_run_as_they_are(name, said, tmp_path):
-    """cuda.bindings with NVRTC and with the runtime, cuda.core, a kernel of numba, tinygrad (`CUDA=1 PTX=1`, which is DEV=CUDA:PTX now), JAX with Pallas."""
+    """cuda.bindings with NVRTC and with the runtime, cuda.core, a kernel of numba, tinygrad (`CUDA=1 PTX=1`, which is
+    DEV=CUDA:PTX now), JAX with Pallas.
+    """
     done = run([sys.executable, PROGRAMS / f"{name}.py"], env={"DEV": "CUDA:PTX", "CACHEDB": str(tmp_path / "cache.db")})
     missing = [what for what in ("No module named", "libnvrtc", "libnvvm") if done.returncode and what in done.stderr]
     if done.returncode == 77 or missing:
@@ -1073,7 +1093,9 @@ int main(int count, char **given) {
 
 @pytest.fixture(scope="session")
 def asking(tmp_path_factory):
-    """A program in C that opens a driver by its argument, and prints how many cards there are; with a second argument it clears LD_LIBRARY_PATH first."""
+    """A program in C that opens a driver by its argument, and prints how many cards there are; with a second argument
+    it clears LD_LIBRARY_PATH first.
+    """
     source = tmp_path_factory.mktemp("asking") / "asking.c"
     source.write_text(ASKING)
     compiler = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
@@ -1085,7 +1107,9 @@ def asking(tmp_path_factory):
 
 @pytest.mark.parametrize("env", [{}, {"GLIBC_TUNABLES": "glibc.malloc.check=0"}])
 def test_a_program_whose_libraries_keep_much_for_each_thread_starts(tmp_path, env):
-    """rustc's library wants 24 KB of the threads' static block, which is laid out before libraries are known where an auditor is loaded."""
+    """rustc's library wants 24 KB of the threads' static block, which is laid out before libraries are known where an
+    auditor is loaded.
+    """
     compiler = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))))
     (tmp_path / "own.c").write_text('__thread char own[24000] __attribute__((tls_model("initial-exec"))); char *mine(void) { return own; }')
     (tmp_path / "main.c").write_text("char *mine(void); int main(void) { return mine()[23999]; }")
@@ -1187,7 +1211,9 @@ def test_nvml_says_of_the_card_what_the_driver_says(asked):
 
 
 def test_advice_and_prefetches_of_managed_memory_are_its_attributes(asked):
-    """Read mostly, preferred location, accessed by, last prefetch; types and numbers of places. Nowhere is -2, the host -1."""
+    """Read mostly, preferred location, accessed by, last prefetch; types and numbers of places. Nowhere is -2, the host
+    -1.
+    """
     assert asked["managed"].splitlines() == [
         "0 0 [0, -2, -2, 0, -2, 0, -2]",
         "[0, 0, 0, 0] [1, 0, 1, 0]",
@@ -1231,7 +1257,9 @@ print(dnn.cudnnGetVersion() // 10000, dnn.cudnnCreate(ctypes.byref(ctypes.c_void
 
 
 def test_xla_finds_the_card_and_handles_of_libraries_that_cannot_run_here(tmp_path):
-    """Only flags that the plugin knows are given, what the program sets itself counts, and nobody but XLA finds cuDNN's stand-in."""
+    """Only flags that the plugin knows are given, what the program sets itself counts, and nobody but XLA finds cuDNN's
+    stand-in.
+    """
     (tmp_path / "jax_plugins/xla_cuda13").mkdir(parents=True)
     (tmp_path / "jax_plugins/xla_cuda13/__init__.py").write_text(PLUGIN)
     (tmp_path / "jax_plugins/xla_cuda13/plugin.so").write_bytes(b"\0xla_gpu_autotune_level\0xla_gpu_generate_line_info\0")
@@ -1308,7 +1336,8 @@ def test_ptx_in_a_cubin_has_the_lines_of_its_source(arch, tmp_path):
     placed = [(a.location, b.location) for a, b in pairs if b.location is not None]
     same = [a is not None and (a.file, a.line, len(a.chain)) == (b.file, b.line, len(b.chain)) for a, b in placed]
     assert sum(same) > 0.8 * len(placed) > 20
-    for n in (0, 12, len(texts["cubin"]) // 2):  # tables that are cut off or damaged: the text without lines, or with others
+    # tables that are cut off or damaged: the text without lines, or with others
+    for n in (0, 12, len(texts["cubin"]) // 2):
         broken = texts["cubin"].replace(b"\xfb\x0e\x0a", bytes((n % 256, 0, 0)))
         assert [one.target for one in images(broken) if one.ptx] == [arch]
 

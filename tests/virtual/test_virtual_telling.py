@@ -51,8 +51,10 @@ def test_the_summary_names_the_option_that_prints_remarks_where_some_were_not_pr
     hint = "--remarks prints them"
     assert summary_of([launched("D310", "R508")], are_left=True).endswith("no findings, remarks in 1 (D310, R508; --remarks prints them)")
     assert hint not in summary_of([launched("D310")])  # all were printed
-    assert hint not in summary_of([launched("X007", because="PTX ISA")], are_left=True)  # what --strict fails for is printed at once
-    assert hint not in summary_of([launched("D310", is_fine=False)], are_left=True)  # a launch with findings prints its remarks
+    # what --strict fails for is printed at once
+    assert hint not in summary_of([launched("X007", because="PTX ISA")], are_left=True)
+    # a launch with findings prints its remarks
+    assert hint not in summary_of([launched("D310", is_fine=False)], are_left=True)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")

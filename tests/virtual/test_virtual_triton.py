@@ -214,7 +214,8 @@ def test_exec_runs_a_program_as_it_is(tmp_path):
     assert [x["is_fine"] for x in launches] == [True, False]
     assert launches[1]["run"]["findings"][0]["code"] == "X001"
     assert "2 launches of 1 kernel" in err
-    assert sorted(p.name for p in (tmp_path / "kept").iterdir()) == ["0001-twice", "0002-twice"]  # and nothing of an earlier program
+    # and nothing of an earlier program
+    assert sorted(p.name for p in (tmp_path / "kept").iterdir()) == ["0001-twice", "0002-twice"]
     assert sorted(p.name for p in (tmp_path / "pages").iterdir()) == ["index.html", "launch-0001.html", "launch-0002.html", "mine.txt"]
     index, page = ((tmp_path / "pages" / f"{name}.html").read_text(encoding="utf-8") for name in ("index", "launch-0002"))
     assert re.search(r"<title>python[\d.]* program\.py on sm_100a</title>", index)

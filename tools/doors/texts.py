@@ -211,7 +211,8 @@ def _arguments(rng: random.Random) -> list[str]:
 
 
 def _commands(rng: random.Random, cases: int, bench: Bench) -> None:
-    with tempfile.TemporaryDirectory(prefix="smemsim-") as empty, contextlib.chdir(empty):  # `replay` alone replays what lies below
+    # `replay` alone replays what lies below
+    with tempfile.TemporaryDirectory(prefix="smemsim-") as empty, contextlib.chdir(empty):
         for _ in range(cases):
             words = _arguments(rng)
             command(bench, words, None, damaged_text(rng, rng.choice((*CALLS, *DUMPS))).encode("utf-8", "replace"))

@@ -37,10 +37,13 @@ __all__ = ["Runner", "point_digest", "point_digests", "rows_of", "run_name", "ve
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PACKAGES = ("fbtriton", "nvidia-cutlass-dsl", "torch", "triton")
-TRIES = {"arithmetic.": 1}  # by the point: most comparisons allow for rounding, and one that does not see it once will not see it twice
+# by the point: most comparisons allow for rounding, and one that does not see it once will not see it twice
+TRIES = {"arithmetic.": 1}
 MOST_TRIES = 5
-SIGNALS = range(129, 193)  # exit codes of a shell: 128 and the signal that ended the program; 255 is what a program makes of -1
-LACKS = re.compile("ModuleNotFoundError|not installed|pip install")  # a package is not there: with it the program is run again
+# exit codes of a shell: 128 and the signal that ended the program; 255 is what a program makes of -1
+SIGNALS = range(129, 193)
+# a package is not there: with it the program is run again
+LACKS = re.compile("ModuleNotFoundError|not installed|pip install")
 COLOURS = re.compile("\x1b\\[[0-9;]*m")
 PLUGIN, HOOKS = "tools.evidence.inside", ROOT / "tools" / "evidence" / "hooks.py"
 

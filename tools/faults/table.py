@@ -17,7 +17,8 @@ __all__ = ["DATA", "PAGE", "page", "results"]
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DATA, PAGE = ROOT / "tests" / "data" / "faults.json", ROOT / "docs" / "faults.md"
 SANITIZER = ("memcheck", "racecheck", "synccheck", "initcheck")
-NOISE = ("cuFuncGetParamInfo", "Saved host backtrace", "CUDA API call")  # of the program that launches, not of the kernel
+# of the program that launches, not of the kernel
+NOISE = ("cuFuncGetParamInfo", "Saved host backtrace", "CUDA API call")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -22,7 +22,8 @@ __all__ = ["Outcome", "pytest_of", "run"]
 
 
 OURS = re.compile(r"\b[XRTHDW]\d{3}\b")  # codes of findings
-WITH_CHILDREN = 3  # times the limit: what a test and processes of its own may take of processor time, in compiled code too
+# times the limit: what a test and processes of its own may take of processor time, in compiled code too
+WITH_CHILDREN = 3
 BEGIN = 300.0  # seconds of processor time to the first test
 STILL = 3600.0  # seconds in which nothing came of a test, however busy the machine is
 

@@ -47,7 +47,8 @@ class Machine:
         self.pcs = [0] * len(test.threads)
         self.registers = [{k.split(":")[1]: v for k, v in test.registers.items() if k.split(":")[0] == t.name} for t in test.threads]
         self.memory = dict(test.memory)
-        self.arrived: dict[tuple[int, int], dict[int, bool]] = {}  # of each barrier: who has arrived, and whether it waits
+        # of each barrier: who has arrived, and whether it waits
+        self.arrived: dict[tuple[int, int], dict[int, bool]] = {}
         self.waiting: set[int] = set()
         for n in range(len(test.threads)):
             self._skip(n)

@@ -20,7 +20,8 @@ from tools.litmus.parse import Inexpressible, Litmus, holds, parse
 
 __all__ = ["Result", "expectations", "judged", "tests_of"]
 
-ORDER = {"X003", "X004", "X005", "X007", "X008", "X012"} | {f"X0{n}" for n in range(21, 30)}  # findings about accesses that nothing orders
+# findings about accesses that nothing orders
+ORDER = {"X003", "X004", "X005", "X007", "X008", "X012"} | {f"X0{n}" for n in range(21, 30)}
 TRACES = 300  # executions that are looked at for a race
 MOST_BLOCKS = 20_000
 MORE = range(1000, 2200)  # seeds, without the sanitizer, for outcomes that few interleavings have

@@ -28,7 +28,8 @@ WITH_NEEDS = ("mmasim==2.1.1", "torch==2.13.0", "numpy")
 ALONE = ("nvidia-cutlass==4.2.0.0", "triton==3.9.0", "tensor-layouts==0.3.2", "numba==0.61.2", "llvmlite==0.44.0")
 PLACE = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "smemsim-bench"
 HERE = pathlib.Path(__file__).parent
-WORK, ODD_TILES, FASTER = 1 << 24, 64, 80  # multiply-adds of a batch; times mmasim called as it is documented, tile by tile
+# multiply-adds of a batch; times mmasim called as it is documented, tile by tile
+WORK, ODD_TILES, FASTER = 1 << 24, 64, 80
 
 
 @functools.cache

@@ -1,6 +1,8 @@
-"""Races of whole launches: machine code against closures, with the sanitizer and without it, and against simulators that users would pick.
+"""Races of whole launches: machine code against closures, with the sanitizer and without it, and against simulators
+that users would pick.
 
-The programs are recorded launches of golden/, which an H200 has run, on more data. Times are of the processor, in one process.
+The programs are recorded launches of golden/, which an H200 has run, on more data. Times are of the processor, in one
+process.
 """
 
 from __future__ import annotations
@@ -94,7 +96,8 @@ def started(
     """A launch that has run once, and finds nothing; its arrays."""
     gpu = Gpu(arch)
     arrays, args = file.placed(gpu)
-    text = f"{file.ptx}\n// {mode or 'as it comes'}, {'watched' if sanitizer else 'unwatched'}\n"  # programs of one text are one
+    # programs of one text are one
+    text = f"{file.ptx}\n// {mode or 'as it comes'}, {'watched' if sanitizer else 'unwatched'}\n"
 
     def call() -> object:
         with _tier(mode):
@@ -141,7 +144,9 @@ def _counted(grown: Grown, calls: int = 1) -> Callable[[], Race]:
 
 
 def on_blackwell() -> LaunchFile:
-    """A product of tcgen05.mma that Triton compiled, made one of 512 x 512 x 512: its maps, and the extents among its arguments."""
+    """A product of tcgen05.mma that Triton compiled, made one of 512 x 512 x 512: its maps, and the extents among its
+    arguments.
+    """
     names = [f"{COMPILED}/{name}" for name in ("kernel.ptx", "launch.json")]
     with tempfile.TemporaryDirectory() as folder:
         with tarfile.open(LAUNCHES) as packed:
@@ -159,7 +164,9 @@ def on_blackwell() -> LaunchFile:
 
 
 def _products(sanitizer: bool, arch: str = "sm_90a") -> Callable[[], Race]:
-    """A Triton kernel that multiplies matrices of bf16, against the products in it alone: for each K of an instruction one `mma` of the whole result."""
+    """A Triton kernel that multiplies matrices of bf16, against the products in it alone: for each K of an instruction
+    one `mma` of the whole result.
+    """
 
     def start() -> Race:
         file = on_blackwell() if arch == "sm_100a" else Grown("triton_matmul_512", (4, 4, 1), {}).file()

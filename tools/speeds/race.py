@@ -159,7 +159,8 @@ def repeats(timer: Timer, least: float = SAMPLE) -> tuple[int, float]:
     timer(1)
     count = 1
     while True:
-        begin = time.perf_counter()  # a timer may count otherwise: processes that time themselves, a part of the work for all of it
+        # a timer may count otherwise: processes that time themselves, a part of the work for all of it
+        begin = time.perf_counter()
         timer(count)
         took = time.perf_counter() - begin
         if took >= least:

@@ -312,7 +312,8 @@ class _Folder:
     def define(self, name: str, value: Value) -> None:
         if name == "_":
             return
-        if self.definitions[name] > 1:  # a join or a loop: known only if every definition says the same, and only after the last
+        # a join or a loop: known only if every definition says the same, and only after the last
+        if self.definitions[name] > 1:
             history = self.seen.setdefault(name, [])
             history.append(value)
             same = len(history) == self.definitions[name] and len(set(history)) == 1

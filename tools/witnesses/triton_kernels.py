@@ -45,7 +45,8 @@ from tools.witnesses import fold
 __all__ = ["CONFIGURATIONS", "DISAGREES", "REFUSED", "Configuration", "compile_kernel", "device"]
 
 TARGET = GPUTarget("cuda", 100, 32)
-OPERANDS = ("a", "b", "d", "sa", "sb", "ta", "tb")  # the kernels' names of the buffers; scale factors in shared, then in tensor memory
+# the kernels' names of the buffers; scale factors in shared, then in tensor memory
+OPERANDS = ("a", "b", "d", "sa", "sb", "ta", "tb")
 OFFSET, ROW, COLUMN, BLOCK = range(4)  # input dimensions of a linear layout
 # Element type: Gluon's, the bits of a unit that Triton addresses, elements in it
 TYPES = {

@@ -27,7 +27,8 @@ __all__ = [
 ]
 
 
-OBJECT = re.compile(r"<(?:[\w.<>]*\.)?(\w+) object at 0x[0-9a-f]+>")  # what Python says of an object that says nothing of itself
+# what Python says of an object that says nothing of itself
+OBJECT = re.compile(r"<(?:[\w.<>]*\.)?(\w+) object at 0x[0-9a-f]+>")
 SAMPLE = "sample"  # stands for a few CTAs of every grid, where CTAs are numbered
 MOST_CTAS = 1 << 22
 MOST_BITS = 128  # no argument of any call is larger

@@ -32,7 +32,8 @@ class _Room(threading.local):
 
         self.buffer = ctypes.create_string_buffer(_LARGEST)
         self.address = ctypes.addressof(self.buffer)
-        self.is_inside = False  # in a function that began in the default state: those that it calls look by `_computes_so` alone
+        # in a function that began in the default state: those that it calls look by `_computes_so` alone
+        self.is_inside = False
 
 
 class _Environment:

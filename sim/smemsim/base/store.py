@@ -142,7 +142,8 @@ def _changeable(at: str, about: os.stat_result, user: int, *, is_above: bool) ->
         return (
             f"{at} belongs to user {about.st_uid}, not to user {user}: machine code in it is not used; set {FOLDER} to a folder of your own"
         )
-    if is_above and about.st_mode & stat.S_ISVTX:  # such as /tmp: only the owner of a file can rename or remove it there
+    # such as /tmp: only the owner of a file can rename or remove it there
+    if is_above and about.st_mode & stat.S_ISVTX:
         return ""
     mode = f"(mode {stat.S_IMODE(about.st_mode):o}): machine code in it is not used"
     if about.st_mode & stat.S_IWOTH:
@@ -349,7 +350,8 @@ def entries() -> list[Entry]:
     return sorted(found)
 
 
-_room: dict[tuple[pathlib.Path, int], int] = {}  # of a folder and its limit: bytes that this process may write before it looks again
+# of a folder and its limit: bytes that this process may write before it looks again
+_room: dict[tuple[pathlib.Path, int], int] = {}
 
 
 def _bound(written: int) -> None:

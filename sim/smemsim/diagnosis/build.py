@@ -20,7 +20,8 @@ from smemsim.diagnosis.scenario import plain_tables, read_scenario
 __all__ = ["Scenario", "toml_value"]
 
 
-HEX = ("word", "words", "idesc", "address", "base", "start", "global_address", "object_address")  # what people read in hex
+# what people read in hex
+HEX = ("word", "words", "idesc", "address", "base", "start", "global_address", "object_address")
 
 
 class Scenario(metaclass=OwnMembers):

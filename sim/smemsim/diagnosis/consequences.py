@@ -42,7 +42,9 @@ def _is_cause(cause: Finding, f: Finding, touched_by: Callable[[Instruction], Se
     if cause.code == f.code:
         return (f.code == HANG and f.severity is Severity.TRAP) or _of_one_stage(cause, f)
     if f.code == HANG and cause.code == "X004" and any(half.instruction is None for half in cause.halves):
-        return True  # loads had not been issued: the reader is ahead of the thread that issues them, and frees stages that are not full
+        # loads had not been issued: the reader is ahead of the thread that issues them, and frees stages that are not
+        # full
+        return True
     if cause.code == UNINITIALISED and f.code == OTHER_TILE and not _is_of_same_operand(cause, f):
         return False
     bytes_ = cause.touched

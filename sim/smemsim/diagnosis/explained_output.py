@@ -231,7 +231,9 @@ class _Operands:
 
 
 def _of_operands(run: Executed, arrays: Arrays) -> Explanation | None:
-    """What the products of the operands make of it: those that were looked at, else arrays whose product is what was expected."""
+    """What the products of the operands make of it: those that were looked at, else arrays whose product is what was
+    expected.
+    """
     operands = _of_reads(run)
     if operands is None or not any(is_product(arrays, *pair) for pair in operands.pairs):
         operands = _of_memory(run, arrays) or operands
@@ -269,7 +271,9 @@ def _of_reads(run: Executed) -> _Operands | None:
 
 
 def _of_layouts(run: Executed, arrays: Arrays, a: np.ndarray, b: np.ndarray) -> Explanation | None:
-    """Which fault of a descriptor, or of what wrote an operand, gives a wrong tile of the product of A (M, K) and B (N, K): what `smemsim solve --d --a --b` says."""
+    """Which fault of a descriptor, or of what wrote an operand, gives a wrong tile of the product of A (M, K) and B (N,
+    K): what `smemsim solve --d --a --b` says.
+    """
     event = next((e for e in run.launch.result.events if isinstance(e, Mma) and e.a is not None and not e.is_sparse), None)
     if event is None or event.cta_group != 1 or a.shape[1] > MOST_K or event.m > len(a) or event.n > len(b):
         return None
@@ -314,7 +318,9 @@ def _of_memory(run: Executed, arrays: Arrays) -> _Operands | None:
 
 
 def _matrices(regions: list[Region], dtype: str, rows: int, k: int = 0) -> Iterator[tuple[Region, int, np.ndarray]]:
-    """(array, K, numbers (rows, K)) of each array that may be an operand of a type, in both orders; those of f32 may have been rounded to the type."""
+    """(array, K, numbers (rows, K)) of each array that may be an operand of a type, in both orders; those of f32 may
+    have been rounded to the type.
+    """
     for kind in dict.fromkeys((dtype, "f32")):
         for region in regions:
             extent, rest = divmod(len(region.data) * 8, rows * element_format(kind).bits)
@@ -433,7 +439,9 @@ def _step(read: OperandRead) -> int:
 def operand_matrix(
     memory: GlobalMemory, read: OperandRead, dtype: str, at: int | None = None, *, rows_read: slice = slice(None)
 ) -> np.ndarray | None:
-    """(rows, K): the numbers of an operand's matrix, as its tensor map has it, or of some of its rows; `at` another address."""
+    """(rows, K): the numbers of an operand's matrix, as its tensor map has it, or of some of its rows; `at` another
+    address.
+    """
     tm, fmt = read.loads[0].transfer.tensor_map, element_format(dtype)
     if tm.rank != 2 or fmt.bits < 8 or tm.type_row.bits != fmt.bits or tm.global_dim[0] * tm.global_dim[1] > MOST_ELEMENTS:
         return None

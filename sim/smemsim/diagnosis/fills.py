@@ -27,7 +27,8 @@ def exchanged_boxes(launch: Launch) -> list[Finding]:
     are not all inside if exchanged.
     """
     moved: dict[tuple[bool, TensorMap], dict[Place, Load | Store]] = {}
-    of_map: dict[tuple[bool, int], dict[Place, Load | Store] | None] = {}  # of a map by its identity the same, None where it is not plain
+    # of a map by its identity the same, None where it is not plain
+    of_map: dict[tuple[bool, int], dict[Place, Load | Store] | None] = {}
     for e in launch.result.events.transfers():
         if not isinstance(e, (Load, Store)) or e.mode != "tile":
             continue

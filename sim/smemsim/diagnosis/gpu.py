@@ -400,7 +400,8 @@ class Gpu(Device, metaclass=OwnMembers):
                 kernel, config, dataclasses.replace(options, schedule=schedule, workers=1, observers=(), counters=False, pipeline=False)
             )
             changed = {r.begin: r.data.copy() for r in before.regions if not np.array_equal(r.data, left.bytes[r])}
-            is_comparable = not done.launch.status and not usual.launch.status  # what a launch that traps leaves depends on when it does
+            # what a launch that traps leaves depends on when it does
+            is_comparable = not done.launch.status and not usual.launch.status
             new = tuple(f for f in done.findings if (f.code, f.line) not in known)
             return Outcome(
                 schedule, done.interrupted, done.out_of_time, new, tuple(done.launch.result.summed), changed if is_comparable else None

@@ -128,7 +128,8 @@ def idesc_with(word: int, d: InstrDescriptor, wanted: Mapping[str, int | str]) -
     except ValueError:
         return None
     kept = cleared = word ^ before ^ after
-    for _, field, _ in d.table.constants(kept):  # a field written where another kind has it leaves its bits in reserved ones
+    # a field written where another kind has it leaves its bits in reserved ones
+    for _, field, _ in d.table.constants(kept):
         cleared = cleared & ~(field.mask << field.low) | (field.want or 0) << field.low
     for new in (InstrDescriptor.decode(x, kind=d.kind) for x in (kept, cleared)):
         right = all(getattr(new, name) == value for name, value in wanted.items())

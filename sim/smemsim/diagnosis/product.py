@@ -75,7 +75,8 @@ def element_bits(name: str, value: Any, fmt: ElementFormat) -> np.ndarray:
         array = np.asarray(value)
     except ValueError:  # rows of several lengths
         raise InputError(f"{name} = {shown(value)}: needs an array") from None
-    if array.dtype.kind == "V" or (array.dtype.kind == "f" and array.dtype.name in fmt.numpy_names):  # ml_dtypes, also from a file
+    # ml_dtypes, also from a file
+    if array.dtype.kind == "V" or (array.dtype.kind == "f" and array.dtype.name in fmt.numpy_names):
         if array.dtype.itemsize * 8 < fmt.bits or array.dtype.names is not None or array.dtype.itemsize not in RAW_SIZES:
             raise InputError(f"{name}: an array of {array.dtype}; {fmt.name} has {fmt.bits} bits")
         return raw_bits(name, np.ascontiguousarray(array).view(f"u{array.dtype.itemsize}"), fmt)
@@ -982,7 +983,8 @@ def _explained(product: Product, tiles: list[Tile], hardware: np.ndarray, *, mea
         return [str(fault) for fault in found]
 
     layouts: Tests = (("a wrong layout", transposed), ("a wrong layout", faults))
-    if sums(own := dataclasses.replace(c, exact=not c.beyond.any())):  # half a box that is not there is one of these too
+    # half a box that is not there is one of these too
+    if sums(own := dataclasses.replace(c, exact=not c.beyond.any())):
         layouts = (("a wrong layout", faults), ("a wrong layout", sums)) if those(own, candidates) else (("another option", sums),)
     said = diagnose(product, hardware, layouts, extra)
     found = next((certain[exact] for exact in (True, False) if certain.get(exact)), [])

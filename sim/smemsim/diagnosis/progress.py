@@ -48,8 +48,10 @@ class Progress:
         self.total, self.name, self.quiet = total, name, quiet
         self.done = 0
         self._began = time.perf_counter()
-        self._first: tuple[float, int] | None = None  # seconds and CTAs of the first wave, in which code is compiled too
-        self._said, self._told = False, self._began  # whether it said that it takes long; when the last line was printed
+        # seconds and CTAs of the first wave, in which code is compiled too
+        self._first: tuple[float, int] | None = None
+        # whether it said that it takes long; when the last line was printed
+        self._said, self._told = False, self._began
         self._bar: Any = None
         self._timer: threading.Timer | None = None
 

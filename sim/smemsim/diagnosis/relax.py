@@ -44,7 +44,8 @@ class WaitObserver(Observer):
 
     def __init__(self) -> None:
         self.mattered: collections.Counter[Instruction] = collections.Counter()
-        self.passed: collections.Counter[Instruction] = collections.Counter()  # waits for mbarriers: tried only if they are named
+        # waits for mbarriers: tried only if they are named
+        self.passed: collections.Counter[Instruction] = collections.Counter()
         self._pending: collections.Counter[tuple[str, int]] = collections.Counter()
         self._wave: Any = None
 

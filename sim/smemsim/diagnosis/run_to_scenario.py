@@ -121,7 +121,8 @@ def scenario_of(
     writing = _Writing(launch)
     items: list[tuple[int, int, Issued | Product]] = [(cta, number, load) for (cta, number), load in loads.items()]
     items += [(p.cta, p.number, p) for p in chosen]
-    for _, _, item in sorted(items, key=lambda entry: entry[:2]):  # one CTA after the other: they have the same addresses
+    # one CTA after the other: they have the same addresses
+    for _, _, item in sorted(items, key=lambda entry: entry[:2]):
         if isinstance(item, Issued):
             writing.load(item)
         else:
@@ -293,7 +294,8 @@ def _on_grid(read: OperandRead, rows: int) -> tuple[int, int]:
 # with them
 
 
-STRAYED = ("X003", "X004", "X008", "R507", "A107")  # findings of the sanitizer about an instruction that reads past its tile
+# findings of the sanitizer about an instruction that reads past its tile
+STRAYED = ("X003", "X004", "X008", "R507", "A107")
 
 
 def judged(launch: Launch, reads: Reads) -> tuple[Written, Report | None]:
@@ -308,7 +310,8 @@ def judged(launch: Launch, reads: Reads) -> tuple[Written, Report | None]:
     meaning, lines = dict(AS_READ), dict[str, Set[int]]()
     wrong = [side for side in ("a", "b") if _of_side(report, side)]
     for side in wrong:
-        own = _lines(written, _of_side(report, side))  # one instruction may read another tensor than its neighbour, in which all is right
+        # one instruction may read another tensor than its neighbour, in which all is right
+        own = _lines(written, _of_side(report, side))
         for kind, alone, among in (("turned", True, {}), ("turned", True, {side: own}), ("corner", False, {}), ("turned", False, {})):
             other = scenario_of(launch, reads, meaning=meaning | {side: kind}, lines=lines | among)
             better = check(other.scenario)
@@ -379,7 +382,8 @@ def _is_better(report: Report, other: Report, side: str, kind: str, arch: str, *
         turned = [f for f in after if f.code == "R505"]
         if not turned or not all((_is_kept if alone else _begins_there)(f, arch) for f in turned):
             return False
-    if kind == "corner" and all(f.code == "D301" for f in after):  # the address that is meant stands there: no coincidence
+    # the address that is meant stands there: no coincidence
+    if kind == "corner" and all(f.code == "D301" for f in after):
         return True
     if kind == "corner" and _is_of_starts(after):
         return any(f.code in ("R507", "R508") and not f.repair for f in before)

@@ -202,7 +202,8 @@ def _findings(machine: Machine, scenario: ScenarioTables, number: int, step: Mma
         return
     if blamed is None:
         for upstream in _upstream(machine, scenario, number, part, again):
-            if upstream.fix or upstream.code not in ("R507", "R508"):  # a copy that merely brings something else is no cause
+            # a copy that merely brings something else is no cause
+            if upstream.fix or upstream.code not in ("R507", "R508"):
                 blamed = blamed or machine.say(upstream)
     if blamed is not None:
         cause = blamed.cause or blamed

@@ -64,7 +64,8 @@ __all__ = [
 ]
 
 Ints: TypeAlias = int | tuple[int, ...]
-Grid: TypeAlias = int | tuple[int, ...] | tuple[tuple[int, ...], ...]  # one, one a K step, or a list of them for each block
+# one, one a K step, or a list of them for each block
+Grid: TypeAlias = int | tuple[int, ...] | tuple[tuple[int, ...], ...]
 Digits: TypeAlias = tuple[tuple[int, int], ...]
 
 

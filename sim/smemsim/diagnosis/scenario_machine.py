@@ -393,7 +393,8 @@ class Read:
     meant: np.ndarray
     tensor: GlobalTensor
     operand: Operand
-    starts: np.ndarray | None = None  # (blocks, steps): byte addresses before they were put into the field, if the scenario has them
+    # (blocks, steps): byte addresses before they were put into the field, if the scenario has them
+    starts: np.ndarray | None = None
     stage_bytes: int = 0  # of the buffer that the operand names
 
     def addresses(self, words: np.ndarray | None = None, major: str | None = None) -> np.ndarray:
@@ -483,8 +484,10 @@ class Machine:
     memory: Owners = dataclasses.field(default_factory=lambda: Owners(REACH))
     reruns: int = 0  # steps that were simulated again to try repairs
     wanted: list[bool] = dataclasses.field(default_factory=list)  # for each issue: has anything of it been read?
-    overwritten: list[tuple[int, np.ndarray]] = dataclasses.field(default_factory=list)  # (an issue, the global bytes that it wrote over)
-    read: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(REACH // CHUNK, bool))  # chunks that anything has read
+    # (an issue, the global bytes that it wrote over)
+    overwritten: list[tuple[int, np.ndarray]] = dataclasses.field(default_factory=list)
+    # chunks that anything has read
+    read: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(REACH // CHUNK, bool))
     seen: list[Seen] = dataclasses.field(default_factory=list)
     maps: dict[str, TensorMap | None] = dataclasses.field(default_factory=dict)
     refused: dict[str, Finding] = dataclasses.field(default_factory=dict)  # maps that no driver makes

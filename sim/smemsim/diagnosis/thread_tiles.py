@@ -98,7 +98,8 @@ class ThreadTiles:
         self._now: dict[str, str] = {}  # of the sides that threads wrote of the last instruction: what is known
         self._exact: set[tuple[str, int]] = set()  # sides and lines of which chunks are known to be copies
         self._wrong: set[tuple[str, int]] = set()  # ... of which it is known that they do not lie as they are read
-        self._right: dict[tuple[str, int], Recognised] = {}  # the last tile of each side and line that lies as it is read
+        # the last tile of each side and line that lies as it is read
+        self._right: dict[tuple[str, int], Recognised] = {}
         self._sums: dict[tuple[object, ...], _Sum] = {}
 
     def look(self, x: Wave, cta: Cta, event: Mma, side: str, what: SharedOperand, chunks: np.ndarray) -> str:

@@ -744,7 +744,8 @@ def _steps(tile: TilePicture) -> Table | None:
     reads: dict[Place, list[Place]] = {}
     for place in tile.places():
         reads.setdefault(tile.instruction(place), []).append(place)
-    ordered = sorted(reads, key=lambda x: (not any(tile.wrong_at(p) for p in reads[x]), x))[:MOST_STEPS]  # wrong ones must not be cut off
+    # wrong ones must not be cut off
+    ordered = sorted(reads, key=lambda x: (not any(tile.wrong_at(p) for p in reads[x]), x))[:MOST_STEPS]
     columns = [Column("block", right=True), Column("K step", right=True), Column("start", 9, right=True)]
     rows = []
     for block, step in sorted(ordered):

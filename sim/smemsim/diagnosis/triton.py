@@ -84,7 +84,8 @@ def launch_triton(kernel: Any, *args: Any, grid: Any, gpu: Gpu | None = None, **
     passed = _parameters(about, signature, given, gpu, host, flags)
     scratch = []
     programs = three("grid", _grid_of(grid, _meta(kernel, about, given)) if callable(grid) else grid)
-    cluster = three("cluster_dims", about("cluster_dims", (int(about("num_ctas", 1)), 1, 1)))  # which Triton has up to 3.5
+    # which Triton has up to 3.5
+    cluster = three("cluster_dims", about("cluster_dims", (int(about("num_ctas", 1)), 1, 1)))
     for size in (int(about("global_scratch_size", 0)), int(about("profile_scratch_size", 0)))[:pointers]:
         scratch.append(gpu.zeros(math.prod(programs) * math.prod(cluster) * size, np.uint8) if size else None)
     required = "reqntid" in module.functions[entry].directives
@@ -195,7 +196,8 @@ DESCRIPTOR = re.compile(r"tensordesc\w*<[^\[]*\[([^\]]*)\]")  # of a signature: 
 
 
 DESCRIPTOR_FLAGS = ("padding", "round_f32_to_tf32")  # of a descriptor that is no map
-FORMS = ((2, 2), (1, 2), (0, 1))  # (flags of these, pointers to scratch memory) of Triton 3.7 and later, 3.5 and 3.6, 3.3 and 3.4
+# (flags of these, pointers to scratch memory) of Triton 3.7 and later, 3.5 and 3.6, 3.3 and 3.4
+FORMS = ((2, 2), (1, 2), (0, 1))
 
 
 def parameter_names(signature: Mapping[str, Any], has_maps: bool, flags: int = len(DESCRIPTOR_FLAGS)) -> tuple[str, ...]:
@@ -303,7 +305,8 @@ class _HostMemory:
     def __init__(self, gpu: Gpu) -> None:
         self.gpu = gpu
         self._arrays: list[_HostArray] = []
-        self._placed: list[tuple[int, int, np.ndarray]] = []  # of a memory: its first byte here, its address there, its bytes before
+        # of a memory: its first byte here, its address there, its bytes before
+        self._placed: list[tuple[int, int, np.ndarray]] = []
 
     def add(self, name: str, value: Any, kind: str = "*") -> None:
         """An argument; `kind` is its type in the signature, such as "*bf16". Arrays of bytes go anywhere."""

@@ -68,11 +68,13 @@ __all__ = [
 
 
 SCHEMA = "smemsim.launch/1"
-VALUES = {f"{kind}{bits}": bits // 8 for bits in (8, 16, 32, 64) for kind in "sub"} | {"f16": 2, "f32": 4, "f64": 8}  # bytes
+# bytes
+VALUES = {f"{kind}{bits}": bits // 8 for bits in (8, 16, 32, 64) for kind in "sub"} | {"f16": 2, "f32": 4, "f64": 8}
 TOLERANCES, WORDS = ("relative", "absolute"), ("rtol", "atol")
 MOST_SCRATCH = 1 << 34  # bytes
 MOST_NAME = 200  # characters of an array's name
-_EXPRESSION = re.compile(r"[\s()\[\]*+&|^]")  # over the arrays as they were, which recorded launches have (golden/compiled/README.md)
+# over the arrays as they were, which recorded launches have (golden/compiled/README.md)
+_EXPRESSION = re.compile(r"[\s()\[\]*+&|^]")
 IS_DIGEST = re.compile("sha256:[0-9a-f]{64}")
 _BYTES = re.compile(r"(\s*[0-9a-fA-F]{2})*\s*")
 

@@ -24,7 +24,8 @@ __all__ = ["ProductPlan", "plan_product", "widest_product"]
 # Compiled: Sm100MmaPeerBitMask of CUTLASS, include/cute/arch/copy_sm100_tma.hpp at 7107b055.
 LEADER = 0xFEFFFFFF
 _CLUSTER = "needs a launch in clusters of 2 CTAs: __cluster_dims__(2, 1, 1) or cudaLaunchAttributeClusterDimension; in PTX .reqnctapercluster 2, 1, 1"
-_NAMES = re.compile(r"\b(SmemAtom|SmemLayout|layout|tile)\b(?=:| =|\{|\))")  # of what is made for an operand, where its text names it
+# of what is made for an operand, where its text names it
+_NAMES = re.compile(r"\b(SmemAtom|SmemLayout|layout|tile)\b(?=:| =|\{|\))")
 
 
 @dataclasses.dataclass(frozen=True)

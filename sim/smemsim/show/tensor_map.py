@@ -36,7 +36,8 @@ __all__ = ["map_grades", "refused_json", "refused_view", "tensor_map_json", "ten
 
 
 MEASURED = "sm_90a"
-REFUSED = "CUDA_ERROR_INVALID_VALUE (1)"  # the only answer of a driver that refuses a map: traces encode_tiled, encode_im2col
+# the only answer of a driver that refuses a map: traces encode_tiled, encode_im2col
+REFUSED = "CUDA_ERROR_INVALID_VALUE (1)"
 _SLICES = {Interleave.INTERLEAVE_16B: 16, Interleave.INTERLEAVE_32B: 32}
 
 

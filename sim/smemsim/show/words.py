@@ -124,7 +124,8 @@ def _fields(d: SmemDescriptor, major: str | None, unused: Collection[str] = ()) 
     )
 
 
-LEGAL = "legal; whether it reads your tile needs --tile ROWSxK, smemsim check or smemsim plan"  # a word alone is never a clean bill
+# a word alone is never a clean bill
+LEGAL = "legal; whether it reads your tile needs --tile ROWSxK, smemsim check or smemsim plan"
 
 
 def descriptor_view(

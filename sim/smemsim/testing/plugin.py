@@ -233,7 +233,8 @@ class HardwareItem(_Item):
         if suite.arch != recorder.arch:
             pytest.skip(f"recorded on {suite.arch}, the GPU here is {recorder.arch}")
         trapped = suite.arrays["status"] != 0
-        cases = sorted(range(len(suite)), key=lambda case: bool(trapped[case]))[: int((~trapped).sum()) + 1]  # one trap at most, the last
+        # one trap at most, the last
+        cases = sorted(range(len(suite)), key=lambda case: bool(trapped[case]))[: int((~trapped).sum()) + 1]
         found = [text for case in cases if (text := differences(suite, case, recorder.rerun(suite, case)))]
         if found:
             raise AssertionError(f"{suite.name}: {len(found)} of {len(suite)} cases no longer give what was recorded\n{found[0]}")

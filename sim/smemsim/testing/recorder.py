@@ -72,7 +72,8 @@ __all__ = [
 
 
 MACHINE_CODE = (b"\x7fELF", b"\x50\xed\x55\xba")  # how cubins and fatbins begin
-TRAPS = (700, 715, 716, 717, 718, 719)  # driver errors that a kernel ends its context with: addresses, instructions, launch failure
+# driver errors that a kernel ends its context with: addresses, instructions, launch failure
+TRAPS = (700, 715, 716, 717, 718, 719)
 
 
 class CudaError(SmemsimError):
@@ -185,7 +186,9 @@ def _name(card: str) -> str:
 class Gpu:
     """A real card: one device, its primary context current; InputError for a card that smemsim does not model."""
 
-    ended = 0  # the error of a launch that trapped: after it no call of the process succeeds, in a new context neither (seen on an H200, driver 580; no trace shows it)
+    # the error of a launch that trapped: after it no call of the process succeeds, in a new context neither (seen on an
+    # H200, driver 580; no trace shows it)
+    ended = 0
 
     def __init__(self, ordinal: int = 0) -> None:
         if Gpu.ended:
@@ -389,7 +392,8 @@ BARRIER_BYTES = 16  # after the dump: the mbarrier, and the space around it
 MOST_STEPS = 16  # the parameters of a kernel take 4 KiB
 PATIENCE = 20_000_000  # cycles; a load takes some thousand
 
-PTX_VERSIONS = {"sm_90a": "8.0", "sm_100a": "8.6", "sm_103a": "8.8"}  # the first that has the target: PTX ISA, release notes
+# the first that has the target: PTX ISA, release notes
+PTX_VERSIONS = {"sm_90a": "8.0", "sm_100a": "8.6", "sm_103a": "8.8"}
 
 HEAD = """.version {version}
 .target {arch}

@@ -101,7 +101,8 @@ def _built_in(base: pathlib.Path, folder: pathlib.Path) -> bool:
 @functools.cache
 def _temporary() -> pathlib.Path:
     """The libraries in a folder of this process alone, which goes when the process ends."""
-    for where in (None, "/tmp", "/var/tmp"):  # TMPDIR may be a folder in which another user can put something else in its place
+    # TMPDIR may be a folder in which another user can put something else in its place
+    for where in (None, "/tmp", "/var/tmp"):
         try:
             folder = pathlib.Path(tempfile.mkdtemp(prefix="smemsim-", dir=where))
         except OSError:
@@ -250,7 +251,8 @@ def _generate(folder: pathlib.Path) -> None:
     for which in ("driver", "runtime"):
         there, missing = entry_points(which)
         lines = ['#include "door.h"', "#include <string.h>"]
-        tell = "smemsim_missing" if which == "runtime" else "smemsim_unknown"  # the runtime's errors are those of cudaGetLastError too
+        # the runtime's errors are those of cudaGetLastError too
+        tell = "smemsim_missing" if which == "runtime" else "smemsim_unknown"
         lines += [f"R {tell}(const char *name);", *(f'API R {name}(void) {{ return {tell}("{name}"); }}' for name in sorted(missing))]
         aliases = [(name, base) for name in sorted(there) for base in [re.sub("_pt[sd][zs]$", "", name)] if base != name]
         # A jump with all arguments as they are: an alias would have to be in the file of the function.

@@ -38,7 +38,8 @@ __all__ = ["before_import", "install"]
 
 
 LIBRARY = "libcute_dsl_runtime.so"
-PREFIXES = ("CUTE_DSL", "CUTE_EXPERIMENTAL_DSL")  # of the environment variables of cutlass.cute and cutlass.cute_experimental
+# of the environment variables of cutlass.cute and cutlass.cute_experimental
+PREFIXES = ("CUTE_DSL", "CUTE_EXPERIMENTAL_DSL")
 FOLDER = "smemsim-cutedsl-"
 INTERNAL = 999
 _kept: list[Any] = []  # what compiled code points to

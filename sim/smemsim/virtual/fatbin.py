@@ -30,7 +30,8 @@ LZ4_FLAG, ZSTD_FLAG, HOST_FLAG = 0x2000, 0x8000, 0x1000
 _IN_CUBIN = "PTX in a cubin"
 _TEXT_SECTION, HOST_SECTION = ".nv_debug_ptx_txt", ".nv.host"
 _NO_BITS = 8  # a section without bytes in the file
-MOST_BYTES, MOST_ENTRY = 1 << 30, 1 << 28  # of all entries unpacked, and of one: the largest PTX file that smemsim reads
+# of all entries unpacked, and of one: the largest PTX file that smemsim reads
+MOST_BYTES, MOST_ENTRY = 1 << 30, 1 << 28
 MOST_HEAD = 1 << 20  # characters in which .target is looked for: it is the second directive of PTX
 _ENTRY = struct.Struct("<HHIQIIHHIQQQQ")
 _TARGET = re.compile(r"^[ \t]*\.target\s+(?:\w+\s*,\s*)*?((?:sm|compute)_\d+[af]?)", re.MULTILINE)
@@ -257,7 +258,8 @@ def registers_of(cubin: bytes, kernel: str) -> tuple[int, int]:
 # ---- Compression
 
 
-MOST_LZ4 = 255  # bytes that one byte of an lz4 block can become (lz4's block format: 255 for each further byte of a length)
+# bytes that one byte of an lz4 block can become (lz4's block format: 255 for each further byte of a length)
+MOST_LZ4 = 255
 
 
 def _lz4(data: bytes, size: int) -> bytes:
@@ -282,7 +284,8 @@ def _zstd(data: bytes, size: int) -> bytes:
             module = importlib.import_module(name)
             try:
                 unpacking = module.ZstdDecompressor()
-                found = bytes(unpacking.decompress(data, max_length=size + 1))  # one more: the end of the frame, and its checksum
+                # one more: the end of the frame, and its checksum
+                found = bytes(unpacking.decompress(data, max_length=size + 1))
                 if len(found) != size or not unpacking.eof:
                     raise EOFError
             except (module.ZstdError, EOFError):

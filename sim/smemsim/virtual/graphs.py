@@ -39,7 +39,8 @@ class Node:
     structures of cuda.h.
     """
 
-    kind: str  # "kernel", "memcpy", "memset", "host", "record", "wait", "alloc", "free", "graph", "empty", "conditional"
+    # "kernel", "memcpy", "memset", "host", "record", "wait", "alloc", "free", "graph", "empty", "conditional"
+    kind: str
     run: Callable[[], Any]
     info: dict[str, Any] = dataclasses.field(default_factory=dict)
     after: list[Node] = dataclasses.field(default_factory=list)

@@ -165,7 +165,8 @@ class Launcher:
             raise CudaError(INVALID_VALUE, f"{function.readable} has parameters of {wanted or 'no'} bytes, not {[len(a) for a in given]}")
         info = {"function": function, "config": config, "arguments": given}
 
-        def run() -> Run | None:  # in a graph, after a copy or another node that is not a kernel, it starts when that is complete
+        # in a graph, after a copy or another node that is not a kernel, it starts when that is complete
+        def run() -> Run | None:
             is_early = dependent and all(before.kind == "kernel" for before in node.after)
             return self._run_behind(function, config, given, stream, dependent=is_early)
 
@@ -311,7 +312,9 @@ class Launcher:
                 self.device.conditions[handle].value = value
 
     def _look_up(self, arguments: tuple[bytes, ...]) -> None:
-        """Ask for what lies where a word of the arguments points: a pointer, a member of a structure, the first word of a tensor map."""
+        """Ask for what lies where a word of the arguments points: a pointer, a member of a structure, the first word of
+        a tensor map.
+        """
         if self.device.listeners.ask_host is not None:
             for raw in arguments:
                 for (word,) in struct.iter_unpack("<Q", raw[: len(raw) // 8 * 8]):
@@ -419,7 +422,9 @@ class Launcher:
         return run
 
     def _tell_of_part(self, about: Launched, run: Run, *, is_told: bool) -> None:
-        """Which CTAs of a grid have run, once for each kernel and grid, and always what one waits for that was left out."""
+        """Which CTAs of a grid have run, once for each kernel and grid, and always what one waits for that was left
+        out.
+        """
         key = (about.kernel, about.grid)
         is_new = run.sample is not None and key not in self._sampled and not self.device.policy.quiet
         if is_told or not (is_new or run.held_up):

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 __all__ = ["slots", "write"]
 
 
-_DYNAMIC, _JMPREL, _PLTRELSZ, _SYMTAB, _STRTAB, _PLTREL, _RELA, _RELASZ = 2, 23, 2, 6, 5, 20, 7, 8  # elf.h: PT_DYNAMIC, DT_...
+# elf.h: PT_DYNAMIC, DT_...
+_DYNAMIC, _JMPREL, _PLTRELSZ, _SYMTAB, _STRTAB, _PLTREL, _RELA, _RELASZ = 2, 23, 2, 6, 5, 20, 7, 8
 _PAGE = 4096
 
 
@@ -55,6 +56,7 @@ def _slots(base: int, wanted: str) -> Iterator[int]:
 def write(address: int, value: int) -> None:
     """Change a word; its page may be read-only (RELRO)."""
     page = address // _PAGE * _PAGE
-    if ctypes.CDLL(None, use_errno=True).mprotect(ctypes.c_void_p(page), ctypes.c_size_t(_PAGE), 3):  # PROT_READ | PROT_WRITE
+    # PROT_READ | PROT_WRITE
+    if ctypes.CDLL(None, use_errno=True).mprotect(ctypes.c_void_p(page), ctypes.c_size_t(_PAGE), 3):
         raise OSError(ctypes.get_errno(), "mprotect")
     ctypes.c_uint64.from_address(address).value = value

@@ -28,7 +28,8 @@ from smemsim.virtual.turns import once
 __all__ = ["LaunchAttributes", "LocalSession", "attributes_of", "session"]
 
 
-CLUSTER, COOPERATIVE, DEPENDENT = 4, 2, 6  # cudaLaunchAttributeID; the others change when and where CTAs run, which is no matter here
+# cudaLaunchAttributeID; the others change when and where CTAs run, which is no matter here
+CLUSTER, COOPERATIVE, DEPENDENT = 4, 2, 6
 ATTRIBUTE_BYTES, VALUE_AT = 72, 8
 FIRST_HANDLE = 1 << 32  # above the numbers of torch's streams
 

@@ -39,7 +39,9 @@ __all__ = ["ALIGN", "DEVICE_BASE", "HOST_BASE", "PLACES", "RANGE_BYTES", "Alloca
 # elsewhere, and so do the windows of generic addresses (spec.launches).
 DEVICE_BASE, HOST_BASE = 0x3000_0000_0000, 0x2000_0000_0000
 RANGE_BYTES = 1 << 40
-PLACES = 14  # number of such ranges, one after the other: for several devices of one process, and if the program has mapped something else there (tcmalloc may)
+# number of such ranges, one after the other: for several devices of one process, and if the program has mapped
+# something else there (tcmalloc may)
+PLACES = 14
 ALIGN = 512  # of allocations, as on hardware
 LARGE, LARGE_ALIGN = (
     1 << 20,

@@ -85,7 +85,8 @@ def _findings_elsewhere(text: str) -> FindingsError:
     return made
 
 
-ALSO = {"watch_global": "GLOBAL_RACES", "unwatched": "NO_SANITIZE_KERNELS"}  # names of variables beside those of the fields
+# names of variables beside those of the fields
+ALSO = {"watch_global": "GLOBAL_RACES", "unwatched": "NO_SANITIZE_KERNELS"}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -93,16 +94,18 @@ class Policy:
     """The options of a virtual GPU: how launches run, and what happens with findings.
 
     - `on_finding`: a key of ON_FINDING. `strict`: remarks about rules that the PTX breaks count, too.
-    - `sanitize`: off means execute only. `watch_global`: look for races in global memory. `unwatched`: a regular expression; kernels with matching
-      names run without the sanitizer.
+    - `sanitize`: off means execute only. `watch_global`: look for races in global memory. `unwatched`: a regular
+      expression; kernels with matching names run without the sanitizer.
     - `ctas`: the CTAs of every grid that run: numbers, "sample" for a few that represent the grid, None for all.
     - `workers`: processes for independent CTAs.
-    - `limit` (blocks of instructions) and `limit_seconds` bound one launch. `limit_launches` and `total_seconds` bound the program.
-    - `record`: a folder for launch files. `report`: a folder for HTML pages. `json`: a file. `hooks`: a Python file with functions marked by `hook`.
+    - `limit` (blocks of instructions) and `limit_seconds` bound one launch. `limit_launches` and `total_seconds` bound
+      the program.
+    - `record`: a folder for launch files. `report`: a folder for HTML pages. `json`: a file. `hooks`: a Python file
+      with functions marked by `hook`.
     - `schedule`, `cancel`, `assume`, `overrun`: as for `Gpu.launch`. `fresh_memory`: a key of FRESH_MEMORY.
     - `remarks`: print the remarks of launches without findings, too, each once.
-    - `require_launches`: fewer launches give exit code 2. `quiet`: no line for each launch. `counters`: count the cost of each line.
-      `pipeline`: record the rings of stages.
+    - `require_launches`: fewer launches give exit code 2. `quiet`: no line for each launch. `counters`: count the cost
+      of each line. `pipeline`: record the rings of stages.
     - `host_code`: off means that x86 code for hidden parameters in a cubin (cuTile) is not run.
     """
 
@@ -139,7 +142,8 @@ class Policy:
             if given not in known:
                 raise InputError(f"{name} = {shown(given)}: needs one of {', '.join(known)}{suggestion(given, known)}")
         if self.schedule is not None:
-            from smemsim.run.engine.schedule import checked_schedule  # which needs numpy: `smemsim exec` starts the program first
+            # which needs numpy: `smemsim exec` starts the program first
+            from smemsim.run.engine.schedule import checked_schedule
 
             checked_schedule(self.schedule)
         if self.cancel != "resident":
@@ -159,7 +163,9 @@ class Policy:
 
     @classmethod
     def of(cls, environment: Mapping[str, str] | None = None, **given: Any) -> Policy:
-        """The policy of the environment variables. Values that are `given` and not None override them. InputError names the variable."""
+        """The policy of the environment variables. Values that are `given` and not None override them. InputError names
+        the variable.
+        """
         found: dict[str, Any] = {}
         kinds = get_type_hints(cls)
         for field in dataclasses.fields(cls):
@@ -190,7 +196,8 @@ class Policy:
 
 
 def card_of_environment(environment: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """What the environment says of the card: SMEMSIM_MULTIPROCESSORS, SMEMSIM_MEMORY_BYTES (16G ...), SMEMSIM_CARD, as `VirtualDevice` takes them.
+    """What the environment says of the card: SMEMSIM_MULTIPROCESSORS, SMEMSIM_MEMORY_BYTES (16G ...), SMEMSIM_CARD, as
+    `VirtualDevice` takes them.
 
     >>> card_of_environment({"SMEMSIM_MEMORY_BYTES": "1G"})
     {'multiprocessors': None, 'memory_bytes': 1073741824}
@@ -229,7 +236,9 @@ def _read(name: str, text: str, kind: Any) -> Any:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class HookedLaunch:
-    """A launch that a hook runs in the kernel's place: its name, its shape, the bytes of its arguments, and the device's memory."""
+    """A launch that a hook runs in the kernel's place: its name, its shape, the bytes of its arguments, and the
+    device's memory.
+    """
 
     name: str
     grid: tuple[int, int, int]
@@ -260,7 +269,8 @@ _hooks: list[tuple[re.Pattern[str], Hook]] = []
 def hook(pattern: str) -> Callable[[Hook], Hook]:
     """Mark a function that runs in place of kernels whose names (mangled or readable) the pattern matches.
 
-    It is given a `HookedLaunch`, and changes memory as the kernel would have; returning False it declines, and the kernel runs.
+    It is given a `HookedLaunch`, and changes memory as the kernel would have; returning False it declines, and the
+    kernel runs.
 
     >>> @hook("fill_with_")
     ... def fill(launch):
@@ -364,7 +374,9 @@ class Launched:
 
     @property
     def is_clean(self) -> bool:
-        """Did it run to its end, with nothing wrong? One that a limit ended before is no clean bill, nor one that waits for a CTA that was left out."""
+        """Did it run to its end, with nothing wrong? One that a limit ended before is no clean bill, nor one that waits
+        for a CTA that was left out.
+        """
         return self.is_fine and not self.refused and self.error != TIMEOUT and not self.held_up
 
     def findings(self) -> list[str]:
@@ -373,7 +385,9 @@ class Launched:
         return [*messages_of(found), *self.named]
 
     def headline(self) -> str:
-        """The first finding in a few words: its code, the line of the source that it is at, else of the PTX, and what it says."""
+        """The first finding in a few words: its code, the line of the source that it is at, else of the PTX, and what
+        it says.
+        """
         found = (self.run or {}).get("findings", []) or (self.run or {}).get("remarks", [])
         if not found:
             return self.refused or self.told
@@ -398,7 +412,9 @@ def summary_of(launches: list[Launched], *, are_left: bool = False) -> str:
 
 
 def partial_of(launches: list[Launched], code: int) -> list[str]:
-    """Sentences for the end of a program of which launches ran in part (--ctas); none if all ran whole. `code` is the program's exit code."""
+    """Sentences for the end of a program of which launches ran in part (--ctas); none if all ran whole. `code` is the
+    program's exit code.
+    """
     partial = [x for x in launches if x.is_partial]
     if not partial:
         return []
@@ -423,7 +439,8 @@ def checked_of(launches: list[Launched], arch: str) -> list[str]:
     checked = [x.run["checked"] for x in launches if x.run and "checked" in x.run]
     if not checked:
         return []
-    from smemsim.diagnosis.run import COMPARE, not_checked, operands_checked  # which needs numpy; a launch has loaded it
+    # which needs numpy; a launch has loaded it
+    from smemsim.diagnosis.run import COMPARE, not_checked, operands_checked
 
     seen = sum(bool(x.run and x.run.get("sanitized")) for x in launches)
     of = (

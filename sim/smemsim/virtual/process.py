@@ -121,7 +121,8 @@ def device() -> VirtualDevice:
     made.label = "" if first == own else f"{own}-"
 
     def in_child() -> None:
-        made.label, made.turn = f"{os.getpid()}-", Turn()  # names of its files; the thread that had the turn is not there
+        # names of its files; the thread that had the turn is not there
+        made.label, made.turn = f"{os.getpid()}-", Turn()
 
     os.register_at_fork(after_in_child=in_child)
     teller = _teller()

@@ -146,7 +146,8 @@ def serve(channel: socket.socket, teller: Teller, arch: str, policy: Policy, car
 
     session: Session | None = None
     status = 1  # 0: the program has ended
-    sys.warnoptions.append("ignore:resource_tracker")  # messages of workers of an ended launch about their semaphores are dropped
+    # messages of workers of an ended launch about their semaphores are dropped
+    sys.warnoptions.append("ignore:resource_tracker")
     signal.signal(signal.SIGINT, interrupt)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     try:

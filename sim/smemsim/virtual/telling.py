@@ -119,7 +119,8 @@ class Writer:
 
     def _write(self, said: dict[str, Any]) -> bool:
         if self.descriptor is not None:
-            line = f"\n{_ENCODER.encode({WHO: self.who, **said})}\n".encode()  # the line of a process that was killed may have no end
+            # the line of a process that was killed may have no end
+            line = f"\n{_ENCODER.encode({WHO: self.who, **said})}\n".encode()
             with contextlib.suppress(OSError):
                 return os.write(self.descriptor, line) == len(line)
         return False

@@ -27,7 +27,8 @@ __all__ = ["HiddenParameters"]
 
 
 _NAME, _CHANGE = "__CUDA_TILEIR_FUNC_NAME_", "__CUDA_TILEIR_FUNC_ON_ARGUMENTS_CHANGE_"
-_BANK = bytes((4, 0x0A, 8, 0))  # an attribute of eight bytes: the symbol, then where the bank begins and its size, 16 bits each
+# an attribute of eight bytes: the symbol, then where the bank begins and its size, 16 bits each
+_BANK = bytes((4, 0x0A, 8, 0))
 _X86_64 = 62  # elf.h: EM_X86_64
 _OTHERWISE = "the cubin's code for its hidden parameters is not as tileiras 13.4 writes it"
 _ROOM = 1 << 16  # bytes; a kernel has at most 32,764 of parameters

@@ -17,7 +17,8 @@ __all__ = ["is_of_class", "open_classes"]
 
 
 DISPATCH = "__torch_dispatch__"
-OF_TORCH = "torch._subclasses"  # fake and functional tensors, which have a way of their own (`smemsim.virtual.torch_fake`)
+# fake and functional tensors, which have a way of their own (`smemsim.virtual.torch_fake`)
+OF_TORCH = "torch._subclasses"
 _seen: set[type] = set()
 _changed: set[type] = set()
 

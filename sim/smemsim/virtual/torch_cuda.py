@@ -25,7 +25,8 @@ def is_cuda(device: Any) -> bool | None:
     """
     import torch
 
-    meant = torch.device("cuda", device) if isinstance(device, int) else torch.device(device)  # a number means the accelerator's
+    # a number means the accelerator's
+    meant = torch.device("cuda", device) if isinstance(device, int) else torch.device(device)
     if meant.type == "cuda" and meant.index:
         raise accelerator_error(CudaError(INVALID_DEVICE, f"cuda:{meant.index}; there is one card, cuda:0"))
     return {"cuda": True, "cpu": False}.get(meant.type)

@@ -20,7 +20,8 @@ __all__ = ["open_dlpack"]
 
 KDL_CPU, KDL_CUDA = 1, 2
 IN_TENSOR = 8  # where device_type is in a DLTensor, in which bytes
-_DEVICE_AT = {b"dltensor": IN_TENSOR, b"dltensor_versioned": 32 + IN_TENSOR}  # in a DLManagedTensor, a DLManagedTensorVersioned
+# in a DLManagedTensor, a DLManagedTensorVersioned
+_DEVICE_AT = {b"dltensor": IN_TENSOR, b"dltensor_versioned": 32 + IN_TENSOR}
 
 
 def open_dlpack() -> None:

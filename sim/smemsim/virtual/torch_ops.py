@@ -20,7 +20,8 @@ __all__ = ["is_of_program", "open_operators", "with_mode"]
 
 
 STANDS_FOR = {"CUDA": "CPU", "AutogradCUDA": "AutogradCPU"}  # dispatch keys (c10/core/DispatchKey.h)
-FOR_ALL = ("CompositeExplicitAutograd", "CompositeImplicitAutograd", "")  # "": the last but one, as torch.library.Library.impl has it
+# "": the last but one, as torch.library.Library.impl has it
+FOR_ALL = ("CompositeExplicitAutograd", "CompositeImplicitAutograd", "")
 KEYS = (*STANDS_FOR, *STANDS_FOR.values(), *FOR_ALL)
 OF_TORCH = ("aten", "prims", "prim", "quantized")
 

@@ -52,7 +52,8 @@ def open_rest(mode: Any) -> None:
         ("_cuda_CUDAAllocator_AllocatorState", type("AllocatorState", (), {})),
         ("_set_cached_tensors_enabled", lambda enabled: None),
     ):
-        if not hasattr(torch._C, name):  # which torch built for CUDA has, and its own modules ask for (`torch._dynamo.reset`)
+        # which torch built for CUDA has, and its own modules ask for (`torch._dynamo.reset`)
+        if not hasattr(torch._C, name):
             setattr(torch._C, name, stand_in)
 
 

@@ -95,7 +95,8 @@ class Tensors:
             return
         if known.place != CPU:
             self._follow(known, storage)
-            if is_new and known.place == CUDA and made_by in EMPTY and str(tensor.dtype) != "torch.bool":  # whose bytes are 0 or 1
+            # whose bytes are 0 or 1
+            if is_new and known.place == CUDA and made_by in EMPTY and str(tensor.dtype) != "torch.bool":
                 self._litter(known)
         elif known.address != (address := address_of(storage)):
             known.address = address

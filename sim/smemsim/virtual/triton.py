@@ -390,7 +390,8 @@ def _first_that_fits(prune: Callable[[Any, Any], list[Any]]) -> Callable[[Any, A
     def chosen(tuner: Any, given: dict[str, Any]) -> list[Any]:
         left = prune(tuner, given)
         measure = getattr(tuner, "_do_bench", None)
-        if measure is not None and getattr(measure, "__module__", None) != prune.__module__:  # the program measures in its own way
+        # the program measures in its own way
+        if measure is not None and getattr(measure, "__module__", None) != prune.__module__:
             return left
         tuner._do_bench = None  # what Triton makes of warmup, rep and use_cuda_graph
         for config in left[:-1]:
@@ -463,7 +464,8 @@ def _open() -> None:
         if hasattr(nvidia, name):
             setattr(nvidia, name, value)
     nvidia.CudaDriver = _driver_class(utils)
-    backends["nvidia"] = dataclasses.replace(backends["nvidia"], driver=nvidia.CudaDriver)  # for a driver that is made anew
+    # for a driver that is made anew
+    backends["nvidia"] = dataclasses.replace(backends["nvidia"], driver=nvidia.CudaDriver)
     made = nvidia.CudaDriver()
     setattr(driver, "_default" if hasattr(driver, "_default") else "default", made)
     driver.set_active(made)

@@ -22,7 +22,8 @@ from smemsim.run.engine.arrays import HostMap
 __all__ = ["Argument", "decomposed_flags", "map_fillers", "map_of", "replace"]
 
 
-FIRST_FORMAT = "iiiKKpOOOOO"  # Triton 3.3: grid, stream, function; cooperative; scratch, metadata of kernel and launch, two hooks
+# Triton 3.3: grid, stream, function; cooperative; scratch, metadata of kernel and launch, two hooks
+FIRST_FORMAT = "iiiKKpOOOOO"
 NOT_SCRATCH = 4  # objects of a format that are no scratch memory: metadata of kernel and launch, two hooks
 DESCRIPTOR = re.compile(r"tensordesc<([^[>]*)\[([^\]]*)\]")
 UNSIGNED = {1: TensorMapDataType.UINT8, 2: TensorMapDataType.UINT16, 4: TensorMapDataType.UINT32}  # by bytes

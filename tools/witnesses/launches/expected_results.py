@@ -20,7 +20,8 @@ from smemsim.evidence.recipes import array_of
 __all__ = ["arrays_of", "decoded", "encoded", "expected", "expected_random", "load"]
 
 INTEGERS = {f"{kind[0]}{bits}": np.dtype(f"{name}{bits}") for kind, name in (("u", "uint"), ("s", "int")) for bits in (8, 16, 32, 64)}
-STEPS = {"f16": 16, "tf32": 8, "f8f6f4": 32, "i8": 32, "mxf8f6f4": 32, "mxf4": 64, "mxf4nvf4": 64}  # K of one dense instruction
+# K of one dense instruction
+STEPS = {"f16": 16, "tf32": 8, "f8f6f4": 32, "i8": 32, "mxf8f6f4": 32, "mxf4": 64, "mxf4nvf4": 64}
 
 
 def load(folder: pathlib.Path) -> dict[str, Any]:
@@ -62,7 +63,8 @@ def arrays_of(launch: dict[str, Any], *, random: bool = False) -> dict[str, np.n
 def toward(values: np.ndarray, direction: int) -> np.ndarray:
     """To f32 toward zero (0), minus infinity (-1) or plus infinity (1)."""
     near = np.asarray(values).astype(np.float32)
-    back = np.where(near > values, -1, np.where(near < values, 1, 0))  # where the number lies, seen from the nearest f32
+    # where the number lies, seen from the nearest f32
+    back = np.where(near > values, -1, np.where(near < values, 1, 0))
     wrong = np.where(
         back < 0, (direction < 0) | ((direction == 0) & (values > 0)), (back > 0) & ((direction > 0) | ((direction == 0) & (values < 0)))
     )

@@ -105,7 +105,8 @@ class Case:
     expected: dict[str, str]
     grid: tuple[int, int, int] = (1, 1, 1)
     options: dict[str, Any] = dataclasses.field(default_factory=dict)
-    tolerance: dict[str, float] = dataclasses.field(default_factory=dict)  # of outputs, relative to the largest number of it
+    # of outputs, relative to the largest number of it
+    tolerance: dict[str, float] = dataclasses.field(default_factory=dict)
     why_not_exact: str = ""
 
 

@@ -102,8 +102,9 @@ def _read_only(array: Any) -> Any:
 
 
 class Loop:
-    """A function that is compiled when it is called; `py_func` is the Python function. Arrays that it `reads` alone have one machine code, whether others
-    may write to them or not."""
+    """A function that is compiled when it is called; `py_func` is the Python function. Arrays that it `reads` alone
+    have one machine code, whether others may write to them or not.
+    """
 
     def __init__(self, function: Any, reads: str = "") -> None:
         functools.update_wrapper(self, function)

@@ -20,7 +20,8 @@ __all__ = ["Case", "Oracle", "Verdict", "minimal", "shrunk_numbers"]
 
 Case = dict[str, Any]
 Verdict = tuple[str, str]  # the class of the case; what differs, "" where both say the same
-PROJECTS = {"cutlass": "nvidia-cutlass-dsl", "pycute": "nvidia-cutlass"}  # if a module has another name than its package
+# if a module has another name than its package
+PROJECTS = {"cutlass": "nvidia-cutlass-dsl", "pycute": "nvidia-cutlass"}
 MOST_STEPS = 400  # of making a case smaller
 
 

@@ -31,7 +31,9 @@ __all__ = ["SPACE", "STORED", "Program", "difference", "draw", "runs", "simpler"
 
 
 CHUNK_CASES = 32
-OPTIMISED = 8  # one of so many programs is compiled as launches compile, the others without LLVM's optimisations, which take most of a program's time
+# one of so many programs is compiled as launches compile, the others without LLVM's optimisations, which take most of a
+# program's time
+OPTIMISED = 8
 WORDS = 4  # of 64 bits that a thread has in the array of inputs
 REGISTERS = {"r": ("b32", 6), "d": ("b64", 4), "f": ("f32", 5), "g": ("f64", 3), "p": ("pred", 3), "h": ("b16", 3)}
 STORED = tuple((letter, number) for letter, (_, count) in REGISTERS.items() if letter != "p" for number in range(count))
@@ -263,7 +265,8 @@ def draw(rng: random.Random) -> Program:
     def some(least: int, most: int) -> tuple[str, ...]:
         return tuple(_line(rng, kinds) for _ in range(rng.randint(least, most)))
 
-    def together(inside: tuple[str, ...]) -> tuple[str, ...]:  # where not all threads are; sums of upper halves in a loop ptxas has wrong
+    # where not all threads are; sums of upper halves in a loop ptxas has wrong
+    def together(inside: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(line for line in inside if ".sync." not in line and ".hi." not in line)
 
     for _ in range(rng.randint(1, 4)):

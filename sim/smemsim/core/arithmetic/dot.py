@@ -21,7 +21,8 @@ __all__ = ["alignment", "convert", "cut", "decode", "exponent", "fused", "group"
 
 NOTHING = -2000  # the exponent of what does not count; also with that of another factor added
 DOUBLE_FRACTION = 52  # bits of a float64's fraction
-NO_SPECIALS, ONLY_NAN, IEEE = 0, 1, 2  # what a format does with exponents of all ones; ONLY_NAN: only the magnitude of all ones is special
+# what a format does with exponents of all ones; ONLY_NAN: only the magnitude of all ones is special
+NO_SPECIALS, ONLY_NAN, IEEE = 0, 1, 2
 
 
 def two_to(exponent: int) -> float:
@@ -139,7 +140,8 @@ def convert(value: float, exponent_bits: int, fraction_bits: int, to_nearest: bo
     """
     word = int(np.float64(value).view(np.int64))
     lowest = 2 - (1 << (exponent_bits - 1))
-    top = larger((word >> DOUBLE_FRACTION & 0x7FF) - 1023, lowest)  # exponent of the leading bit; 1024 of infinities and NaNs
+    # exponent of the leading bit; 1024 of infinities and NaNs
+    top = larger((word >> DOUBLE_FRACTION & 0x7FF) - 1023, lowest)
     units = abs(value) * two_to(fraction_bits - top) if top < 1024 else 0.0  # of the last bit that is kept
     units = np.rint(units) if to_nearest else np.trunc(units)
     # The exponent is added, not put in place: the leading bit of `units`, and a carry, run into it.

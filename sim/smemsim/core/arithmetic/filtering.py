@@ -35,7 +35,8 @@ Corner = tuple[
 ONE = 1 << FILTERING.weight
 MOST = float(1 << 44)  # texels
 NOTHING = -600  # an exponent
-FAR = float(1 << 28)  # where f32 has whole even numbers only: further away a coordinate is the same in every texture, or outside
+# where f32 has whole even numbers only: further away a coordinate is the same in every texture, or outside
+FAR = float(1 << 28)
 
 
 def in_texels(x: np.ndarray, size: int) -> np.ndarray:

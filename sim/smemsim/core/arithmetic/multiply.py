@@ -19,7 +19,9 @@ from smemsim.core.spec.formats import SCALE_BIAS, element_format
 from smemsim.core.spec.grades import Grade
 from smemsim.core.spec.mma_arithmetic import ARITHMETIC, LARGEST_ZERO_EXPONENT, LEAST_KEPT_BITS, NAN, MmaArithmetic, arithmetic_of
 
-NEGLIGIBLE = -200  # powers of two, of a product of scale factors: times two numbers of 8 bits (2^16 each) and a sum of 2^8, far below half the least f32 (2^-150)
+# powers of two, of a product of scale factors: times two numbers of 8 bits (2^16 each) and a sum of 2^8, far below half
+# the least f32 (2^-150)
+NEGLIGIBLE = -200
 HUGE = 1000  # an exponent that no product of scale factors has
 
 __all__ = ["Factors", "Options", "Sums", "add_tiles", "certain", "is_added_in_place", "multiply", "multiply_tiles", "row_of"]
@@ -208,7 +210,8 @@ def add_tiles(
     def some(part: slice) -> None:
         _add(terms, (which[0][part], which[1][part]), sums.values, sums.where[part], sums.adds[part], row, types[2])
 
-    if len(sums.where) * a.shape[1] * b.shape[1] * a.shape[2] < THREAD_WORK:  # what is done to the operands is done: parts spare nothing
+    # what is done to the operands is done: parts spare nothing
+    if len(sums.where) * a.shape[1] * b.shape[1] * a.shape[2] < THREAD_WORK:
         some(slice(None))
     else:
         _in_parts(len(sums.where), a.shape[1] * b.shape[1], a.shape[2], some)

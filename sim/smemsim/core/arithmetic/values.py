@@ -89,7 +89,8 @@ def numbers(bits: np.ndarray, fmt: ElementFormat) -> tuple[np.ndarray, np.ndarra
     from smemsim.core.arithmetic import loops
 
     values, exponents = np.empty(bits.shape, np.float32), np.empty(bits.shape, np.int16)
-    is_word = fmt.exponent_bits == FLOAT32.exponent_bits and fmt.fraction_bits > 0  # f32, and its upper parts bf16 and tf32
+    # f32, and its upper parts bf16 and tf32
+    is_word = fmt.exponent_bits == FLOAT32.exponent_bits and fmt.fraction_bits > 0
     kind = bits.dtype if is_word else np.uint16 if fmt.bits == 16 else np.uint8
     flat, to = np.ascontiguousarray(bits, kind).reshape(-1), (values.reshape(-1), exponents.reshape(-1))
     if is_word:

@@ -39,7 +39,8 @@ OPS = tuple(
 )
 ALL_LANES = (1 << LANES) - 1
 MOST_SHIFT = 12  # a swizzle that takes bits from further up is no layout that compilers have
-SWIZZLE_BASE, SWIZZLE_SHIFT, MOST_BITS = 4, 3, 3  # of the swizzles that TMA and the tensor core have: Swizzle<1 to 3, 4, 3>
+# of the swizzles that TMA and the tensor core have: Swizzle<1 to 3, 4, 3>
+SWIZZLE_BASE, SWIZZLE_SHIFT, MOST_BITS = 4, 3, 3
 MOST_PADDING = LINE
 
 

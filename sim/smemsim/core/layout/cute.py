@@ -51,7 +51,8 @@ __all__ = [
 Nested: TypeAlias = "int | tuple[Nested, ...]"
 Leaf = tuple[int, int]  # size, stride
 
-LINE_BIT = 7  # the XOR of hardware takes the index of the 128-byte line, from this bit of the address on: PTX ISA 9.1 §5.5.7
+# the XOR of hardware takes the index of the 128-byte line, from this bit of the address on: PTX ISA 9.1 §5.5.7
+LINE_BIT = 7
 MOST_TEXT = 4096
 
 

@@ -22,7 +22,8 @@ __all__ = ["FOREIGN", "LINE", "OUTSIDE", "UNWRITTEN", "GlobalMemory", "Region"]
 
 # Markers instead of a global byte: uninitialised; out-of-bounds fill; from no array.
 UNWRITTEN, OUTSIDE, FOREIGN = -1, -2, -3
-FIRST_ADDRESS, LAST_ADDRESS = 0x7F00_0000_0000, 0x7FFF_0000_0000  # arrays without a given address are placed in between, like CUDA's
+# arrays without a given address are placed in between, like CUDA's
+FIRST_ADDRESS, LAST_ADDRESS = 0x7F00_0000_0000, 0x7FFF_0000_0000
 GAP = 1 << 20
 ALIGN = 256
 WINDOW_BYTES = 1 << 32

@@ -165,7 +165,8 @@ class Heap:
         self.used += units
         self._live[made.begin] = chunks, made
         if self.is_littered:
-            first, last = made.begin // SECTOR * SECTOR, -(-made.end // SECTOR) * SECTOR  # its sectors, which end in the gaps around it
+            # its sectors, which end in the gaps around it
+            first, last = made.begin // SECTOR * SECTOR, -(-made.end // SECTOR) * SECTOR
             litter(data[max(first - chunks.begin, 0) : last - chunks.begin], max(first, chunks.begin))
         return made.begin
 

@@ -553,7 +553,8 @@ def _elements(registers: np.ndarray, dtype: str) -> np.ndarray:
 
 def _lines(registers: np.ndarray, across: bool) -> np.ndarray:
     """(warps, quad pairs, row of A or column of B, K); `across`: a thread has four lines at one K."""
-    held = _elements(registers, "f16").reshape(-1, 2, 4, 4, 4)  # warp, half of the warp, quad pair, thread of the quad, element
+    # warp, half of the warp, quad pair, thread of the quad, element
+    held = _elements(registers, "f16").reshape(-1, 2, 4, 4, 4)
     held = held.transpose(0, 2, 1, 4, 3) if across else held.transpose(0, 2, 1, 3, 4)
     return held.reshape(-1, 4, 8, 4)
 

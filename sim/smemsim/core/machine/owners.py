@@ -73,7 +73,8 @@ class Owners:
         self._writes = [0]  # how often anything was written, here or in a part
         self._of: Owners | None = None  # whose part these are
         self._at = 0  # ... and from which offset on
-        self._sorted: tuple[int, np.ndarray, np.ndarray, np.ndarray] | None = None  # see `_located`, after the writes by then
+        # see `_located`, after the writes by then
+        self._sorted: tuple[int, np.ndarray, np.ndarray, np.ndarray] | None = None
 
     def part(self, at: int, size: int) -> Owners:
         """The owners of `size` bytes from offset `at` on, both multiples of 128, as a part of these: what one notes the

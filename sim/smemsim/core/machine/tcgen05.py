@@ -135,7 +135,8 @@ def check_instruction(mma: Tcgen05Mma) -> None:
     swizzles = {
         f"swizzle_{side}": str(_word(side, word, mma.arch).swizzle) for side, word in in_shared if not isinstance(word, TmemAddress)
     }
-    known = {name: value for name, value in swizzles.items() if value != "invalid"}  # an invalid code is reported when the operand is read
+    # an invalid code is reported when the operand is read
+    known = {name: value for name, value in swizzles.items() if value != "invalid"}
     a_source = "tensor" if isinstance(a, TmemAddress) else "shared"
     for finding in i.problems(arch=mma.arch, cta_group=mma.cta_group, ws=mma.ws, a_source=a_source, scale_vec=mma.scale_vec, **known):
         if finding.severity in (Severity.TRAP, Severity.WRONG):

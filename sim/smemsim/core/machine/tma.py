@@ -546,7 +546,8 @@ class BoxForm:
         if len(each[0]) != count or not -(1 << 31) <= min(each[0]) <= max(each[0]) < 1 << 31:
             _coordinates(tm, g, each[0])
         extra, base = self.halo(), tm.global_address
-        is_own = len(each) == 1 or g.axes > 0 or is_store  # of a load's tile `check_coordinates` looks at dimension 0 alone
+        # of a load's tile `check_coordinates` looks at dimension 0 alone
+        is_own = len(each) == 1 or g.axes > 0 or is_store
         for at in each if is_own else {at[0]: at for at in each}.values():
             check_coordinates(tm, g, at, extra or (), is_store=is_store)
         if g.rows * g.pitch > MOST_ADDRESS:  # a map that no driver made; the rows alone would fill this machine

@@ -22,7 +22,8 @@ SECTOR = 32  # bytes of which an allocation of the heap has whole ones
 ALL = 0b1111  # bytes of a word, as bits
 LINE = 32  # words: of a line all bytes that kernels have left out are garbage, or the host has written there
 PERIOD = 1 << 20  # bytes of addresses after which garbage is the same again
-MOST_GARBAGE = 1 << 23  # bytes at each end of an allocation that get garbage: the rest of a huge one costs no memory before it is used
+# bytes at each end of an allocation that get garbage: the rest of a huge one costs no memory before it is used
+MOST_GARBAGE = 1 << 23
 SEED = 0x5EED
 
 
@@ -176,7 +177,8 @@ class Garbage(Blank):
         self.is_gone = False
         self.has_parts = False  # has a kernel looked at bytes beside which others were written?
         self._late: np.ndarray | None = None  # bytes of words that have been written, whatever their content
-        self._written: np.ndarray | None = None  # bytes that kernels have written of words that were garbage, by stores of less than a word
+        # bytes that kernels have written of words that were garbage, by stores of less than a word
+        self._written: np.ndarray | None = None
 
     def words(self, at: np.ndarray, size: int) -> np.ndarray:
         """Which words of each access have an uninitialised byte, (n, words)."""

@@ -16,7 +16,8 @@ __all__ = ["COLUMNS", "INDENT", "Labelled", "coloured", "message_lines", "plain"
 
 COLUMNS = 100  # of a message
 INDENT = " " * 6
-CODES = {"bold": 1, "dim": 2, "red": 31, "green": 32, "yellow": 33, "blue": 34, "magenta": 35, "cyan": 36}  # of a terminal
+# of a terminal
+CODES = {"bold": 1, "dim": 2, "red": 31, "green": 32, "yellow": 33, "blue": 34, "magenta": 35, "cyan": 36}
 LABEL = 8  # columns of a label, with the space after it
 
 

@@ -168,7 +168,8 @@ class Arguments:
 
 Operand: TypeAlias = Register | Immediate | Special | Symbol | Label | Sink | Vector | Pair | Address | Arguments
 
-_NO_RESULT = frozenset(("bar", "barrier", "nanosleep", "red", "st"))  # their first operand is not a result; of `bar.red` it is
+# their first operand is not a result; of `bar.red` it is
+_NO_RESULT = frozenset(("bar", "barrier", "nanosleep", "red", "st"))
 
 
 def _leaves(operand: Operand) -> Iterator[tuple[Operand, bool]]:

@@ -35,7 +35,8 @@ class Scope:
     types: dict[str, str] = dataclasses.field(default_factory=dict)  # single registers
     vectors: dict[str, int] = dataclasses.field(default_factory=dict)  # .v2 and .v4 registers: how many elements
     ranges: dict[str, tuple[int, str]] = dataclasses.field(default_factory=dict)  # %r<9>: nine of %r
-    numbered: dict[str, int] = dataclasses.field(default_factory=dict)  # of single registers such as a1: the smallest number after "a"
+    # of single registers such as a1: the smallest number after "a"
+    numbered: dict[str, int] = dataclasses.field(default_factory=dict)
     variables: dict[str, str] = dataclasses.field(default_factory=dict)  # by their unique names
     labels: dict[str, str] = dataclasses.field(default_factory=dict)  # the same; lists of targets and prototypes, too
     known: dict[str, Operand] = dataclasses.field(default_factory=dict)  # what was looked up in here
@@ -83,7 +84,8 @@ class Names:
         self.outside = outside
         self.elements = dict(elements)  # of variables by their unique names
         self.registers: list[RegisterType] = []
-        self.steps: list[tuple[str, tuple[str, ...], tuple[Operand, ...]]] = []  # what the statement that is read has to do first
+        # what the statement that is read has to do first
+        self.steps: list[tuple[str, tuple[str, ...], tuple[Operand, ...]]] = []
         self.scopes = [Scope()]
         self._taken: set[str] = set()
         self._next: dict[str, int] = {}

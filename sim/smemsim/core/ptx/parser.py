@@ -63,7 +63,8 @@ __all__ = ["CHECKED", "read_module"]
 _NAME = re.compile(NAME, re.ASCII)
 JUMPS = ("bra", "brx", "call")  # whose operands may be labels that come later
 _LOOKS = ("ld", "ldu", "st")  # whose operands may be elements of arrays, by a register (ptxas takes no such atom)
-_SELECT = ("vadd", "vsub", "vabsdiff", "vmin", "vmax", "vshl", "vshr", "vmad", "vset")  # whose operands may be parts of registers
+# whose operands may be parts of registers
+_SELECT = ("vadd", "vsub", "vabsdiff", "vmin", "vmax", "vshl", "vshr", "vmad", "vset")
 _PARTS = (".b0", ".b1", ".b2", ".b3", ".h0", ".h1")
 # Of SIMD video instructions: which bytes or halves of the result are written, or of both sources are taken (PTX ISA 9.1
 # §9.7.19).
@@ -765,7 +766,8 @@ class _BodyReader:
     def directive(self, directive: str, start: int, at: int) -> int:
         if directive == ".loc":
             location, end = location_at(self.source, at, self.files, self.named)
-            if location.line or self.location is None:  # line 0 stands for no line of the source: what the compiler has moved there
+            # line 0 stands for no line of the source: what the compiler has moved there
+            if location.line or self.location is None:
                 self.location = location
             return end
         if directive == ".pragma":
@@ -898,7 +900,8 @@ def read_module(text: str, *, name: str = "<ptx>") -> Module:
         raise InputError(f"{name}: needs the text of a PTX file, not {shown(text)}")
     if text.startswith("\x7fELF"):
         raise InputError(f"{name}: this is a compiled file (ELF), a cubin or an object; smemsim reads PTX, which `nvcc -ptx` writes")
-    module = _ModuleReader(Source(text.removeprefix("\ufeff").rstrip("\0"), name)).read()  # a mark of UTF-8, the end of a C string
+    # a mark of UTF-8, the end of a C string
+    module = _ModuleReader(Source(text.removeprefix("\ufeff").rstrip("\0"), name)).read()
     return dataclasses.replace(module, text=text)
 
 

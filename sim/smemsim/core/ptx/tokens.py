@@ -13,7 +13,8 @@ __all__ = ["NAME", "Source", "Tokens", "shorter"]
 
 
 NAME = r"[A-Za-z_$%][\w$]*"
-_MARKER = r'#[ \t]*(?:line[ \t]*)?\d+[ \t]+"[^"\n]*"(?:[ \t]+\d+)*[ \t\r]*$'  # of the C preprocessor; ptxas 13.0 takes it in no other form
+# of the C preprocessor; ptxas 13.0 takes it in no other form
+_MARKER = r'#[ \t]*(?:line[ \t]*)?\d+[ \t]+"[^"\n]*"(?:[ \t]+\d+)*[ \t\r]*$'
 _COMMENT = re.compile(rf'"[^"\n]*"|//[^\n]*|/\*.*?\*/|/\*|{_MARKER}', re.DOTALL | re.MULTILINE)
 _ASSEMBLY = re.compile(r"// begin inline asm\b.*?// end inline asm\b", re.DOTALL)
 _OWN_LINES = re.compile(r"(?m)^[ \t]*\.loc[ \t][^\n]*")

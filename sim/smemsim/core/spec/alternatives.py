@@ -116,7 +116,8 @@ def _idesc() -> Iterator[Alternative]:
                 )  # fmt: skip
 
 
-_CODE, _BASE, _LBO, _SBO = 61, 49, 16, 32  # lowest bits of layout code, base_offset, LBO and SBO in tcgen05's matrix descriptor
+# lowest bits of layout code, base_offset, LBO and SBO in tcgen05's matrix descriptor
+_CODE, _BASE, _LBO, _SBO = 61, 49, 16, 32
 _14 = (1 << 14) - 1
 
 

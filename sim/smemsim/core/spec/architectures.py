@@ -22,10 +22,12 @@ class Architecture(NamedTuple):
     smem_descriptor: Word
     shared_begin: int  # below it lies what the system reserves
     shared_end: int
-    absolute_row_bytes: int  # bytes of K in a row that the absolute-LBO mode (descriptor bit 52) is for; 0 where it does not exist
+    # bytes of K in a row that the absolute-LBO mode (descriptor bit 52) is for; 0 where it does not exist
+    absolute_row_bytes: int
     source: str
     mma_types: tuple[str, ...]  # element types its matrix instructions read from shared memory
-    k_row_bytes: tuple[int, ...]  # bytes of K in a row of one instruction's K-major operand; the larger ones with sparsity
+    # bytes of K in a row of one instruction's K-major operand; the larger ones with sparsity
+    k_row_bytes: tuple[int, ...]
     shared_granularity: int = 128  # a CTA's window ends on a multiple of this, whatever size it asked for
 
     @property
@@ -118,5 +120,6 @@ def _row(name: Any, of: Mapping[str, Architecture]) -> Architecture:
     if isinstance(name, str) and name in of:
         return of[name]
     digits = re.findall(r"\d+", name) if isinstance(name, str) else []
-    near = suggestion(name, [known for known in of if re.findall(r"\d+", known) == digits])  # another number is another card
+    # another number is another card
+    near = suggestion(name, [known for known in of if re.findall(r"\d+", known) == digits])
     raise InputError(f"arch = {shown(name)}: not an architecture that smemsim knows ({', '.join(of)}){near}")

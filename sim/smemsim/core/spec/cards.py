@@ -28,7 +28,8 @@ __all__ = [
 # old.
 DRIVER_VERSION = 13090
 DRIVER_RELEASE = "580.159.04"  # of the H200 that was measured
-MAPPING_BYTES = 2 << 20  # cuMemGetAllocationGranularity: 2 MiB on discrete cards (CUDA's samples and documents; not measured here)
+# cuMemGetAllocationGranularity: 2 MiB on discrete cards (CUDA's samples and documents; not measured here)
+MAPPING_BYTES = 2 << 20
 
 # Attributes of CUdevice_attribute by name: (number, value on an H200).
 # fmt: off

@@ -26,10 +26,12 @@ __all__ = [
 ]
 
 LANES = 32  # of a warp
-SECTOR = 32  # bytes of global memory that are moved together: CUDA C++ Best Practices Guide, "Coalesced Access to Global Memory"
+# bytes of global memory that are moved together: CUDA C++ Best Practices Guide, "Coalesced Access to Global Memory"
+SECTOR = 32
 TAG_LINE = 128  # bytes of a cache line of L1, four sectors: the same chapter
 OPERAND_BYTES = 128  # of wgmma's operands in shared memory that one wavefront reads: trace access_shared, 192 cases
-COPY_ISSUE = 4  # wavefronts that the hardware counter has for each cp.async besides those of its data: trace access_async
+# wavefronts that the hardware counter has for each cp.async besides those of its data: trace access_async
+COPY_ISSUE = 4
 WGMMA_ISSUE = 5  # and for each wgmma besides those of its operands: trace access_shared
 # How many lanes go together, by the bytes of each; groups go one after the other. Trace access_shared and access_lines.
 LANES_TOGETHER: dict[int, int] = {1: 32, 2: 32, 4: 32, 8: 16, 16: 8}

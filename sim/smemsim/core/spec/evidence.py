@@ -76,7 +76,8 @@ class Rule(NamedTuple):
         return f"{self.name}: {self.statement} ({grades}. {self.source})"
 
 
-RELATIVES = dict.fromkeys(("sm_110a", "sm_120a", "sm_121a"), "sm_100a")  # whose rules a card has that has none of its own
+# whose rules a card has that has none of its own
+RELATIVES = dict.fromkeys(("sm_110a", "sm_120a", "sm_121a"), "sm_100a")
 
 
 def _grades(sm_90a: str | None, sm_100a: str | None, sm_103a: str | None = "") -> dict[str, Grade]:

@@ -204,7 +204,8 @@ P101 P102 P103
 """
 # fmt: on
 UPSTREAM: dict[str, int] = {code: rank for rank, line in enumerate(_UPSTREAM.split("\n")) for code in line.split()}
-UPSTREAM_IF_MENDED = {"R508": "R502"}  # if a single change of the scenario fixes it, its place in the order is that of another code
+# if a single change of the scenario fixes it, its place in the order is that of another code
+UPSTREAM_IF_MENDED = {"R508": "R502"}
 # Codes that a finding further upstream about the same bytes of the same run explains:
 CONSEQUENCES = frozenset(("R507", "R508", "T210", "X004", "X005", "X006", "X011"))
 TOLD_APART = ("X006", "X011")  # reported at each place where threads wait, although the sentences are alike

@@ -40,8 +40,10 @@ LAUNCH_LIMITS = LaunchLimits(
 # Architectures of which it is known that clusters of more CTAs than that exist (measured on an H200; documented for
 # compute capability 10.0).
 LARGE_CLUSTERS = ("sm_90a", "sm_100a", "sm_103a")
-PORTABLE_CLUSTER = 8  # CTAs of a cluster, if the kernel does not allow more (CUDA programming guide, thread block clusters)
-DEFAULT_SHARED = 48 << 10  # bytes of shared memory that a kernel has without cudaFuncSetAttribute (CUDA programming guide, shared memory)
+# CTAs of a cluster, if the kernel does not allow more (CUDA programming guide, thread block clusters)
+PORTABLE_CLUSTER = 8
+# bytes of shared memory that a kernel has without cudaFuncSetAttribute (CUDA programming guide, shared memory)
+DEFAULT_SHARED = 48 << 10
 
 
 class Residency(NamedTuple):

@@ -98,8 +98,8 @@ ATOMIC_VECTORS: dict[str, dict[str, tuple[int, ...]]] = {
     **dict.fromkeys(("min", "max"), _VECTORS_OF_HALVES),
 }
 
-# How many operands there are at the most, by the beginning of a name, of which the longest counts. The builders of other instructions count theirs. A result with
-# its predicate is one operand. *Compiled*: ptxas 13.0 refuses more.
+# How many operands there are at the most, by the beginning of a name, of which the longest counts. The builders of
+# other instructions count theirs. A result with its predicate is one operand. *Compiled*: ptxas 13.0 refuses more.
 MOST_OPERANDS = {
     **dict.fromkeys(("exit", "trap", "brkpt", "membar", "griddepcontrol", "ret", "fence", "barrier.cluster", "cp.async.commit_group", "cp.async.wait_all",
                      "cp.async.bulk.commit_group", "wgmma.fence", "wgmma.commit_group", "tcgen05.wait::ld", "tcgen05.wait::st", "tcgen05.fence::before_thread_sync",
@@ -113,6 +113,7 @@ MOST_OPERANDS = {
     "shfl": 5,
 }
 
-VECTOR_BYTES, WIDE_VECTOR_BYTES = 16, 32  # of the longest vector that ld and st take; the wide ones in global memory, from sm_100 on
+# of the longest vector that ld and st take; the wide ones in global memory, from sm_100 on
+VECTOR_BYTES, WIDE_VECTOR_BYTES = 16, 32
 LOAD_STORE_TYPES = (*(f"{kind}{bits}" for kind in "bus" for bits in (8, 16, 32, 64)), "f32", "f64", "b128")
 # fmt: on

@@ -14,7 +14,8 @@ WARP_SIZE = 32  # what the predefined constant WARP_SZ is (4.4)
 SETMAXNREG = range(24, 257, 8)  # numbers of registers that setmaxnreg takes (9.7.19)
 
 CONSTANT_BYTES = 65536  # of the .const variables of a file (5.1.3)
-PARAMETER_BYTES = {(0, 0): 4352, (8, 1): 32764}  # of an entry, from a version of PTX on (ptxas 13.0; 5.1.6.1 says the larger one alone)
+# of an entry, from a version of PTX on (ptxas 13.0; 5.1.6.1 says the larger one alone)
+PARAMETER_BYTES = {(0, 0): 4352, (8, 1): 32764}
 
 _NUMBERS = {f"{kind}{bits}": bits // 8 for kind in "bus" for bits in (8, 16, 32, 64)}
 

@@ -203,8 +203,8 @@ _TEXTURES = """
     istypep fractional range
 """
 # Instructions and the words that each may have, except types, roundings and the words of `_OPEN`; a line is for several
-# instructions. Compiled: ptxas 13.0.88 calls each other word of `MODIFIERS` illegal, after every form of the instruction
-# that this repository has.
+# instructions. Compiled: ptxas 13.0.88 calls each other word of `MODIFIERS` illegal, after every form of the
+# instruction that this repository has.
 _WORDS_OF = """
     abs neg: ftz
     add sub: cc ftz relu sat

@@ -35,7 +35,8 @@ SM100_SMEM_DESC = Word("sm100.smem_desc", 64, {
 })
 # fmt: on
 
-START = SM90_SMEM_DESC.fields["start_address"]  # the same in every descriptor; LBO and SBO have as many bits of the same unit
+# the same in every descriptor; LBO and SBO have as many bits of the same unit
+START = SM90_SMEM_DESC.fields["start_address"]
 BASE_OFFSET = SM90_SMEM_DESC.fields["base_offset"]  # the same in every descriptor
 REACH = START.mask + 1 << START.shift  # bytes: starts, LBO and SBO are below it
 # Bytes that kernels write into LBO or SBO where nothing uses it: 0 DeepGEMM, JAX, Triton; one unit CUTLASS, TVM

@@ -30,4 +30,5 @@ _IN_65536THS = (
 )
 # fmt: on
 SRGB = (np.array(_IN_65536THS) / 65536).astype(np.float32)  # of each element
-SRGB_EXPONENTS = np.frexp(SRGB)[1][np.arange(256) | 7].astype(np.int64)  # of significands below 1, as filters count them
+# of significands below 1, as filters count them
+SRGB_EXPONENTS = np.frexp(SRGB)[1][np.arange(256) | 7].astype(np.int64)

@@ -152,11 +152,13 @@ class DataType:
     nan_fill: bytes = b""  # empty where the driver refuses NaN fill
     sm90: bool = True
     multiple: int = 1  # dimension 0 of the tensor must be one of this many elements
-    swizzles: tuple[str, ...] = ()  # types with gaps in shared memory: the legal ones; `multiple` is then the inner box as well
+    # types with gaps in shared memory: the legal ones; `multiple` is then the inner box as well
+    swizzles: tuple[str, ...] = ()
     store_only: tuple[str, ...] = ()  # swizzles that stores take and loads do not
     load_only: bool = False
     interleaved: bool = True  # may the layout be interleaved?
-    store_multiple: int = 0  # sm_103a, stores: what `multiple` is relaxed to, with 16-byte alignment and 64B swizzle (PTX ISA 9.1 §5.5.1.1)
+    # sm_103a, stores: what `multiple` is relaxed to, with 16-byte alignment and 64B swizzle (PTX ISA 9.1 §5.5.1.1)
+    store_multiple: int = 0
 
     itemsize: int = dataclasses.field(init=False)  # bytes of an element; sub-byte types have none
 
@@ -213,7 +215,8 @@ class Limits(NamedTuple):
     wide_corner_bits: int = 16  # cuTensorMapEncodeIm2colWide: pixelBoxLowerCornerWidth -32768 to 32767, of every rank
     wide_pixels: int = 128  # pixels of a column with mode W128
     smem_alignment: int = 128
-    object_alignment: int = 64  # of the 128 bytes that a transfer reads, CUDA error 716 otherwise: trace tma_mode_traps (the documents
+    # of the 128 bytes that a transfer reads, CUDA error 716 otherwise: trace tma_mode_traps (the documents
+    object_alignment: int = 64
     # say 64 as well; CUDA 13's header aligns the type to 128). The encode call writes to any address: trace
     # encode_pointers
 

@@ -108,7 +108,9 @@ ACCUMULATORS: tuple[AccumulatorPath, ...] = (
 # Bits that one element of A takes in tensor memory; PTX ISA 9.1 §9.7.16.10.4. The 4- and 6-bit types of the 8-bit kinds
 # have a byte each.
 A_CONTAINER_BITS = {"tf32": 32, "f16": 16, "i8": 8, "f8f6f4": 8, "mxf8f6f4": 8, "mxf4": 4, "mxf4nvf4": 4}
-A_ROW_BITS = 256  # of a row of A that one instruction reads: K elements of these, in 8 columns; half of the K of a sparse one. PTX ISA 9.1 §9.7.16.2, §9.7.16.10.4
+# of a row of A that one instruction reads: K elements of these, in 8 columns; half of the K of a sparse one. PTX ISA
+# 9.1 §9.7.16.2, §9.7.16.10.4
+A_ROW_BITS = 256
 
 # Where A lies in tensor memory, by the organization of D: in the lanes of D, once for every band of N.
 A_GRADES: dict[str, tuple[Grade, str]] = {

@@ -156,7 +156,8 @@ def used_strides(mode: SwizzleMode, major: str, rows: int, k: int, per_chunk: in
     """
     along, lines = (k, rows) if major == "K" else (rows, k)
     wide, long = -(-along // per_chunk) * 16 > mode.width, lines > mode.k_rows
-    leading, stride = (long, wide) if major == "MN" and not mode.mask else (wide, long)  # unswizzled MN-major exchanges the roles
+    # unswizzled MN-major exchanges the roles
+    leading, stride = (long, wide) if major == "MN" and not mode.mask else (wide, long)
     return {"leading_byte_offset": leading, "stride_byte_offset": stride}
 
 

@@ -39,7 +39,8 @@ __all__ = ["judge"]
 
 
 OF_MAPS = ("T206", "T207", "T211")  # a map that is not its tensor's
-ENOUGH_RERUNS = 400  # steps that operands wrong in many places are simulated again for, before the search for second opinions ends
+# steps that operands wrong in many places are simulated again for, before the search for second opinions ends
+ENOUGH_RERUNS = 400
 
 
 def judge(machine: Machine, read: Read, scenario: ScenarioTables, rerun: Rerun, blamed: Finding | None) -> list[Finding]:

@@ -68,7 +68,8 @@ def _swizzles(machine: Machine, seen: Seen, scenario: ScenarioTables, rerun: Rer
             continue
         for value in values.values():
             if all_right(rerun({path: value}), read):
-                fields = 0 if _box_is_as_wide(machine, path, value) else 1  # 0: more likely than any change of the descriptor
+                # 0: more likely than any change of the descriptor
+                fields = 0 if _box_is_as_wide(machine, path, value) else 1
                 yield Repair("R501", path, f"{path.parent if path.key == 'swizzle' else path} writes with swizzle {now}; the descriptor reads with {read.descriptor.swizzle}",
                              f"{path} = {value}", fields, (Fix(path, scenario.value_at(path) or now, value),), {"writer": now, "reader": str(read.descriptor.swizzle)},
                              "the swizzle decides where each 16 B chunk lies")  # fmt: skip

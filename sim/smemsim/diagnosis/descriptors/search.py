@@ -50,7 +50,8 @@ class Contents:
         """(numbers of memory's chunks for each mask (masks, places), 0 unknown; and of the wanted ones), equal where
         contents are.
         """
-        weights = np.random.default_rng(1).integers(1, 2**62, CHUNK, np.int64) * 2 + 1  # a hash; what a search finds is compared again
+        # a hash; what a search finds is compared again
+        weights = np.random.default_rng(1).integers(1, 2**62, CHUNK, np.int64) * 2 + 1
         masks, of = self.masks
         memory = self.cells.reshape(-1, CHUNK)
         have, want = [], np.zeros(self.wanted.shape[:-1], np.int64)

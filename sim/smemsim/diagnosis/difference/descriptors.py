@@ -170,7 +170,8 @@ def _others(d: Descriptors, modes: Sequence[SwizzleMode], *, alone: bool) -> Ite
         count = max(len(x) for x in arrays)
         return Descriptors(swizzle, major, *(np.broadcast_to(x, (count, *x.shape[1:])) for x in arrays))
 
-    unseen = [lbo] if lbo else [0, *(16 << i for i in range(14))]  # most swizzled operands do without the LBO of their descriptor
+    # most swizzled operands do without the LBO of their descriptor
+    unseen = [lbo] if lbo else [0, *(16 << i for i in range(14))]
     yield those(lbo=[sbo], sbo=[lbo])
     yield those(lbo=unseen, major="MN" if d.major == "K" else "K")
     for mode in modes:

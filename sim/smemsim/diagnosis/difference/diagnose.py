@@ -134,7 +134,8 @@ FIRST: Tests = (
 )  # fmt: skip
 SECOND: Tests = (("a wrong layout", lambda c: [*read_otherwise(c, "A"), *read_otherwise(c, "B")]),)
 LAST: Tests = (("a wrong layout", moved_elements), ("a wrong term", lambda c: other_lines(c, "A") or other_lines(c, "B")))
-FEW: Tests = (("rounding", other_roundings), ("a wrong layout", moved_elements))  # of a few elements of D alone, which no operand reaches
+# of a few elements of D alone, which no operand reaches
+FEW: Tests = (("rounding", other_roundings), ("a wrong layout", moved_elements))
 
 
 def diagnose(product: Product, hardware: np.ndarray, more: Tests = (), extra: np.ndarray | None = None) -> Diagnosis:

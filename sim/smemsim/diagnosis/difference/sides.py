@@ -16,7 +16,8 @@ from smemsim.core.spec.mma_arithmetic import MmaArithmetic
 __all__ = ["Product", "Reference", "Side"]
 
 
-Reference = Callable[[np.ndarray, np.ndarray, np.ndarray, int], np.ndarray]  # D of values of A (M, K), B (N, K), C (M, N) in so many steps
+# D of values of A (M, K), B (N, K), C (M, N) in so many steps
+Reference = Callable[[np.ndarray, np.ndarray, np.ndarray, int], np.ndarray]
 
 
 def nowhere(step: int, line: int, k: int) -> str:

@@ -40,7 +40,8 @@ class CtaTrace:
     cta: int
     count: int = 0
     looked: int = 0
-    loads: dict[int, Issued] = dataclasses.field(default_factory=dict)  # by the identity of the transfer, which stays alive here
+    # by the identity of the transfer, which stays alive here
+    loads: dict[int, Issued] = dataclasses.field(default_factory=dict)
     steps: list[Step] = dataclasses.field(default_factory=list)
     products: list[Product] = dataclasses.field(default_factory=list)
     open: dict[tuple[Any, ...], Product] = dataclasses.field(default_factory=dict)
@@ -95,7 +96,8 @@ class SharedTrace:
     ctas: list[int]
     first: CtaTrace
     loads: list[tuple[Sequence[Load], list[Transfer]]] = dataclasses.field(default_factory=list)  # one of each CTA
-    steps: list[tuple[Products, int]] = dataclasses.field(default_factory=list)  # of each its instruction, and which event of a CTA's it is
+    # of each its instruction, and which event of a CTA's it is
+    steps: list[tuple[Products, int]] = dataclasses.field(default_factory=list)
     of_map: dict[Any, tuple[Load, ...]] = dataclasses.field(default_factory=dict)  # of each map the first loads
     along: set[tuple[Any, ...]] = dataclasses.field(
         default_factory=set

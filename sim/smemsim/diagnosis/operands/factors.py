@@ -73,7 +73,8 @@ class Use(NamedTuple):
     base: int
     offsets: np.ndarray
     copies: tuple[Brought, ...]
-    layout: ScaleLayout | MetadataLayout | None  # in tensor memory; None: metadata in registers, which no copy has brought
+    # in tensor memory; None: metadata in registers, which no copy has brought
+    layout: ScaleLayout | MetadataLayout | None
     other: Rows | None  # of the other operand
     size: tuple[int, int]  # rows and k of the whole tensor; 0 where it has more dimensions
     beside: np.ndarray | None = None  # of mma.sync, (rows, bytes): all bytes of the registers that have them
@@ -111,7 +112,8 @@ class Brought:
     key: int  # equal for equal offsets
     loads: tuple[Any, ...]
     values: np.ndarray | None = None  # the bytes, if threads have stored some of them
-    taken: list[tuple[Rows, Use, ScaleLayout]] = dataclasses.field(default_factory=list)  # then: what products take of it alone
+    # then: what products take of it alone
+    taken: list[tuple[Rows, Use, ScaleLayout]] = dataclasses.field(default_factory=list)
 
     @property
     def addresses(self) -> np.ndarray:
@@ -171,11 +173,13 @@ class Factors:
         self.uses: dict[Rows, dict[tuple[int, int, int], Use]] = {}
         self.brought: dict[tuple[int, int], Brought] = {}
         self.metadata: dict[Rows, dict[tuple[int, int, int], Use]] = {}  # as `uses`: the metadata of a sparse A
-        self.registers: dict[Rows, dict[tuple[int, int, int], Use]] = {}  # as `uses`: the metadata that wgmma.mma_async.sp has in registers
+        # as `uses`: the metadata that wgmma.mma_async.sp has in registers
+        self.registers: dict[Rows, dict[tuple[int, int, int], Use]] = {}
         self.missed_registers: collections.Counter[str] = collections.Counter()
         self.missed: collections.Counter[str] = collections.Counter()
         self.missed_metadata: collections.Counter[str] = collections.Counter()
-        self.stored: dict[Any, Brought] = {}  # copies of factors that threads have stored, by what products take of them
+        # copies of factors that threads have stored, by what products take of them
+        self.stored: dict[Any, Brought] = {}
         self.instructions = 0
         self._forget()
 

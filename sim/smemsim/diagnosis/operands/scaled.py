@@ -54,7 +54,8 @@ LINEAR = "one row after the other, not in blocks of 32 lanes x 4 rows"
 MOST_BYTES = 1 << 26  # between the first and the last factor, that are looked at
 LEAST_SPREAD = 8  # of unused bytes that count as scale factors: so far from the used ones, or as far as these are apart
 LEAST_BLOCK = 8  # rows of a block with one factor
-FAR, FARTHEST = 8, 1 << 20  # times as many bytes as are missing, and bytes: so far from the used ones may others be that count
+# times as many bytes as are missing, and bytes: so far from the used ones may others be that count
+FAR, FARTHEST = 8, 1 << 20
 LIKE = 0.5  # share of unused bytes that must be so near
 
 

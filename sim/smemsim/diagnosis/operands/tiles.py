@@ -135,7 +135,8 @@ def turned(reads: Reads) -> list[Finding]:
         if before is None or p.events[0].begins:
             continue
         odd, rest = (before, p) if len(before.events) < len(p.events) else (p, before)
-        are_few = len(odd.events) < len(rest.events)  # sums of A B and B A, or of a symmetric matrix's halves, have as many of each
+        # sums of A B and B A, or of a symmetric matrix's halves, have as many of each
+        are_few = len(odd.events) < len(rest.events)
         tensors = [[None if read is None else read.base for read in (q.a[0], q.b[0])] for q in (odd, rest)]
         if are_few and None not in tensors[0] and tensors[0] == tensors[1][::-1] != tensors[1]:
             return [_swapped(odd, rest)]

@@ -49,7 +49,8 @@ def _through(tile: Tile, itemsize: int, of_store: Swizzle, written: Swizzle) -> 
     tile's first byte.
     """
     address = np.arange(tile.rows * tile.columns, dtype=np.int64) * itemsize
-    for mode, origin in ((MODES[of_store], tile.offset), (MODES[written], 0)):  # an XOR of bits with higher bits is its own inverse
+    # an XOR of bits with higher bits is its own inverse
+    for mode, origin in ((MODES[of_store], tile.offset), (MODES[written], 0)):
         address = np.asarray(swizzle(address + origin, 0, mode.mask, mode.shift)) - origin  # type: ignore[arg-type]  # the formula takes arrays too
     return np.asarray(address // itemsize)
 

@@ -107,7 +107,8 @@ def narrower(found: np.ndarray, wanted: np.ndarray, dtype: str) -> Explanation |
             continue
         least = 2.0 ** (fmt.smallest_exponent - fmt.fraction_bits)
         near = np.abs(a - b) <= 2.0**-fmt.fraction_bits * np.abs(b) + least
-        cut = np.median(np.abs(a - b) / np.abs(b)) >= 2.0 ** -(fmt.fraction_bits + LOST)  # else the numbers were short by themselves
+        # else the numbers were short by themselves
+        cut = np.median(np.abs(a - b) / np.abs(b)) >= 2.0 ** -(fmt.fraction_bits + LOST)
         if not cut or len(np.unique(a)) < LEAST or not _is_of(a, name) or _is_of(b, name) or near.mean() < MOST_NEAR:
             continue
         told = {"f16": "f16 (or tf32)"}.get(name, name)  # whose numbers have as many bits

@@ -39,7 +39,8 @@ __all__ = ["INPUTS", "NOWHERE", "CompiledMma", "LinearLayout"]
 # ---- Linear layouts: the place of a tensor as an XOR of bases, one for each bit of an address
 
 
-INPUTS = {"offset": 0, "lane": 1, "column": 2, "cta": 3}  # an offset in shared memory; or a lane and a column of tensor memory
+# an offset in shared memory; or a lane and a column of tensor memory
+INPUTS = {"offset": 0, "lane": 1, "column": 2, "cta": 3}
 NOWHERE = -1
 
 
@@ -95,7 +96,8 @@ class LinearLayout:
         out = np.full((len(self.tables["cta"]), self.shape[0] * self.shape[1]), units, np.int64)
         for cta, shift in enumerate(self.tables["cta"]):
             row, k = _apart(self.tables["offset"] ^ shift).T
-            np.minimum.at(out[cta], row * self.shape[1] + k, np.arange(units))  # padding has the coordinates of what it pads
+            # padding has the coordinates of what it pads
+            np.minimum.at(out[cta], row * self.shape[1] + k, np.arange(units))
         return np.where(out == units, NOWHERE, out).reshape(-1, *self.shape)
 
     @functools.cached_property
@@ -242,7 +244,8 @@ class _Kernel:
         expected |= {"scale_type": self.types["scale"] or None, "saturate": self.saturate}
         group = int(self._qualifier(number, "cta_group"))
         decoded = {"cta_group": group} | {name: getattr(idesc, name) for name in expected if name != "cta_group"}
-        if expected == decoded:  # then all the other bits too; the scale factors' ids are looked at with the scale factors
+        # then all the other bits too; the scale factors' ids are looked at with the scale factors
+        if expected == decoded:
             given = {name: value for name, value in expected.items() if name not in ("cta_group", "d_type")}
             whole = InstrDescriptor(kind=idesc.kind, d_type=idesc.d_type, a_sf_id=idesc.a_sf_id, b_sf_id=idesc.b_sf_id, **given)
             expected["word"], decoded["word"] = f"{whole.word:#010x}", f"{idesc.word:#010x}"

@@ -16,7 +16,8 @@ from smemsim.evidence.outcome import Case, Outcome, agree
 __all__ = ["AccessCounters", "Form", "form_of"]
 
 _BITS = re.compile(r"^[a-z]+(\d+)(x2)?$")
-_LOOPS = ("add.f32", "add.u64", "max.u64", "and.b64", "add.f64", "add.noftz.f16x2")  # ptxas makes loops of these in shared memory
+# ptxas makes loops of these in shared memory
+_LOOPS = ("add.f32", "add.u64", "max.u64", "and.b64", "add.f64", "add.noftz.f16x2")
 _WGMMA = re.compile(r"wgmma\.m64n(\d+)k(\d+)\.(\w+)\.(shared|registers)")
 _ELEMENT_BYTES = {"bf16": 2, "tf32": 4, "e4m3": 1, "s8": 1}
 _EVEN = 0x55555555

@@ -676,7 +676,8 @@ class Tcgen05Operand(Comparer):
             return f"{issued}, {p.operand} {p.major}-major through {p.descriptor:#018x}{f' ({what})' if what else ''}"
 
         def model() -> tuple[AccumulatorLayout, np.ndarray]:
-            issued.check(*((p.descriptor, 0) if p.operand == "A" else (0, p.descriptor)))  # the other operand has no swizzle
+            # the other operand has no swizzle
+            issued.check(*((p.descriptor, 0) if p.operand == "A" else (0, p.descriptor)))
             return issued.layout(), p.place()
 
         status, completed = int(a["status"][index]), int(a["completed"][index])

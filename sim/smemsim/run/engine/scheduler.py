@@ -25,7 +25,8 @@ PATIENCE = 256  # blocks one group may execute in loops while others could run
 GLANCES = 8  # the same of a group that polls: nothing it does brings it further
 TURNS = 64  # turns of all threads, after which a wave without stores yields even if no thread is seen to poll
 HOST_TURNS = 1 << 11  # turns in which all threads poll, after which only the host could end that
-LOOKS_OUTSIDE = 3  # looks in a row that find a loop of a part of a grid waiting for other CTAs, until it counts as held up
+# looks in a row that find a loop of a part of a grid waiting for other CTAs, until it counts as held up
+LOOKS_OUTSIDE = 3
 TRIPS = 1024  # turns of loops from one look for a way out to the next
 ENDS = ("exit", "ret", "trap")
 QUIET = 20  # one in so many blocks of a launch's limit may be executed in loops without a store or an arrival
@@ -208,7 +209,9 @@ class _Run:
         return self._yields(wave.pc == after, reason, polled=polled)
 
     def _waits_for_left_out(self, block: int) -> str:
-        """Why threads that jump back to a block wait for CTAs of a launch of which a part runs, in words; empty while that is not seen."""
+        """Why threads that jump back to a block wait for CTAs of a launch of which a part runs, in words; empty while
+        that is not seen.
+        """
         if not self.wave.launch.left_out:
             return ""
         self.outside = self.outside + 1 if waits_outside(self.wave.program, block) else 0

@@ -150,8 +150,8 @@ class MissingType(InputError):
 
 def misspelt(i: Instruction, isa: str = "PTX") -> str:
     """The message for the first word of an instruction that it does not have in PTX, with the nearest one; "" if there
-    is none. Words of a name that has a builder are words of PTX. Whether PTX has words together is not its question, but
-    for words of floating-point arithmetic.
+    is none. Words of a name that has a builder are words of PTX. Whether PTX has words together is not its question,
+    but for words of floating-point arithmetic.
     """
     of_builder = tuple(filter(None, _registered((i.op, *i.modifiers)).split(".")))
     for n, word in enumerate((i.op, *i.modifiers)):

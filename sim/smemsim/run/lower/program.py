@@ -182,7 +182,8 @@ class Program:
     approximate: frozenset[str] = frozenset()  # of `spec.approximate`: instructions whose results are not bit-exact
     unsure: tuple[Instruction, ...] = ()  # sums into which ptxas may take a product or not, see `fused`
     readers: dict[int, set[int]] | None = None  # of each register, by identity, from the first use on
-    constants: dict[int, int] | None = None  # the numbers of registers that hold nothing else, from the first use on (`compiled.constants`)
+    # the numbers of registers that hold nothing else, from the first use on (`compiled.constants`)
+    constants: dict[int, int] | None = None
     # registers that may be read before they are written, from the first use on (`flow`)
     read_first: frozenset[int] | None = None
     copied: Copied = NOTHING_COPIED  # what carries bytes of global memory to where they are asked for

@@ -78,7 +78,8 @@ class Lanes:
     warps: dict[int, list[Span]] = dataclasses.field(default_factory=dict)
     engines: dict[tuple[str, int], list[Span]] = dataclasses.field(default_factory=dict)
     stuck: list[Stuck] = dataclasses.field(default_factory=list)
-    readers: dict[int, tuple[int, ...]] = dataclasses.field(default_factory=dict)  # by the number of a reader: its warps
+    # by the number of a reader: its warps
+    readers: dict[int, tuple[int, ...]] = dataclasses.field(default_factory=dict)
     count: int = 0
 
     def warp_does(self, warp: int, kind: str, begin: float, end: float, label: str, i: Instruction, loads: int = 0, reads: int = 0) -> None:

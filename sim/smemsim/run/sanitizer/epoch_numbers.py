@@ -69,8 +69,8 @@ class Numbers:
         return self.copies
 
     def tells(self, place: int, warp: int, clock: int, *, is_private: bool = False) -> None:
-        """A warp of the launch, with this clock, knows that the copy with a place in `waited` is complete. `is_private`:
-        that is true for some lanes alone, and counts for no other warp.
+        """A warp of the launch, with this clock, knows that the copy with a place in `waited` is complete.
+        `is_private`: that is true for some lanes alone, and counts for no other warp.
         """
         if self._tellers == len(self.tellers):
             self.tellers = np.resize(self.tellers, (2 * self._tellers, 4))

@@ -152,7 +152,8 @@ class VectorClocks:
         width = width_of(units, self.ops.own, are_shared=are_shared)
         self.done, self.read_done, self.done_fenced = (np.zeros((warps, width), bool) for _ in range(3))
         self._others: dict[int, Foreign] = {}  # by warp: what it has seen of other waves
-        self._last_fence, self._next_fence = AtFence(), AtFence()  # what they knew at their last fence; will know after their next one
+        # what they knew at their last fence; will know after their next one
+        self._last_fence, self._next_fence = AtFence(), AtFence()
         self.has_fenced = False  # has any warp executed fence.proxy.async?
         self.changes = 0  # of what is known, so far
         self._own_blocks: tuple[np.ndarray, ...] | None = None

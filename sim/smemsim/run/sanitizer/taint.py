@@ -203,7 +203,8 @@ class Origins:
 
 EXCHANGES = frozenset(("match", "movmatrix", "redux", "vote"))
 PACKED = frozenset(("bf16x2", "f16x2", "f32x2", "s16x2", "u16x2"))
-PAIRS = PACKED | {"e2m3x2", "e3m2x2", "e4m3x2", "e5m2x2", "ue8m0x2"}  # types of two values, each in one half of the register
+# types of two values, each in one half of the register
+PAIRS = PACKED | {"e2m3x2", "e3m2x2", "e4m3x2", "e5m2x2", "ue8m0x2"}
 INTEGERS = frozenset(f"{kind}{bits}" for kind in "bsu" for bits in (8, 16, 32, 64))
 # of packed types
 BY_HALVES = frozenset(("abs", "add", "ex2", "fma", "fused", "max", "min", "mul", "neg", "sub", "tanh"))

@@ -146,7 +146,8 @@ def readable(machine: Architecture) -> tuple[tuple[str, str, str, Swizzle], ...]
 def _instruction_k(machine: Architecture, dtype: str, packing: str, swizzle: Swizzle, major: str) -> tuple[int, ...]:
     """K of one instruction's operand, smallest first, as far as the swizzle covers it."""
     width = MODES[swizzle].width
-    sizes = [size for size in machine.k_row_bytes if major == "MN" or size <= width or width < 64]  # otherwise unknown: why_unmodelled
+    # otherwise unknown: why_unmodelled
+    sizes = [size for size in machine.k_row_bytes if major == "MN" or size <= width or width < 64]
     return tuple(size * FORMATS[dtype].elements_per_chunk(packing) // CHUNK for size in sizes)
 
 
@@ -225,7 +226,8 @@ def _legal_reads(draw: Draw, arch: str, rows: tuple[Any, ...], given: dict[str, 
     # chunks.
     shape = (1, LINES) if k_major else (LINES, 1)
     leading = used_strides(mode, operand["major"], *shape, 1)["leading_byte_offset"]
-    counts = [-(-chunks * CHUNK // mode.width), -(-lines // mode.k_rows)]  # atoms along the contiguous axis, and along the other
+    # atoms along the contiguous axis, and along the other
+    counts = [-(-chunks * CHUNK // mode.width), -(-lines // mode.k_rows)]
     first = draw(st.sampled_from((0, 1)))
     steps = [0, 0]
     steps[first] = mode.k_rows * mode.width + CHUNK * draw(st.integers(0, 2))
@@ -431,8 +433,10 @@ def hard_cases(fmt: ElementFormat) -> tuple[int, ...]:
     one = ((1 << fmt.exponent_bits - 1) - 1) << fraction  # exponent 0
     steps = (0, 1, 2, fmt.exponent_bits, (1 << fmt.exponent_bits - 1) - 2)
     powers = {one + (sign * step << fraction) for step in steps for sign in (1, -1)}
-    below = {0, 1, (1 << fraction) - 1, 1 << fraction, (1 << fraction) >> 1}  # zero, the subnormals' ends, the smallest normal number
-    above = {fmt.largest, fmt.magnitude, fmt.largest + 1, fmt.magnitude - (1 << fraction >> 1)}  # infinities and NaNs of two payloads
+    # zero, the subnormals' ends, the smallest normal number
+    below = {0, 1, (1 << fraction) - 1, 1 << fraction, (1 << fraction) >> 1}
+    # infinities and NaNs of two payloads
+    above = {fmt.largest, fmt.magnitude, fmt.largest + 1, fmt.magnitude - (1 << fraction >> 1)}
     near = {bits + ulp for bits in powers | below | above for ulp in (-1, 0, 1)}
     codes = {bits << fmt.dropped_bits for bits in near if 0 <= bits <= fmt.magnitude}
     codes |= {bits | (1 << fmt.dropped_bits) - 1 for bits in codes}  # tf32: bits that are no part of the number

@@ -11,7 +11,8 @@ from smemsim.virtual.pools import Pool
 __all__ = ["PoolCalls", "pool_of"]
 
 
-POOL_FLAGS = {1: 1, 2: 1, 3: 1, 4: 0}  # CUmemPool_attribute: what may be reused, and the bytes that are kept; their values at first
+# CUmemPool_attribute: what may be reused, and the bytes that are kept; their values at first
+POOL_FLAGS = {1: 1, 2: 1, 3: 1, 4: 0}
 POOL_SIZES = {5: "reserved", 6: "most_reserved", 7: "used", 8: "most_used"}  # of a Pool
 GRAPH_SIZES = {0: "used", 1: "most_used", 2: "reserved", 3: "most_reserved"}  # CUgraphMem_attribute
 MANAGED = 2  # CUmemAllocationType

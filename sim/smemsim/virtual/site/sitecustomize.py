@@ -11,7 +11,8 @@ import sys
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
 LIBRARIES = ("torch", "triton", "cutlass", "cupy", "jax_plugins", "tilelang")  # of smemsim.virtual.process.DOORS
-INSIDE = ("cuda.bindings._internal.runtime", "cuda.bindings._bindings.cyruntime")  # modules of it that are no library's first
+# modules of it that are no library's first
+INSIDE = ("cuda.bindings._internal.runtime", "cuda.bindings._bindings.cyruntime")
 
 
 class _Waiting:

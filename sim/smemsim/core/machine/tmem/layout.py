@@ -651,7 +651,8 @@ class ScaleLayout(metaclass=OwnMembers):
 
 
 Lanes = slice | np.ndarray
-Box = tuple[int, Lanes, int, int]  # CTA of the group, lanes, first column and end column: everything that one access touches
+# CTA of the group, lanes, first column and end column: everything that one access touches
+Box = tuple[int, Lanes, int, int]
 
 Parts = tuple[tuple[np.ndarray, np.ndarray], ...]  # (lane, column) in each CTA
 Copies = tuple[tuple[np.ndarray, ...], ...]  # (CTA, lane, column, unit of the cell), one entry a copy

@@ -206,7 +206,8 @@ _TYPE_OF = _type_of()
 class Encoded(Arguments):
     """The arguments of a tensor map together with its 128 bytes, `bytes(encoded)`."""
 
-    unknown_bits: int = dataclasses.field(default_factory=int)  # of 1024: where other bytes were found than the encoder writes
+    # of 1024: where other bytes were found than the encoder writes
+    unknown_bits: int = dataclasses.field(default_factory=int)
     on_hopper: bool = False  # a wide map encoded for Hopper, which has only plain im2col maps
 
     @functools.cached_property

@@ -65,7 +65,8 @@ def parse_dump(text: str) -> Dump | None:
     return None
 
 
-_SYMBOLS = re.compile(r"(?m)^[ \t]*<[\w:.$@()]+(?:\+(\d+))?>:")  # gdb's places of a dump, where their addresses were cut off
+# gdb's places of a dump, where their addresses were cut off
+_SYMBOLS = re.compile(r"(?m)^[ \t]*<[\w:.$@()]+(?:\+(\d+))?>:")
 
 
 def without_prompts(text: str) -> str:

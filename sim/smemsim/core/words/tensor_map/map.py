@@ -233,7 +233,8 @@ class TensorMap(Encoded, metaclass=OwnMembers):
 
     def violations(self, arch: str | None) -> tuple[Finding, ...]:
         """The rules of `broken_on`, as findings."""
-        if "_legal_on" in self.__dict__ and arch in (None, self.__dict__["_legal_on"]):  # an encode call's verdict, which is stricter
+        # an encode call's verdict, which is stricter
+        if "_legal_on" in self.__dict__ and arch in (None, self.__dict__["_legal_on"]):
             return ()
         known: dict[str | None, tuple[Finding, ...]] = self.__dict__.setdefault("_broken_on", {})
         if arch not in known:

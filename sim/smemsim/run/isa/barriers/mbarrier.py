@@ -98,7 +98,8 @@ class State:
     def __init__(self, members: Sequence[Mbarrier], count: int) -> None:
         self._belongs_to(members)
         self.phase, self.expected, self.pending, self.tx = 0, count, count, 0
-        self.arrivals, self.bytes, self.deliveries, self.passed = Arrivals(), Bytes(), Deliveries(), Passed()  # for waits and findings
+        # for waits and findings
+        self.arrivals, self.bytes, self.deliveries, self.passed = Arrivals(), Bytes(), Deliveries(), Passed()
         self.done: dict[str, dict[int, str]] = {
             "arrives": {},
             "expects bytes": {},

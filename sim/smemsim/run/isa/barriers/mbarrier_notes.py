@@ -50,7 +50,8 @@ class Arrivals(_Notes):
     def come(self, x: Wave, threads: np.ndarray, i: Instruction, count: int, first: int) -> None:
         """Threads arrive `count` times each; `first` is the index of the cluster's first CTA."""
         begin = x.stride * first
-        for end in (int(threads[0]) - begin, int(threads[-1]) - begin):  # of warps that arrive together two are enough to tell
+        # of warps that arrive together two are enough to tell
+        for end in (int(threads[0]) - begin, int(threads[-1]) - begin):
             self.warps.add(end // WARP)
             self.now.add(end)
         of_first, of_last = int(x.cta_of[threads[0]]), int(x.cta_of[threads[-1]])
