@@ -23,9 +23,6 @@ pytest.importorskip("cuda.bindings", reason="the capture tool needs cuda-binding
 import card
 from card import ARCH, DEVICE, Card
 from smemsim import InputError, Unmodelled
-
-# isort: skip
-from smemsim.capture.blackwell import access, contents, dots, draw, gemm, machine, suites, transfers, words
 from smemsim.cli import main
 from smemsim.core.spec.evidence import RULES
 from smemsim.evidence import load_suite, replay_suite
@@ -33,6 +30,9 @@ from smemsim.evidence.kinds import KINDS
 from smemsim.evidence.kinds.tcgen05 import judged
 from test_blackwell_kit import PROBES, answering, pretend
 from test_traces import rewritten
+
+from smemsim.capture.blackwell import access, contents, dots, draw, gemm, machine, suites, transfers, words  # isort: skip
+
 
 # ---- a few cases of every suite ------------------------------------------------------------------------------------------------------
 
