@@ -38,7 +38,7 @@ from smemsim.diagnosis.operands.ranks import own_ranks
 from smemsim.diagnosis.operands.read import Issued, Product
 from smemsim.diagnosis.operands.recorded import Reads
 from smemsim.diagnosis.operands.scaled import wrong_factors
-from smemsim.diagnosis.operands.steps import begun_anew, is_discarded, unreached
+from smemsim.diagnosis.operands.steps import begun_anew, has_gaps, is_discarded, unreached
 from smemsim.diagnosis.operands.sums import exchanged, mismatches, undecided
 from smemsim.diagnosis.operands.tiles import turned, unread
 from smemsim.diagnosis.outputs import Output
@@ -382,6 +382,8 @@ def judged_of(launch: Launch, reads: Reads | None, written: Written | None, why_
         missed[MORE_KINDS] = written.left_out
     if done and undecided(reads):
         missed["whether A and B have the same k and rows throughout each sum"] = 0
+    if done and has_gaps(reads, launch.memory):
+        missed["whether the k that a sum leaves out between others are meant"] = 0
     if not launch.program.uses.isdisjoint(REGISTERS):
         missed["mma and wmma, whose operands are registers"] = 0
     maps = {(bytes(event.tensor_map)) for event in reads.maps.values()}

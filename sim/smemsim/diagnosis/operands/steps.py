@@ -8,18 +8,19 @@ from smemsim.base.errors import SmemsimError
 from smemsim.core.finding import Finding, InLaunch, at_instruction
 from smemsim.core.machine.global_memory import GlobalMemory
 from smemsim.core.spec.findings import Severity
+from smemsim.diagnosis.operands.gaps import gaps
 from smemsim.diagnosis.operands.read import OperandRead, Reach
 from smemsim.diagnosis.operands.recorded import Reads
 from smemsim.run.engine.records import Mma
 from smemsim.run.lower.cfg import leads_by
 from smemsim.run.lower.program import Program
 
-__all__ = ["begun_anew", "is_discarded", "unreached"]
+__all__ = ["begun_anew", "has_gaps", "is_discarded", "unreached"]
 
 
 def unreached(reads: Reads, memory: GlobalMemory) -> list[Finding]:
-    """A remark (R508) if no instruction multiplies the last (or the first) tile of K: perhaps a loop with one trip too
-    few. A kernel may leave out a part of K.
+    """A remark (R508) if no instruction multiplies the last tile of K, the first one, or one between others: perhaps a
+    loop with one trip too few. A kernel may leave out a part of K.
 
     It is reported only under these conditions. All instructions of all CTAs are known. Both maps have the same K, and
     both operands end at the same k. Every sum has all the k that others have. There are at least two tiles, and one
@@ -34,9 +35,23 @@ def unreached(reads: Reads, memory: GlobalMemory) -> list[Finding]:
         if not same or reach.a_end - reach.a_begin < 2 * tile or not _are_whole(reads, reach):
             continue
         for begin, end in ((reach.a_end, extent), (0, reach.a_begin)):
-            if 0 < end - begin <= tile and _has_data(memory, reach.a, begin, end) and _has_data(memory, reach.b, begin, end):
+            if 0 < end - begin <= tile and _is_data(memory, reach, begin, end):
                 return [_found_unreached(reach, begin, end, extent)]
+    for gap in gaps(reads):
+        same = gap.reach.a.modes[1][0].extent == gap.reach.b.modes[1][0].extent
+        tile = max(gap.reach.a.k_of_box, gap.reach.b.k_of_box)
+        if same and gap.is_everywhere and gap.end - gap.begin <= tile and _is_data(memory, gap.reach, gap.begin, gap.end):
+            return [_found_unreached(gap.reach, gap.begin, gap.end, gap.reach.a.modes[1][0].extent)]
     return []
+
+
+def has_gaps(reads: Reads, memory: GlobalMemory) -> bool:
+    """Does a sum leave out k between others, where both operands have data? Sparse and masked products do that."""
+    return any(_is_data(memory, gap.reach, gap.begin, gap.end) for gap in gaps(reads))
+
+
+def _is_data(memory: GlobalMemory, reach: Reach, begin: int, end: int) -> bool:
+    return _has_data(memory, reach.a, begin, end) and _has_data(memory, reach.b, begin, end)
 
 
 def _are_whole(reads: Reads, reach: Reach) -> bool:
@@ -70,13 +85,14 @@ def _has_data(memory: GlobalMemory, read: OperandRead, begin: int, end: int) -> 
 
 
 def _found_unreached(reach: Reach, begin: int, end: int, extent: int) -> Finding:
-    trip = "the last" if begin else "the first"
+    is_inside = reach.a_begin < begin < reach.a_end
+    trip = "this" if is_inside else "the last" if begin else "the first"
     return at_instruction(
         "R508",
         reach.event.instruction,
         f"no instruction multiplies k = {begin} to {end - 1} of A and B",
         f"one more iteration of the loop over k, for {trip} tile",
-        why=f"the maps have K = {extent}; the products of the launch add up k = {reach.a_begin} to {min(reach.a_end, extent) - 1}",
+        why=f"the maps have K = {extent}; the products of the launch add up k = {reach.a_begin} to {min(reach.a_end, extent) - 1}{' without these' * is_inside}",
         milder=Severity.NOTE,
     )
 

@@ -14,7 +14,7 @@ from smemsim.diagnosis.operands.places import SURE
 from smemsim.diagnosis.operands.read import OperandRead, Product
 from smemsim.diagnosis.operands.recorded import Reads
 
-__all__ = ["exchanged", "mismatches", "undecided"]
+__all__ = ["Sum", "exchanged", "mismatches", "sums_of", "undecided"]
 
 NAMES = ("A", "B")
 _NONE, _BOTH = (False, False), (True, True)  # of which operands the coordinates are exchanged
@@ -72,7 +72,7 @@ class _Entry:
 
 
 @dataclasses.dataclass(eq=False)
-class _Sum:
+class Sum:
     """Products that add up.
 
     `uses` counts the products that read each load. `idle` are the maps with a tile that no product reads.
@@ -157,12 +157,12 @@ def _entry(p: Product) -> _Entry | None:
     return _Entry(p, (a, b), (2 if p.events[0].is_sparse else 1, 1))
 
 
-def _sums(reads: Reads) -> list[_Sum]:
+def sums_of(reads: Reads) -> list[Sum]:
     """The sums of the kept pieces: products of the same two matrices on one accumulator."""
-    sums: list[_Sum] = []
+    sums: list[Sum] = []
     uses = collections.Counter[int]({id(load): 0 for load in reads.loads})
     idle = set[tuple[str, int]]()
-    running: dict[tuple[object, ...], dict[tuple[int, ...], _Sum]] = {}
+    running: dict[tuple[object, ...], dict[tuple[int, ...], Sum]] = {}
     for p in reads.products:
         uses.update({id(load) for read in p.reads for load in read.loads})
         entry = _entry(p)
@@ -176,16 +176,16 @@ def _sums(reads: Reads) -> list[_Sum]:
         if matrices not in of:
             bases = [read.base for read in entry.reads]
             has_planes = any([read.base for read in its.entries[0].reads] == bases for its in of.values())
-            sums.append(of.setdefault(matrices, _Sum([], uses, idle, has_planes)))
+            sums.append(of.setdefault(matrices, Sum([], uses, idle, has_planes)))
         of[matrices].entries.append(entry)
     idle.update(load.key_of_map for load in reads.loads if not uses[id(load)] and not load.is_outside)
     return _joined(sums)
 
 
-def _joined(sums: list[_Sum]) -> list[_Sum]:
+def _joined(sums: list[Sum]) -> list[Sum]:
     """The sums; those of one product each that go on along K on one accumulator are one."""
-    found: list[_Sum] = []
-    last: dict[tuple[object, ...], _Sum] = {}
+    found: list[Sum] = []
+    last: dict[tuple[object, ...], Sum] = {}
     for its in sums:
         first = its.entries[0]
         key = (*first.product.accumulator, *(read.base for read in first.reads))
@@ -221,7 +221,7 @@ def exchanged(reads: Reads) -> list[Finding]:
     """
     explained = []
     right: set[int] = set()  # loads that another sum reads at their own coordinates: the wrong stage is read here
-    for its in _sums(reads):
+    for its in sums_of(reads):
         changes = _exchanges(its)
         explained.append((its.entries, changes))
         for entry, by in zip(its.entries, changes or [_NONE] * len(its.entries) * its.is_one_tile, strict=False):
@@ -236,7 +236,7 @@ def exchanged(reads: Reads) -> list[Finding]:
     return list(findings.values())
 
 
-def _exchanges(its: _Sum) -> list[tuple[bool, bool]]:
+def _exchanges(its: Sum) -> list[tuple[bool, bool]]:
     """The operands of each product whose coordinates are exchanged; empty if that does not explain the products."""
     entries = its.entries
     if its.is_split and its.most() is None:
@@ -317,7 +317,7 @@ def mismatches(reads: Reads) -> list[Finding]:
     another sum of the launch, the difference is another one. Else they may be meant: channels that are shifted in
     time, or rows that a table lists for each k. These are remarks.
     """
-    sums = [its for its in _sums(reads) if its.entries[0].has_one_k and not its.pairs_other_k]
+    sums = [its for its in sums_of(reads) if its.entries[0].has_one_k and not its.pairs_other_k]
     findings: dict[tuple[int, int], Finding] = {}
     for its in sums:
         wanted = its.wanted()
@@ -338,7 +338,7 @@ def mismatches(reads: Reads) -> list[Finding]:
     return sure or list(findings.values())
 
 
-def _other_k(its: _Sum, wanted: _At) -> Iterator[tuple[_Entry, int]]:
+def _other_k(its: Sum, wanted: _At) -> Iterator[tuple[_Entry, int]]:
     """The products in which the k of A and B are not as far apart as in the others; with the operand."""
     for n, entry in enumerate(its.entries):
         at = entry.at()
@@ -362,7 +362,7 @@ def _wrong_side(entries: list[_Entry], n: int) -> int:
     return 0 if abs(k[0][n] - k[0][before]) < abs(k[1][n] - k[1][before]) else 1
 
 
-def _parting(its: _Sum) -> Iterator[tuple[_Entry, int]]:
+def _parting(its: Sum) -> Iterator[tuple[_Entry, int]]:
     """The first product in which the k of A and of B part, of the same rows as the one before."""
     for before, now in itertools.pairwise(() if its.is_split else its.entries):
         if before.at().rows != now.at().rows or before.is_fill or now.is_fill:
@@ -376,7 +376,7 @@ def _parting(its: _Sum) -> Iterator[tuple[_Entry, int]]:
 class _Rows:
     """The rows of one operand that differ within sums, while both operands have the same k."""
 
-    def __init__(self, sums: list[_Sum]) -> None:
+    def __init__(self, sums: list[Sum]) -> None:
         self.rows: dict[tuple[int, int], set[int]] = {}  # that a load brings: by operand and line
         self.moved: dict[tuple[int, int, int, int], set[int]] = {}  # how far from those of the sum, see `_key`
         for its in sums:
@@ -390,15 +390,15 @@ class _Rows:
                     self.moved.setdefault(self._key(its, entry, side), set()).add(row - base.rows[side])
 
     @staticmethod
-    def _base(its: _Sum) -> _At:
+    def _base(its: Sum) -> _At:
         return its.most() or its.entries[-1].at()
 
     @staticmethod
-    def _key(its: _Sum, entry: _Entry, side: int) -> tuple[int, int, int, int]:
+    def _key(its: Sum, entry: _Entry, side: int) -> tuple[int, int, int, int]:
         """Operand, line, the place in the sum, and the sum's length."""
         return side, entry.line(side), its.entries.index(entry), len(its.entries)
 
-    def odd(self, its: _Sum) -> Iterator[tuple[_Entry, int, _Entry]]:
+    def odd(self, its: Sum) -> Iterator[tuple[_Entry, int, _Entry]]:
         """The products with other rows of an operand than the sum's, the operand, and a product with the sum's rows.
 
         A load that always brings the same rows is the wrong one if those of the other load vary.
@@ -414,7 +414,7 @@ class _Rows:
                 own, usual = (len(self.rows[sides[0], one.line(sides[0])]) for one in (entry, others))
                 yield (others, sides[0], entry) if own > usual == 1 else (entry, sides[0], others)
 
-    def vary(self, its: _Sum, entry: _Entry, side: int) -> bool:
+    def vary(self, its: Sum, entry: _Entry, side: int) -> bool:
         """Is the difference another one in other sums of the launch?"""
         return any(len(self.moved.get(self._key(its, one, side), ())) > 1 for one in its.entries)
 
@@ -465,7 +465,7 @@ def _found_rows(entry: _Entry, side: int, other: _Entry, *, is_sure: bool) -> Fi
 
 def undecided(reads: Reads) -> bool:
     """Is there a sum of products of two operands from tensor loads of which nothing shows whether both have the same k?"""
-    for its in _sums(reads):
+    for its in sums_of(reads):
         if not its.entries[0].has_one_k or its.has_planes or its.pairs_other_k or (its.is_one_tile and its.entries[0].at().apart):
             return True
         if not its.is_one_tile and its.most() is None and not _exchanges(its) and not any(_parting(its)):
