@@ -708,6 +708,46 @@ def test_a_trip_may_be_missing_where_nothing_is_lost():
     assert gemm(range(4), 256, split=True, ctas=range(3)).findings == []
 
 
+LEFT_OUT = "not checked: whether the k that a sum leaves out between others are meant"
+
+
+@pytest.mark.parametrize("tiles", [(0, 1, 3), (3, 0, 1), (0, 2)])
+def test_a_tile_inside_of_k_that_no_instruction_multiplies_is_told(tiles: tuple[int, ...]):
+    """Sparse and masked products leave out tiles on purpose: a remark, and the summary says so."""
+    found = gemm(tiles, 256)
+    (remark,) = found.remarks
+    (gone,) = {*range(max(tiles))} - {*tiles}
+    assert (found.findings, remark.code, LEFT_OUT in found.summary()) == ([], "R508", True)
+    assert f"no instruction multiplies k = {64 * gone} to {64 * gone + 63}" in remark.message
+    assert "wgmma.mma_async" in found.ptx.splitlines()[remark.line - 1]
+
+
+def test_k_that_several_sums_share_out_or_that_is_zero_is_not_left_out():
+    parts = gemm((0, 1, 2, 3), 256, split=True), gemm((2, 0, 3, 1), 256), gemm((0, 1, 3), 256, fill=np.s_[:, 128:192]), gemm((2, 3), 256)
+    assert [(f.findings, [r.code for r in f.remarks], LEFT_OUT in f.summary()) for f in parts] == [([], [], False)] * 4
+    far = gemm((0, 3), 256)  # two tiles are missing: some blocks of a sparse matrix
+    assert (far.findings, far.remarks, LEFT_OUT in far.summary()) == ([], [], True)
+
+
+WRITTEN_SINCE = "not checked: operands of tensor loads into whose tiles threads have written since"
+
+
+@pytest.mark.parametrize("tiers", ["closures", "compiled"])
+@pytest.mark.parametrize(
+    ("at", "store"), [(0, ""), (256, "st.shared.v4.u32 [%at], {0, 0, 0, 0};"), (TILE + 516, "st.shared.u32 [%at], 5;"), (300, "st.shared.u8 [%at], %r0;")]
+)  # fmt: skip
+def test_an_operand_that_a_thread_has_changed_is_not_checked(at: int, store: str, tiers: str, monkeypatch: pytest.MonkeyPatch):
+    """Threads convert and mask tiles on purpose. So there is no finding; but the map says no more what is multiplied."""
+    monkeypatch.setenv("SMEMSIM_TIERS", tiers)
+    gpu = Gpu("sm_90a")
+    a, b = (tensor(gpu, (64, 64), (BOX, ROWS), name=name) for name in "AB")
+    change = f"setp.ne.u32 %p, %tid, 0; @%p bra S; add.u32 %at, %tiles, {at}; mov.u32 %r0, 0; {store} fence.proxy.async.shared::cta; S: bar.sync 0;"
+    text = kernel(2, [Load(0, 0, (0, 0)), Load(1, TILE, (0, 0))], steps(0, TILE)).replace("@!%q bra L;", f"@!%q bra L; {change}", 1)
+    found = run(text, gpu, a, b, grid=2)
+    assert found.findings == []
+    assert (WRITTEN_SINCE in found.summary()) == bool(store)
+
+
 # ---- the rows and the k of one sum
 
 

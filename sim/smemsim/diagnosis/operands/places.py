@@ -22,6 +22,7 @@ from smemsim.core.words.tensor_map import TensorMap
 from smemsim.diagnosis.operands.read import Issued, Matrix, Mode
 
 __all__ = [
+    "CHANGED",
     "LATER",
     "NO_LOAD",
     "OTHER_WIDTH",
@@ -43,8 +44,10 @@ __all__ = [
 SURE = 0.5  # share of the elements
 OTHER_WIDTH = "width"
 NO_LOAD = "operands without a tensor load: no tensor map says which tile is meant"
+CHANGED = "operands of tensor loads into whose tiles threads have written since"
 LATER = "operands that threads wrote, after the first ones that are looked for in global memory"
 RECOGNISED = "operands that threads wrote, recognised in global memory"
+MOST_OPEN = 16  # lines of an operand that no load wrote as a whole, while others are whole: their bytes are looked at
 _BASE_OFFSET = BASE_OFFSET.mask << BASE_OFFSET.low  # bits of a descriptor
 
 
@@ -87,7 +90,7 @@ class Told:
     dimensions that it runs along; (outer, inner) of the first element from the corner of the first load; the share.
 
     `is_absolute`: does its matrix start where the tensor does? `moves` are the dimensions along which its rows
-    continue, if there are several, and its k.
+    continue, if there are several, and its k. `is_changed`: has something else written into the loads' tiles since?
     """
 
     order: tuple[int, ...]
@@ -96,6 +99,7 @@ class Told:
     share: float
     is_absolute: bool
     moves: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
+    is_changed: bool = False
 
 
 @remembered(1)
@@ -143,10 +147,18 @@ def writers_of(shared: SharedMemory, places: Places) -> tuple[list[int], bytes]:
 
 
 def owners_of(shared: SharedMemory, places: Places) -> tuple[np.ndarray, np.ndarray]:
-    """(writer, place) of every chunk; 0 outside of the window."""
+    """(writer, place) of every chunk; 0 outside of the window, and for chunks that several have written."""
     inside = places.chunks >= 0
     writer, place = shared.owned(np.where(inside, places.chunks, 0))
-    return np.where(inside, writer, 0), place
+    writer = np.where(inside, writer, 0)
+    if places.lines is not None:
+        open_ = places.lines[shared.line_writers(places.lines) == 0]
+        if 0 < len(open_) <= min(MOST_OPEN, len(places.lines) - 1):
+            part = np.isin(places.chunks // LINE, open_)
+            own = writer[part]
+            of_bytes, _ = shared.owned((places.chunks[part][:, None] + np.arange(1, CHUNK)).reshape(-1))
+            writer[part] = np.where((of_bytes.reshape(len(own), -1) == own[:, None]).all(axis=1), own, 0)
+    return writer, place
 
 
 def tile_of(

@@ -28,6 +28,7 @@ from smemsim.diagnosis.operands.fragments import FragmentFactors
 from smemsim.diagnosis.operands.pairings import Pairings, is_next
 from smemsim.diagnosis.operands.pieces import apart, goes_on
 from smemsim.diagnosis.operands.places import (
+    CHANGED,
     NO_LOAD,
     OTHER_WIDTH,
     RECOGNISED,
@@ -472,6 +473,8 @@ class Reads(MergeableObserver):
             it = self._known(trace, cta, (event, side), what)
             if not isinstance(it, str):
                 noted[n] = it
+                if it is not None and it.told.is_changed:
+                    yield side, CHANGED
             elif it == NO_LOAD and places is not None and operand is not None:
                 written[side] = operand
             else:
@@ -611,7 +614,9 @@ class Reads(MergeableObserver):
         first = int(writer[0, 0])
         load = trace.loads.get(id(shared.writers[first - 1])) if first and (writer == first).all() else None
         if load is None:
-            return tile_of(shared, (writer, place), trace.loads, *form)
+            told = tile_of(shared, (writer, place), trace.loads, *form)
+            is_changed = not isinstance(told, str) and _is_changed(shared, places, writer, trace)
+            return dataclasses.replace(told, is_changed=True) if isinstance(told, Told) and is_changed else told
         key = self.arch, load.map_key, load.event.mode, form, place.shape, place.tobytes()
         return self._told_alike(key, lambda: tile_of(shared, (writer, place), trace.loads, *form))
 
@@ -741,6 +746,15 @@ class Reads(MergeableObserver):
                         [numbers[id(load)] for load in read.loads], [c - d for c, d in zip(read.at, read.corner, strict=True)], read.share,
                     ))  # fmt: skip
         return hashlib.blake2b(repr(key).encode(), digest_size=16).digest()
+
+
+def _is_changed(shared: SharedMemory, places: Places, writer: np.ndarray, trace: CtaTrace) -> bool:
+    """Do chunks of an operand that no tensor load wrote last lie inside a tile that a load brought?"""
+    numbers = np.unique(writer[writer > 0]).tolist()
+    loads = {n: trace.loads.get(id(shared.writers[n - 1])) for n in numbers}
+    other = places.chunks[~np.isin(writer, [n for n, load in loads.items() if load is not None]) & (places.chunks >= 0)] + shared.begin
+    tiles = [load.transfer for load in loads.values() if load is not None]
+    return any(bool(((other >= tile.smem_address) & (other < tile.shared_end)).any()) for tile in tiles)
 
 
 def _begin_apart(a: OperandRead | None, b: OperandRead | None) -> bool:
