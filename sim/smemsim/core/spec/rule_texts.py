@@ -92,7 +92,7 @@ _OPERANDS = RuleTopic(
             "4-bit and 6-bit elements in a chunk",
             "A chunk of 16 B holds 32 packed 4-bit elements. Of padded 4-bit or 6-bit elements it holds 16: first the data, then a gap.",
             "16 elements of 6 bits are 12 B of data and a gap of 4 B.",
-            "A tile with the other packing is R508, or T205 for its tensor map.",
+            "A tile with the other packing is R508.",
         ),
         "operand.window": RuleText(
             "An operand that leaves the shared-memory window",
@@ -190,7 +190,7 @@ _TCGEN05 = RuleTopic(
             "With .cta_group::2, CTA i of the pair holds the rows of A from `i*M/2` on, and the rows of B from `i*N/2` on. "
             "Both CTAs have them at the same offsets in shared memory. CTA i holds its rows of D for all N.",
             "M = 256, N = 128: CTA 1 holds rows 128 to 255 of A, rows 64 to 127 of B, and rows 128 to 255 of D with all 128 columns.",
-            "Other halves are R504 or R508.",
+            "An operand with other rows is R508, or a more specific code such as R504.",
         ),
         "tcgen05.accumulator": RuleText(
             "Where D is in tensor memory (layouts A to G)",
@@ -212,7 +212,7 @@ _TCGEN05 = RuleTopic(
             "Shapes 16x64b, 16x128b and 16x256b access groups of 8 lanes. "
             "Shape 16x32bx2 accesses 16 lanes, in two halves of the columns.",
             "Thread 5 of warp 1 accesses lane 37 with shape 32x32b.",
-            "It loads and stores these cells. A warp of other lanes than the data is R508 or gives wrong results.",
+            "It loads and stores these cells. It has no finding for a warp that should use other lanes: the results are wrong.",
         ),
         "tcgen05.warp_window": RuleText(
             "The lanes of a warp",
@@ -314,7 +314,7 @@ _ARITHMETIC = RuleTopic(
             "thread-id-a of a block-scaled mma.sync selects two threads of each four. "
             "The even thread holds the factors of row g, the odd thread those of row g + 8. The low byte belongs to the lowest K.",
             "thread-id-a = 0: thread 4g holds the factors of row g, thread 4g + 1 those of row g + 8.",
-            "It multiplies by these factors.",
+            "It multiplies by these factors. A thread-id that does not select the factors of the step is S702.",
         ),
         "arithmetic.tcgen05": RuleText(
             "Sums of tcgen05.mma",
@@ -367,7 +367,7 @@ _TMA = RuleTopic(
             "The pixels of a column advance along W, then H, D and N, by their element strides. At the end of an axis they continue at its lower corner. "
             "The im2col offsets are added to each pixel. A start outside of the pixel box traps (715).",
             "A pixel box of 3 x 3 in W and H: pixel 3 is the first pixel of the second row.",
-            "A start outside is T212. Mostly filled boxes are the remark T219.",
+            "A start outside ends the launch with error 715. Mostly filled boxes are the remark T219.",
         ),
         "tma.interleave": RuleText(
             "Interleaved layouts",
@@ -401,13 +401,13 @@ _TMA = RuleTopic(
             "tensormap.replace loads single words of a map, changes the bits of one field, and stores the words. It checks no value. "
             "Sizes are stored minus 1, strides are stored >> 4. A type of tf32 sets the tf32 bit, and no type clears it.",
             "A new extent of 256 is stored as 255. A stride of 512 B is stored as 32.",
-            "A map that traps after the change is T212.",
+            "It changes the map in this way. A transfer through a map that traps ends the launch with the error of the card.",
         ),
         "tensor_map.verdict": RuleText(
             "Which arguments the driver accepts",
             "smemsim accepts and refuses the arguments of cuTensorMapEncodeTiled and cuTensorMapEncodeIm2col as driver 580 does.",
             "A box dimension of 257 is refused.",
-            "Refused arguments are T201 to T206. smemsim.TENSOR_MAP_RULES lists the rules one by one.",
+            "Refused arguments are T201 to T205. smemsim.TENSOR_MAP_RULES lists the rules one by one.",
         ),
         "tensor_map.bits": RuleText(
             "The 128 bytes of a tensor map",
@@ -458,7 +458,7 @@ _BULK = RuleTopic(
             "A bulk copy past the CTA's own window traps with error 700. A copy past the window of another CTA traps with 719. "
             "An address that is no multiple of 16 B traps with 716. An mbarrier at no multiple of 8 B traps with 716.",
             "A copy to the shared address 0x408 traps with 716.",
-            "These are A101, X001 and X002.",
+            "A misaligned address is A101, an access past a window is X001.",
         ),
         "reduce.values": RuleText(
             "Values of bulk and tensor reductions",
@@ -513,14 +513,14 @@ _MEMORY = RuleTopic(
             "An operand in shared memory may have a .shared address or a generic address. "
             "The low 32 bits of a generic address of shared memory are its .shared address.",
             "A pointer from C++ is passed to tcgen05.alloc without cvta.to.shared: it works.",
-            "It reports nothing.",
+            "It accepts a generic address of shared memory. A generic address of another state space is X001: a card would drop its upper half.",
         ),
         "shared.width": RuleText(
             "Addresses have 32 bits in .shared, .local, .const and .param",
             "Addresses in these state spaces have 32 bits. The sum of a 32-bit register and a number wraps at 2^32. "
             "Of a 64-bit register only the low 32 bits count.",
             "`ld.shared.u32 %r1, [%r2 + 16]` with %r2 = 0xfffffff0 reads address 0.",
-            "It computes addresses in this way. An address outside of the window is X001.",
+            "It computes addresses in this way. An address outside of the CTA's own memory is X001.",
         ),
         "shared.static": RuleText(
             "The size of static shared memory",
@@ -534,8 +534,8 @@ _MEMORY = RuleTopic(
             "The first KiB of shared memory",
             "The first KiB of the window belongs to the system. For the own CTA it works like the rest: loads, stores, atomics and cp.async. "
             "A .shared::cta address in the first KiB of another CTA's window traps (715).",
-            "CTA 0 reads address 0x10 of its own window: the load works.",
-            "It computes in this way.",
+            "CTA 0 loads from address 0x10 of its own window. The card returns bytes, without an error.",
+            "It accesses the bytes like the card, and reports X001: the memory belongs to the system.",
         ),
         "memory.allocated": RuleText(
             "Allocated memory is uninitialised",
