@@ -212,7 +212,11 @@ class AnyOperand:
     )
     meant: Meant | None = key("table", "the intended content (see `meant` of an operand)", default="only the descriptor is checked")
     tmem: Grid | None = key("grid", "only for operands in tensor memory: the address, one for all K steps or one for each")
-    id: Grid | None = key("grid", "only for scale factors: the scale id, one for all K steps or one for each", default="that of `idesc`")
+    id: Grid | None = key(
+        "grid",
+        "only for scale factors: the scale id, one for all K steps or one for each",
+        default="bits 31:30 of `tmem`, or that of `idesc`",
+    )
     stage: int | None = key("int", "the stage of the buffer, from 0 on", default="0")
 
 
@@ -355,8 +359,8 @@ class MmaStep(Step):
     n: int = key("int", "N of one instruction", required=True)
     k: int = key("int", "K of one instruction, in elements", required=True)
     idesc: int | None = key("int", "the instruction descriptor of tcgen05.mma (32 bits)", default="not checked")
-    transpose: object | None = key("any", "the transpose flags of wgmma", default="those of `major`")
-    cta_group: int | None = key("int", "the number of CTAs that execute the instruction: 1 or 2", default="that of the file, or 1")
+    transpose: object | None = key("any", "accepted for old files. It has no effect: `major` of A and B counts")
+    cta_group: int | None = key("int", "the number of CTAs that execute the instruction: 1 or 2", default="that of the file")
     sparse: bool | None = key("bool", "true: the instruction is sparse (.sp)", default="false")
     ws: bool | None = key("bool", "true: the instruction has .ws", default="false")
     scale_vec: str | None = key("text", "the scale vector size of block-scaled kinds: 1X, 2X or 4X")
@@ -387,7 +391,7 @@ class CopyStep(Step):
     n: int | None = key("int", "accepted for old files. It has no effect")
     k: int | None = key("int", "elements of a row", default="that of the shape")
     rows: int | None = key("int", "another name of `m`")
-    cta_group: int | None = key("int", "the number of CTAs that execute the instruction: 1 or 2", default="that of the file, or 1")
+    cta_group: int | None = key("int", "the number of CTAs that execute the instruction: 1 or 2", default="that of the file")
     a: Operand = key("table", "the rows that are copied (see An operand)", required=True)
 
     @property
@@ -416,7 +420,7 @@ class ScenarioTables:
     arch: str = key("text", "the architecture: sm_90a, sm_100a or sm_103a", required=True)
     title: str | None = key("text", "a title")
     from_where: str | None = key("text", "where the scenario comes from, for example a link", name="source")
-    cta_group: int | None = key("int", "the CTAs that execute each tcgen05 step: 1 or 2", default="1")
+    cta_group: int | None = key("int", "the CTAs that execute each tcgen05 step: 1 or 2", default="as `rows` of A says")
     excerpt: bool | None = key(
         "bool",
         "true: the file is a part of a kernel. Then check does not report bytes that no step writes, or no step reads",
