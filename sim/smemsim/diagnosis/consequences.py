@@ -70,12 +70,19 @@ def _load(f: Finding) -> Instruction | None:
 
 
 def _of_one_stage(cause: Finding, f: Finding) -> bool:
-    """Do two findings of a code say the same of copies that complete on the same mbarrier?"""
+    """Are two findings of a code about copies that complete on the same mbarrier, and about the same kinds of accesses by
+    others?
+    """
     one, other = _load(cause), _load(f)
-    if one is None or other is None or f.code not in IN_FLIGHT or f.why != cause.why:
+    if one is None or other is None or f.code not in IN_FLIGHT or _accesses(f, other) != _accesses(cause, one):
         return False
     barriers = [{x for x in i.operands[1:] if isinstance(x, Address) and x.coordinates is None} for i in (one, other)]
     return bool(barriers[0] & barriers[1])
+
+
+def _accesses(f: Finding, load: Instruction) -> set[tuple[str, str]]:
+    """What a finding says that others do with a copy's bytes, and by which instructions."""
+    return {(half.does, "" if half.instruction is None else half.instruction.name) for half in f.halves if half.instruction is not load}
 
 
 def _following(f: Finding, cause: Finding) -> Finding:
