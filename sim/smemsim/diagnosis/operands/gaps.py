@@ -27,7 +27,7 @@ class Gap(NamedTuple):
 def gaps(reads: Reads) -> Iterator[Gap]:
     """The gaps in the sums that go from the first to the last k that any CTA multiplies.
 
-    A sum that goes less far is a part: other CTAs have the rest.
+    A sum that goes less far is a part: other CTAs have the rest. Parts of a tile are no gaps: loads brought them.
     """
     covered: dict[tuple[int, int], dict[tuple[int, int], set[tuple[int, int]]]] = {}  # by matrices and rows: (k, how many)
     for its in sums_of(reads):
@@ -41,8 +41,10 @@ def gaps(reads: Reads) -> Iterator[Gap]:
             continue
         found = [_between(steps, reach) for steps in tiles.values()]
         is_everywhere = len(found[0]) == 1 and all(some == found[0] for some in found)
+        tile = min(reach.a.k_of_box, reach.b.k_of_box)
         for begin, end in dict.fromkeys(gap for some in found for gap in some):
-            yield Gap(reach, begin, end, is_everywhere)
+            if (end - begin) % tile == 0:
+                yield Gap(reach, begin, end, is_everywhere)
 
 
 def _steps(its: Sum) -> Iterator[tuple[int, int]]:
