@@ -89,7 +89,7 @@ def test_reads_and_writes_of_a_tile_are_freed_at_once() -> None:
     assert code == 0
     assert "36" not in re.findall(r"ldmatrix.*?(\d+) +4$", said, re.MULTILINE)
     assert "offset ^ (offset >> 3 & 0x70)" in said
-    assert "gl.SwizzledSharedLayout(vec=16, per_phase=1, max_phase=8, order=[1, 0])" in said
+    assert "gl.SwizzledSharedLayout(vec=8, per_phase=1, max_phase=8, order=[1, 0])" in said
     assert "16 bytes after every 128" in said
     assert "8 wavefronts instead of 36" in said
 
@@ -121,7 +121,7 @@ def test_a_layout_says_where_rows_and_columns_lie() -> None:
         (["--access", "lod:4:lane * 4"], "did you mean 'ld'"),
         (["--access", "ld:4:0 - lane * 4"], "before the buffer"),
         (["--access", "ld:4:__import__('os')"], "only numbers"),
-        (["--access", "ld:4:lane * 4", "--rows", "8"], "--rows: nothing of --conflicts"),
+        (["--access", "ld:4:lane * 4", "--rows", "8"], "--rows: not an option of --conflicts"),
     ],
 )
 def test_mistakes_are_said(words: list[str], said: str) -> None:
@@ -164,7 +164,7 @@ def test_banks_are_drawn_pass_by_pass(access: str, passes: int, rows: list[str])
     done = CliRunner().invoke(main, ["show", "banks", "--access", access])
     assert len(re.findall(r"^ *pass \d+ ", done.output, re.MULTILINE)) == passes
     assert all(f" {row}" in done.output for row in rows)
-    assert done.exit_code == ("!" in done.output.partition("each cell")[0])
+    assert done.exit_code == ("!" in done.output.replace("! a further pass", ""))
     assert CliRunner().invoke(main, ["show", "banks", "--access", access, "--svg"]).output.startswith("<svg")
 
 

@@ -173,7 +173,9 @@ def _free_of_conflicts(ctx: click.Context, layout: str | None, given: dict[str, 
 
     strange = strangers(ctx, [*PRODUCT, *(x for x in DUMP if x != "dtype"), "where", "arch", "d", "a", "b", "c"])
     if files or strange:
-        raise InputError(f"{strange or 'files'}: nothing of --conflicts")
+        raise InputError(
+            f"{f'{strange}: not an option' if strange else 'files: nothing'} of --conflicts; give accesses by --access OP:BYTES:AT"
+        )
     if not given["access"]:
         raise InputError("--access is missing; smemsim solve --help has an example")
     bits = element_format(given["dtype"]).bits if given["dtype"] else 8
@@ -188,7 +190,8 @@ def _free_of_conflicts(ctx: click.Context, layout: str | None, given: dict[str, 
     if as_json:
         click.echo(json.dumps(answer.as_dict(), indent=1))
     else:
-        print_lines(conflicts_view(answer, element_bytes=bits // 8, pitch=given["pitch"] or 0))
+        size = bits // 8 if given["dtype"] else answer.element_bytes
+        print_lines(conflicts_view(answer, element_bytes=size, pitch=given["pitch"] or 0))
     ctx.exit(0 if answer.layouts else 1)
 
 

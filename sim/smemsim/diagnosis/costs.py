@@ -188,12 +188,11 @@ def _repair(launch: Launch, counting: Counting, buffer: _Buffer) -> str:
     ]
     if not layouts or answer.now == answer.ideal:
         return ""
-    element = 2 if any("matrix" in a.op for a in accesses) else min(a.size for a in accesses)
     spent = sum(counting.rows[key].wavefronts for key in buffer.keys)
     left = spent - sum(_excess(counting, key, counting.rows[key]) for key in buffer.keys)
     tried = f"tried{' on some of the accesses' * (answer.now < spent)}: all {spent:,} wavefronts of the buffer become {left:,}"
     padded = padding_of(accesses) if fixed is None and layouts[0].swizzle is not None else None
-    return _worded(layouts[0], padded, element, tried, is_fixed=fixed is not None)
+    return _worded(layouts[0], padded, answer.element_bytes, tried, is_fixed=fixed is not None)
 
 
 def _worded(layout: ConflictFree, padded: ConflictFree | None, element: int, tried: str, *, is_fixed: bool) -> str:
@@ -202,7 +201,9 @@ def _worded(layout: ConflictFree, padded: ConflictFree | None, element: int, tri
     form = layout.cuda(element)
     if layout.swizzle is not None:
         form = f"replace each byte offset in the buffer by {form}" if layout.swizzle.bits else layout.says
+    gluon = (padded or layout).triton(element, 0) if layout.swizzle is None or padded is not None else ""
     other = f"; or pad its rows, {padded.cuda(element)}" if padded is not None else ""
+    other += f", in Gluon {gluon}" if gluon else ""
     return f"{form}{both} ({tried}); in CuTe {layout.cute(element)} on elements of {element} B{other}"
 
 

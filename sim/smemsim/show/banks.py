@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from smemsim.core.layout.conflicts import BankAccess
+from smemsim.core.layout.conflicts import BankAccess, conflict_free_layouts
 from smemsim.core.picture.model import EMPTY, Cell, Gap, Grid, Legend, Mark, Picture, Row, colour
 from smemsim.core.picture.svg import grids_svg
 from smemsim.core.spec.counters import ACCESS_COSTS, LANES, LANES_TOGETHER, Counts
@@ -64,15 +64,21 @@ def banks_picture(access: BankAccess) -> Picture:
         for n, banks in enumerate(_passes(access, start, width)):
             if number < MOST_PASSES:
                 cells = tuple(_cell(banks, column, n) for column in range(BANKS.groups))
-                rows.append(Row(number, f"pass {number + 1}", cells, f"lanes {start} to {start + width - 1}" if not n else ""))
+                lanes = f"lanes {start} to {start + width - 1}"
+                rows.append(Row(number, f"pass {number + 1}", cells, lanes if not n else f"{lanes} again"))
             number += 1
     if number > MOST_PASSES:
         rows.append(Gap(f"{number - MOST_PASSES} more passes"))
     one = BankAccess(access.op, access.at[:1], access.size, access.active[:1])
-    title = f"{access.name or access.op}: {one.cost} pass{'es' * (one.cost > 1)}, {min(one.ideal, one.cost)} without conflicts"
+    least = min(one.ideal, one.cost)
+    title = f"{access.name or access.op}: {one.cost} pass{'es' * (one.cost > 1)}, {least} without conflicts"
+    says = f"A warp accesses shared memory: {access.op}, {access.size} bytes a lane. A pass is what ncu calls a wavefront. A column is 4 banks."
+    better = conflict_free_layouts([one]).layouts[:1] if one.cost > least else ()
+    notes = tuple(f"without conflicts: {layout.says}" for layout in better)
     return Picture(
-        title, (), "measured on an H200", (Grid("passes through the banks", tuple((str(BANKS.of(column * CHUNK)),) for column in range(BANKS.groups)), tuple(rows), "bank"),), cell="lanes that the pass serves in these four banks",
-        colours=(), legend=(Legend("a further pass of the same lanes: a bank conflict", colour(3), Mark.WRONG), Legend("no lane", EMPTY, Mark.NOTHING)),
+        title, (says,), "the rule was measured on an H200", (Grid("passes through the banks", tuple((str(BANKS.of(column * CHUNK)),) for column in range(BANKS.groups)), tuple(rows), "bank"),), cell="lanes that the pass serves in these four banks",
+        colours=(), legend=(Legend("the first pass of these lanes", colour(0)), Legend("a further pass of the same lanes: a bank conflict", colour(3), Mark.WRONG), Legend("no lane", EMPTY, Mark.NOTHING)),
+        notes=notes,
     )  # fmt: skip
 
 

@@ -129,4 +129,5 @@ def conflicts_view(answer: ConflictAnswer, *, element_bytes: int, pitch: int) ->
 
 def _layout_lines(one: ConflictFree, element_bytes: int, pitch: int) -> list[Line]:
     texts = (("CuTe", one.cute(element_bytes)), ("CUDA", one.cuda(element_bytes)), ("Triton", one.triton(element_bytes, pitch)))
-    return [Line([(one.says, "bold")]), *(Line([(f"  {name:<7} {text}", "")]) for name, text in texts if text)]
+    words = f"{one.says}; elements of {element_bytes} B" if element_bytes > 1 else one.says
+    return [Line([(words, "bold")]), *(Line([(f"  {name:<7} {text}", "")]) for name, text in texts if text)]

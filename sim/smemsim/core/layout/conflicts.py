@@ -194,6 +194,11 @@ class ConflictAnswer(metaclass=OwnMembers):
     tried: int
     accesses: tuple[BankAccess, ...]
 
+    @property
+    def element_bytes(self) -> int:
+        """The bytes of an element, if the accesses say nothing else: those of the smallest one, 2 of a matrix."""
+        return 2 if any("matrix" in a.op for a in self.accesses) else min(a.size for a in self.accesses)
+
     def as_dict(self) -> dict[str, Any]:
         """The answer for JSON."""
         return {

@@ -274,7 +274,8 @@ def _cell(cell: Cell, x: float, y: float, wide: float, high: float, hover: bool)
         parts += [rect(x + 2.5, y + 2.5, wide - 5, high - 5, "miss"), text(*middle, "s m", cell.label)]
     elif Mark.WRONG in cell.marks:
         small = " n" if len(cell.below) > 8 else ""
-        plate = text(middle[0], y + 12.5, "c m edge", cell.label) + text(middle[0], y + 26.5, f"w m edge{small}", cell.below)
+        plate = text(middle[0], y + 12.5 if cell.below else middle[1], "c m edge", cell.label)
+        plate += text(middle[0], y + 26.5, f"w m edge{small}", cell.below) if cell.below else ""
         parts += [hatch(x, y, wide, high), plate]
     elif Mark.SHARED in cell.marks:
         parts += [hatch(x, y, wide, high), text(*middle, "c m edge", cell.label)]
