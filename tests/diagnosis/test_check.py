@@ -251,6 +251,21 @@ def test_a_layout_without_words_asks_for_one():
     assert check(scenario).codes == ("L402",)
 
 
+@pytest.mark.parametrize(
+    ("buffer", "said"),
+    [
+        ({"stages": 2}, "2 stages: needs stage_bytes, from one stage to the next$"),
+        ({"stages": 2, "bytes": 8193}, "2 stages: needs stage_bytes, from one stage to the next; 8193 bytes are no equal parts$"),
+        ({"stages": 0}, "stages = 0: needs 1 or more$"),
+    ],
+)
+def test_stages_are_equal_parts_of_a_buffer_or_have_a_size(buffer, said):
+    scenario = kernel("sm_90a", "bf16", "K", "64B", 64, 64)
+    scenario["buffer"]["s"] = {"address": scenario["buffer"]["s"]["address"]} | buffer
+    with pytest.raises(InputError, match=said):
+        check(scenario)
+
+
 LAID = {"k": {"mn": [[64, 128]], "k": [[128, 1]]}, "mn": {"mn": [[128, 1]], "k": [[64, 128]]}}
 
 

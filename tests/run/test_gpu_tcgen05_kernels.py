@@ -796,6 +796,28 @@ CHOSEN = (
 )  # fmt: skip
 
 
+@pytest.mark.parametrize("cohorts", ["", "off"])
+def test_each_cta_multiplies_by_its_own_metadata(cohorts: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of four elements of K the first CTA keeps the last two, the second one the first two, the third one as the first."""
+    monkeypatch.setenv("SMEMSIM_COHORTS", cohorts)
+    text, _ = LAUNCHES["cuda_mma_sparse"]
+    own = "{{ .reg .b32 %cta; .reg .pred %second; mov.u32 %cta, %ctaid.x; {} }}"
+    text = re.sub(
+        r"ld\.param\.u64\s+(%\w+), \[forms_param_3\];", lambda m: m[0] + own.format(f"mad.wide.u32 {m[1]}, %cta, 16384, {m[1]};"), text
+    )
+    text = re.sub(
+        r"ld\.param\.u32\s+(%\w+), \[forms_param_4\];",
+        lambda m: m[0] + own.format(f"setp.eq.u32 %second, %cta, 1; @%second mov.u32 {m[1]}, 0x44444444;"), text,
+    )  # fmt: skip
+    rng, gpu = np.random.default_rng(7), Gpu("sm_100a")
+    a, b, c = (rng.integers(-3, 4, shape).astype(kind) for shape, kind in (((128, 16), "f2"), ((32, 32), "f2"), ((128, 32), "f4")))
+    d = gpu.zeros((3, 128, 32), np.float32)
+    run = gpu.launch(text, "forms", grid=3, block=128, shared_bytes=32768, args=(*map(gpu.array, (a, b, c)), d, 0xEEEEEEEE), progress=False)
+    assert run.findings == []
+    kept = [b.reshape(32, 8, 4)[:, :, part].reshape(32, 16).astype("f4") for part in (slice(2, 4), slice(2), slice(2, 4))]
+    assert (d.numpy() == [a.astype("f4") @ k.T + c for k in kept]).all()
+
+
 def launched(name: str, ptx: str, random: bool):
     """A launch of the suite with this text: (run, its arrays before, those of the device)."""
     return running.launched(LAUNCHES[name][1], ptx, random=random)
