@@ -32,7 +32,7 @@ def nightly(session: nox.Session) -> None:
 
 @nox.session
 def mutants(session: nox.Session) -> None:
-    """One-point changes of the code that tests must notice: `nox -s mutants -- run/sanitizer diagnosis`, some minutes a package."""
+    """One-point changes of the code that tests must notice: `nox -s mutants -- run/sanitizer diagnosis`; all tests once, then a minute a mutant."""
     session.install("-e", ".[test]")
     session.run("python", "-m", "tools.mutants", *(session.posargs or ["core/machine", "diagnosis", "run", "virtual", "campaign"]))
 

@@ -249,8 +249,10 @@ def _reached(mutants: list[Mutant], copy_of: pathlib.Path) -> list[set[str]]:
 
 
 def _environment(copy_of: pathlib.Path) -> dict[str, str]:
-    """For programs that tests start, too."""
-    return os.environ | {"PYTHONPATH": os.pathsep.join((str(copy_of / "sim"), str(copy_of)))}
+    """For programs that tests start, too. Bytecode is kept beside the copy: to compile all files again is most of the time of a few tests."""
+    paths = os.pathsep.join((str(copy_of / "sim"), str(copy_of)))
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return kept | {"PYTHONPATH": paths, "PYTHONPYCACHEPREFIX": str(copy_of.with_name("bytecode"))}
 
 
 def _fails(copy_of: pathlib.Path, tests: Iterable[str], seconds: float, workers: int = 2) -> str:
