@@ -193,8 +193,8 @@ def witnesses_of(path: pathlib.Path) -> list[str]:
 
 def _is_machine_code(text: str, line: int) -> bool:
     """Is the line in a function that is compiled? Such a function cannot hold a probe."""
-    functions = (node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef) and node.end_lineno is not None)
-    return any(f.lineno <= line <= f.end_lineno and any("compiled" in ast.unparse(d) for d in f.decorator_list) for f in functions)
+    functions = (node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef))
+    return any(f.lineno <= line <= (f.end_lineno or 0) and any("compiled" in ast.unparse(d) for d in f.decorator_list) for f in functions)
 
 
 def probed(mutants: Iterable[tuple[int, Mutant]], path: pathlib.Path) -> str:
