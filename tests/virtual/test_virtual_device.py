@@ -329,6 +329,22 @@ def test_rows_of_a_copy_lie_a_pitch_apart(device):
     assert device.view(a, 20).view(np.uint16)[[0, 1, 2, 8, 9]].tolist() == [0x1234, 0x1234, 0x0504, 0x1234, 0x1234]
 
 
+def test_copies_and_fills_of_nothing_change_nothing_wherever_they_go():
+    """No row, or rows of no bytes; one byte of the same is error 1."""
+    device = VirtualDevice("sm_90a", policy=Policy(quiet=True))
+    a = device.allocate(64)
+    device.fill(a, 7, 64)
+    for width, height in ((0, 3), (3, 0), (0, 0)):
+        device.copy_2d(a, 16, a + 4096, 16, width, height)
+        device.copy_2d(a + 4096, 16, a, 16, width, height)
+        device.fill_2d(a + 4096, 16, 1, 1, width, height)
+    assert (device.view(a, 64) == 7).all()
+    for call in (lambda: device.copy_2d(a, 16, a + 4096, 16, 1, 1), lambda: device.fill_2d(a + 4096, 16, 1, 1, 1, 1)):
+        with pytest.raises(CudaError) as error:
+            call()
+        assert error.value.code == 1
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
