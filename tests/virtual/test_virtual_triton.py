@@ -276,12 +276,21 @@ def test_workers_of_xdist_tell_what_they_launched(tmp_path):
     assert all((tmp_path / "report" / name).is_file() for name in linked)
 
 
+def test_a_report_that_cannot_be_written_is_told_before_the_tests(tmp_path):
+    (tmp_path / "report").write_text("a file")
+    code, out, err = run("-m", "pytest", *PLUGIN, "--smemsim-gpu", "sm_90a", "--smemsim-report", "report", folder=tmp_path)
+    assert code == pytest.ExitCode.USAGE_ERROR, out + err
+    assert "--smemsim-report" in err
+    assert "cannot write there: a file of this name is there" in err
+    assert "Traceback" not in out + err
+
+
 @pytest.mark.parametrize(
     ("function", "code", "told"),
-    [("x @ x", 2, "the compiled code launched no kernel"), ("(x @ x).relu().sum(1)", 0, "launches of 1 kernel")],
+    [("x @ x", 2, "the compiled code launched no kernel"), ("(x @ x[:, :10]).relu().sum(1)", 0, "launches of 1 kernel")],
 )
 def test_compiled_code_that_launches_nothing_is_no_success(function, code, told, tmp_path):
-    """Inductor leaves a product to cuBLAS, which is not simulated."""
+    """Inductor leaves a product to cuBLAS, which is not simulated. It pads no columns, since it would measure whether that pays."""
     (tmp_path / "program.py").write_text(
         f"import torch\ncalled = torch.compile(lambda x: {function}, mode='reduce-overhead')\n"
         "x = torch.ones(64, 64, device='cuda')\nprint(bool((called(x) > 0).all() and (called(x) > 0).all()))\n", encoding="utf-8"

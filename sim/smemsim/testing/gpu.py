@@ -19,6 +19,7 @@ import pytest
 
 from smemsim.base.arguments import cta_numbers
 from smemsim.base.errors import InputError
+from smemsim.base.files import check_folder
 from smemsim.base.terminal import visible
 from smemsim.virtual import callers, process
 from smemsim.virtual.build import libraries
@@ -61,6 +62,10 @@ def begin(config: pytest.Config) -> None:
     if report is not None and not worker:
         from smemsim.virtual.record import clear
 
+        try:
+            check_folder("--smemsim-report", report)
+        except InputError as e:
+            raise pytest.UsageError(str(e)) from None
         clear(policy)
     journal = _open_to_children(policy)
     _look_again()
@@ -129,6 +134,7 @@ class Session:
         self.of_children: list[Launched] = []
         self.of_workers: list[Launched] = []
         self.refused: list[str] = []  # why code of children was not simulated
+        self.no_page = ""  # why the page of all launches could not be written
 
     @property
     def launches(self) -> list[Launched]:
@@ -234,7 +240,11 @@ class Session:
         elif self.report is not None:
             from smemsim.virtual.record import write_index
 
-            write_index(self.report, f"pytest on {os.environ['SMEMSIM_ARCH']}", _numbered(self.launches))
+            try:
+                write_index(self.report, f"pytest on {os.environ['SMEMSIM_ARCH']}", _numbered(self.launches))
+            except InputError as e:  # a full disk
+                self.no_page = str(e)
+                session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
@@ -263,7 +273,7 @@ class Session:
                 f"{partial} launches ran in part (--smemsim-ctas): outputs are partial, and races with CTAs that were left out are not checked"
             )
         if self.report is not None:
-            terminalreporter.write_line(f"a page of all launches: {self.report}")
+            terminalreporter.write_line(self.no_page or f"a page of all launches: {self.report}")
 
 
 def _by_costs(launches: list[Launched]) -> dict[str, list[str]]:
