@@ -35,13 +35,12 @@ SAMPLE = {
     "tcgen05.shift=other_way": "tmem_shifts", "tcgen05.alloc=unaligned": "tcgen05_allocations", "tma.blackwell=flip_ignored": "tma_atoms",
     "tcgen05.commit=with_own": "tcgen05_commits", "tcgen05.warp_window=ored": "tmem_access",
 } | ({
-    "tcgen05.lane_masks=zero_columns_counts": "tcgen05_modifiers", "tcgen05.accumulator=c_as_b": "tmem_layouts",
+    "tcgen05.lane_masks=zero_columns_counts": "tcgen05_modifiers", "tcgen05.idesc=majors_exchanged": "tcgen05_gemm", "tcgen05.accumulator=c_as_b": "tmem_layouts",
     "tcgen05.tensor_operands=a_4_bits_in_8": "tmem_operands",
 } if IS_NIGHTLY else {})  # fmt: skip
-# What the few cases of each suite do not tell. Other bits of an instruction descriptor (IDESC) and of a start garble
-# every case of a suite, because the model of
-# the probe reads M, N and the types from the descriptor as the rules have it: such a card differs everywhere, and no
-# alternative explains it.
+# What the few cases of each suite do not tell. Some bits of an instruction descriptor (IDESC) and of a start garble every
+# case of a suite: such a card differs everywhere, and no alternative explains it. Others are told by the whole products
+# of tcgen05_gemm.
 IDESC = "tcgen05.idesc="
 UNTOLD = {
     "arithmetic.tcgen05=f16_zeros_at_133", "arithmetic.tcgen05=f16_zeros_at_22", "arithmetic.tcgen05=4_bit_36_bits", "arithmetic.tcgen05=4_bit_37_bits",
