@@ -174,6 +174,19 @@ class Ring:
                 )
         return cls(tuple(fillings), stages, allowed, tuple(held), tuple(overwrites))
 
+    @property
+    def releases_late(self) -> bool:
+        """Does each stage have an mbarrier of its own that loads wait for, one phase a round? Then the wait is the right
+        one, and what ends it comes late.
+        """
+        found = [(one.stage, one.origin.barrier, one.origin.phase - self._round(one)) for one in self.held if one.origin is not None]
+        stages, barriers, shifts = ({entry[k] for entry in found} for k in range(3))
+        return bool(found) and len(shifts) == 1 and len(stages) == len(barriers) == len({entry[:2] for entry in found})
+
+    def _round(self, one: Held) -> int:
+        """How often the stage was filled before."""
+        return sum(self.fillings[n].stage == self.stages[one.stage] for n in range(one.load))
+
     def culprits(self) -> set[Instruction]:
         """The waits that hold a late ring back."""
         origins = [one.origin for one in self.held] if self.is_held_back else [self.awaited()] if self.is_one_at_a_time else []
@@ -549,8 +562,12 @@ class Verdicts:
             return f"repair ring{self.letters[owner.fillings[0].number]} first: the same wait holds both back"
         if one.enough is not None and one.enough.wait is not origin.wait:
             return f"leave this wait out: the wait at {self.place(one.enough.wait)} is enough for {load} {self.label(ring, one.load)}"
+        if ring.releases_late and origin.arrival is not None:
+            done, readers = f"release {_a(stage)} as soon as its readers are done", "epilogue" if ring.kind == "accumulator" else "MMAs"
+            return f"{done}: the arrival at {self.place(origin.arrival)} for {load} {self.label(ring, one.needs)} comes after the {readers} of {load} {self.labels.get(one.until, one.until)}"
         free = f"wait for the release of {stage} {one.stage}, which {load} {self.label(ring, one.load)} overwrites"
-        return f"{free}; or release {_a(stage)} as soon as its readers are done"
+        barriers = {held.origin.barrier for held in ring.held if held.origin is not None}
+        return f"give each {stage} an mbarrier of its own, and {free}" if len(barriers) == 1 < len(ring.stages) else free
 
     def _never_waits(self) -> list[Finding]:
         """P103 for waits that pass every time by a phase that their thread has passed before."""
