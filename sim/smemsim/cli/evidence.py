@@ -82,18 +82,29 @@ def evidence(rule: str | None, open_arch: str | None, alternatives: bool, as_jso
     for one in found:
         click.echo(_block(one, with_experiment=arch is not None))
     if arch is not None:
-        alike, met, told, compiled = (sum(bool(one[key]) for one in found) for key in ("alike", "met_by_runs", "published", "compiled"))
-        click.echo(
-            f"{len(found)} of {len(ALTERNATIVES)} alternatives are open on {arch}: no program that is known to be right there refutes them.\n"
-            f"  {alike} of them give the rule's result in every program\n"
-            f"  {met} would change the result of a recorded run\n"
-            f"  {told} are contradicted by measurements that others published\n"
-            f"  {compiled} are contradicted by what compilers write"
+        click.echo(_open_on(arch, found))
+
+
+def _open_on(arch: str, found: list[dict[str, Any]]) -> str:
+    """How many alternatives are open on a card, and what would settle them."""
+    from smemsim.core.spec.alternatives import ALTERNATIVES
+    from smemsim.core.spec.evidence import RULES
+
+    if not any(arch in RULES[a.rule].grades for a in ALTERNATIVES.values()):
+        return (
+            f"smemsim has no list of alternatives for {arch}. Nothing was measured on such a card; docs/cards.md has the grades.\n"
+            f"smemsim capture --dry-run --arch {arch} shows what a card would be asked"
         )
-        click.echo(
-            "A card would settle most of them: see docs/howto/your-card.md. "
-            f"smemsim capture --dry-run --arch {arch} shows what would be measured"
-        )
+    alike, met, told, compiled = (sum(bool(one[key]) for one in found) for key in ("alike", "met_by_runs", "published", "compiled"))
+    return (
+        f"{len(found)} of {len(ALTERNATIVES)} alternatives are open on {arch}: no program that is known to be right there refutes them.\n"
+        f"  {alike} of them give the rule's result in every program\n"
+        f"  {met} would change the result of a recorded run\n"
+        f"  {told} are contradicted by measurements that others published\n"
+        f"  {compiled} are contradicted by what compilers write\n"
+        "A card would settle most of them: see docs/howto/your-card.md. "
+        f"smemsim capture --dry-run --arch {arch} shows what would be measured"
+    )
 
 
 def _refuters(alternative: str, arch: str | None) -> tuple[list[str], list[str]]:
