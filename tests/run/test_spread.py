@@ -147,10 +147,13 @@ def test_schedules_on_several_processes_show_what_they_show_on_one(monkeypatch):
     assert None not in brought
 
 
-def test_unwatched_ctas_leave_the_same(added):
+def test_unwatched_ctas_leave_the_same_and_no_descriptors(added):
     one, other = (run(DOUBLE, workers=workers, sanitize=False) for workers in (1, 2))
     same(one, other)
     assert added
+    before = os.listdir("/proc/self/fd")
+    same(one, run(DOUBLE, workers=2, sanitize=False))
+    assert len(os.listdir("/proc/self/fd")) <= len(before)
 
 
 def _killed(parent):
