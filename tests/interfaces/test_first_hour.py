@@ -277,7 +277,7 @@ def test_a_cache_that_keeps_nothing_is_told_before_anything_is_compiled(monkeypa
     monkeypatch.setenv("SMEMSIM_CACHE_BYTES", "0")
     code, told = called("cache", "fill")
     assert code == 2
-    assert "nothing can be kept in" in told
+    assert "MB cannot be kept in" in told
 
 
 def test_schedules_that_differ_are_a_line_each_and_all_takes_its_number_behind_a_space(tmp_path):

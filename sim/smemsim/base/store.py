@@ -55,6 +55,7 @@ __all__ = [
 FOLDER = "SMEMSIM_CACHE_DIR"
 MOST = "SMEMSIM_CACHE_BYTES"
 MOST_BYTES = 256 << 20  # in the folder, where MOST says nothing; the entries that were used longest ago go first
+LEAST = 4 << 20  # bytes of all loops that most commands need
 OTHERS = 64  # the part of that which a process may write before it looks what others have written
 OBJECTS = "objects"  # the folder of machine code in the cache folder
 SUFFIX, LOCK = ".o", ".lock"
@@ -323,14 +324,14 @@ def make(path: pathlib.Path) -> None:
 
 
 def is_writable() -> bool:
-    """Can anything be kept?"""
+    """Can `LEAST` more bytes be kept?"""
     path = folder()
     if path is None:
         return False
     try:
         make(path)
-        with tempfile.TemporaryFile(dir=path):
-            return most_bytes() > 0
+        with tempfile.TemporaryFile(dir=path, buffering=0) as file:
+            return file.write(bytes(LEAST)) == LEAST and most_bytes() > 0
     except OSError:
         return False
 

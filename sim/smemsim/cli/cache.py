@@ -65,7 +65,7 @@ def cache(what: str, as_json: bool) -> None:
 def _fill() -> None:
     if not store.is_writable():
         raise InputError(
-            f"smemsim cache fill: nothing can be kept in {store.folder()}; "
+            f"smemsim cache fill: {store.LEAST >> 20} MB cannot be kept in {store.folder()}; "
             f"{store.FOLDER} names another folder, {store.MOST} how much it may have"
         )
     count, parts = processors(), PARTS
