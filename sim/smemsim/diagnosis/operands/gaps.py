@@ -56,9 +56,11 @@ def _steps(its: Sum) -> Iterator[tuple[int, int]]:
 
 
 def _between(steps: set[tuple[int, int]], reach: Reach) -> list[tuple[int, int]]:
-    """What instructions with these k leave out; nothing if they do not go from the first to the last k."""
+    """What instructions with these k leave out; nothing if they do not go from the first to the last k, or if their
+    operands come from no load.
+    """
     ordered = sorted(steps)
     ends = list(itertools.accumulate((k + count for k, count in ordered), max))
-    if ordered[0][0] != reach.a_begin or ends[-1] != reach.a_end:
+    if not ordered or ordered[0][0] != reach.a_begin or ends[-1] != reach.a_end:
         return []
     return [(end, k) for end, (k, _) in zip(ends, ordered[1:], strict=False) if k > end]
