@@ -190,7 +190,8 @@ def _repair(launch: Launch, counting: Counting, buffer: _Buffer) -> str:
         return ""
     spent = sum(counting.rows[key].wavefronts for key in buffer.keys)
     left = spent - sum(_excess(counting, key, counting.rows[key]) for key in buffer.keys)
-    tried = f"tried{' on some of the accesses' * (answer.now < spent)}: all {spent:,} wavefronts of the buffer become {left:,}"
+    sample = " on some of the accesses; for all of them," if answer.now < spent else ":"
+    tried = f"tried{sample} {spent:,} wavefronts of the buffer become {left:,}"
     padded = padding_of(accesses) if fixed is None and layouts[0].swizzle is not None else None
     return _worded(layouts[0], padded, answer.element_bytes, tried, is_fixed=fixed is not None)
 

@@ -193,7 +193,10 @@ def _waits_for(pipeline: Verdicts, span: Span, name: str) -> tuple[str, ...]:
     found = [(n, "full") for n in full] or [(n, "read") for n in read] or [(n, "read") for n in reads] or [(n, "full") for n in loads]
     what = f"{pipeline.labels[found[-1][0]]} {found[-1][1]}" if found else ""
     barrier = name.partition(" phase")[0]
-    return tuple(dict.fromkeys([f"{name}: {what}", f"{barrier}: {what}", what] if what else [name, barrier]))
+    if not what:
+        return name, barrier
+    until = f"until {pipeline.labels[found[-1][0]]} is {found[-1][1]}"
+    return f"{name}, {until}", f"{barrier}, {until}", until, what
 
 
 def _ending(pipeline: Verdicts, span: Span) -> tuple[list[int], list[int]]:
@@ -219,7 +222,9 @@ def _needed_until(pipeline: Verdicts, span: Span) -> float | None:
             if one is None:
                 continue
             is_first = ring.fillings[ring.held[0].load].at >= span.end and any(f.at == span.end for f in ring.fillings[: ring.held[0].load])
-            found = span.begin if is_first else ring.fillings[one.needs].intervals[3]
+            if is_first:  # before loads that overwrite nothing
+                continue
+            found = ring.fillings[one.needs].intervals[3]
         if found < span.end:
             return float(max(found, span.begin))
     return None
@@ -253,7 +258,7 @@ MARKS = {"load": "-", "full": "=", "read": "#", "kept": "x", "wait": "~", "long"
 STAGES, ROLES, ENGINES = "stages", "roles", "engines"
 EXPLAINED: tuple[tuple[str, str, str], ...] = (
     (STAGES, "load", "load under way"), (STAGES, "full", "full"), (STAGES, "read", "being read"), (STAGES, "kept", "empty, and the next load waits for more than it needs"),
-    (STAGES, "stuck", "never released"), (STAGES, "few", "as many loads as the barriers allow"),
+    (STAGES, "stuck", "never released"), (STAGES, "flying", "how many loads are in flight, by the assumed lengths"), (STAGES, "few", "in flight: as many as the barriers allow, or none"),
     (ROLES, "issue", "issues a load, matrix instructions or a store"), (ROLES, "wait", "waits"), (ROLES, "long", "waits for more than is needed"),
     (ROLES, "own", "waits for its own MMAs"), (ROLES, "work", "reads tensor memory"), (ROLES, "stuck", "waits for ever"), (ENGINES, "work", "at work"),
 )  # fmt: skip
@@ -293,13 +298,7 @@ def pipeline_text(pipeline: Verdicts) -> str:
         lines.append(f"{_cut(_brief(lane.name), NAMES):<{NAMES}}{_row(lane, drawing)}".rstrip())
     lines += [""] * bool(drawing.lanes)
     for of, kinds in _explained(pipeline, drawing).items():
-        numbers = (
-            ["a number: the load; in the last row, how many are in flight"]
-            if of == STAGES
-            else ["a number: the load"]
-            if of == ENGINES
-            else []
-        )
+        numbers = ["a number: the load; in flight: how many loads are"] if of == STAGES else ["a number: the load"] if of == ENGINES else []
         entries = [f"{MARKS[kind]} {says}" for kind, says in kinds if kind in MARKS]
         lines += textwrap.wrap(f"{of}: {'; '.join([*entries, *numbers])}", COLUMNS, subsequent_indent="  ")
     if pipeline.is_cut:
@@ -416,7 +415,10 @@ def _sample(kind: str, x: float, y: float) -> list[str]:
         return [
             arrow(((x + 2, y + BOX / 2), (x + 18, y + BOX / 2)), "dep" if kind == "arrow" else kind, "s" if kind == "arrow" else "alarm")
         ]
-    return [*_box(kind, x, y, 18), *([svg_text(x + 6, y + 13, "alarm n", "1")] if kind == "few" else [])]
+    return [
+        *_box(kind, x, y, 18),
+        *([svg_text(x + 6, y + 13, "alarm n" if kind == "few" else "c n", "1")] if kind in ("few", "flying") else []),
+    ]
 
 
 def _at(time: float, drawing: Drawing) -> float:

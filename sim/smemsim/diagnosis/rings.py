@@ -40,7 +40,8 @@ class Held:
 
     Numbers are those of the ring's loads. `origin` is the wait by which its thread knows of the newest one. `until` is
     the newest filling of any ring whose readers are complete at that wait. `enough` is a wait before the load that ends
-    with the readers of `needs`, and not with those of `newer`; `is_own`: the wait comes just before the load.
+    with the readers of `needs`, and not with those of `newer`; `right` is such a wait anywhere. `is_own`: the wait comes
+    just before the load.
     """
 
     load: int
@@ -50,6 +51,7 @@ class Held:
     origin: Origin | None
     until: int
     enough: Waited | None = None
+    right: Waited | None = None
     is_own: bool = True
 
 
@@ -149,6 +151,7 @@ class Ring:
         own = sum(1 << one.number for one in fillings)
         place = {one.number: n for n, one in enumerate(fillings)}
         of = {one.number: one for one in fillings}
+        everywhere = [wait for one in fillings for wait in one.waits]
         stages = tuple(dict.fromkeys(one.stage for one in fillings))
         allowed = tuple((one.issued & own & ~one.loads).bit_count() + 1 for one in fillings)
         held: list[Held] = []
@@ -165,12 +168,20 @@ class Ring:
                 bit = newer[-1] * READERS + (fillings[place[newer[-1]]].readers.bit_length() - 1)
                 origin = one.origins.get(bit)
                 until = next((o.number for o in reversed(others) if o.kind == one.kind and o.readers and _is_read(o, one.reads)), newer[-1])
-                enough = next(
-                    (w for w in one.waits if _is_read(before, w.reads) and not any(_is_read(of[h], w.reads) for h in newer)), None
-                )
+                enough, right = (_enough(waits, before, [of[h] for h in newer]) for waits in (one.waits, everywhere))
                 is_own = origin is None or origin.barrier is None or any(w.wait is origin.wait for w in one.waits)
                 held.append(
-                    Held(n, stages.index(one.stage), place[before.number], tuple(place[h] for h in newer), origin, until, enough, is_own)
+                    Held(
+                        n,
+                        stages.index(one.stage),
+                        place[before.number],
+                        tuple(place[h] for h in newer),
+                        origin,
+                        until,
+                        enough,
+                        right,
+                        is_own,
+                    )
                 )
         return cls(tuple(fillings), stages, allowed, tuple(held), tuple(overwrites))
 
@@ -229,6 +240,11 @@ def _are_apart(a: Sequence[Filling], b: Sequence[Filling]) -> bool:
         return True
     (first, last), (begin, end) = ((min(at), max(at)) for at in ([one.barrier for one in own] for own in (a, b)))
     return min(counts) > 1 and (last < begin or end < first)
+
+
+def _enough(waits: Sequence[Waited], needs: Filling, newer: Sequence[Filling]) -> Waited | None:
+    """A wait that ends with the readers of a filling, and not with those of newer ones."""
+    return next((w for w in waits if _is_read(needs, w.reads) and not any(_is_read(one, w.reads) for one in newer)), None)
 
 
 def _is_read(filling: Filling, reads: int) -> bool:
@@ -494,6 +510,7 @@ class Verdicts:
         if not ring.is_held_back:
             origin, last = ring.awaited(), len(ring.fillings) - 1
             by = "" if origin is None else f", by {_with_number(origin.wait)} at {self.place(origin.wait)}"
+            by += f", for {self.mbarrier(origin.barrier, origin.phase)}" if origin is not None and origin.barrier is not None else ""
             text = f"{load.capitalize()} {self.label(ring, last)} is issued only when {load} {self.label(ring, last - 1)} is complete{by}: one {load} is in flight at a time."
             return [first, f"{text}{' ' + self._enough(ring) if ring.kind == 'cp.async' else ''}"]
         one = ring.held[-1]
@@ -511,7 +528,9 @@ class Verdicts:
             if one.origin.first is not None and one.origin.first is not one.origin.arrival:
                 text += f", after {shorter(one.origin.first.name)} at {self.place(one.origin.first)}"
             if one.enough is not None and one.enough.wait is not one.origin.wait:
-                text += f". The wait at {self.place(one.enough.wait)}, for {self.mbarrier(one.enough.barrier, one.enough.phase)}, is enough"
+                text += f". This wait comes in addition and can be left out: another one, at {self.place(one.enough.wait)}, for {self.mbarrier(one.enough.barrier, one.enough.phase)}, is there and is enough"
+            elif one.right is not None and one.right.barrier != one.origin.barrier:
+                text += f". Enough would be {self.mbarrier(one.right.barrier, one.right.phase)}"
         all_, many = ("all " if len(ring.held) == ring.refills else f"{len(ring.held)} of the "), ring.refills
         return [first, f"{text}. This holds for {all_}{many} {load}s that overwrite another."]
 
@@ -556,7 +575,7 @@ class Verdicts:
         if ring.kind == "cp.async":
             return f"cp.async.wait_group {len(ring.stages) - 2}, so that later groups stay in flight"
         if one is None or origin is None or origin.barrier is None:
-            return "wait for the load that is needed now, just before what reads it"
+            return "leave this wait out where loads are issued: wait for a load just before what reads it"
         owner = self._owner(ring)
         if owner is not None:
             return f"repair ring{self.letters[owner.fillings[0].number]} first: the same wait holds both back"
