@@ -652,6 +652,18 @@ def test_a_part_of_k_that_no_instruction_multiplies_is_a_remark(tiles: range, k:
     assert remark.repair.startswith("one more iteration")
 
 
+@pytest.mark.parametrize("side", [0, 1])
+def test_a_cta_whose_rows_are_all_past_the_end_covers_no_k(side: int):
+    """A grid may have more tiles than an operand has rows: the rest is fill. A tile that it leaves out is told as in others."""
+    for tiles, codes in ((range(4), []), ((0, 1, 3), ["R508"])):
+        gpu = Gpu("sm_90a")
+        a, b = (tensor(gpu, (64, 256), (BOX, ROWS), name=name) for name in "AB")
+        loads = [Load(one, (2 * n + one) * TILE, (64 * tile, "%y" if one == side else 0)) for n, tile in enumerate(tiles) for one in (0, 1)]
+        products = [p for n in range(len(tiles)) for p in steps(2 * n * TILE, (2 * n + 1) * TILE)]
+        found = run(kernel(2, loads, products), gpu, a, b, grid=2)
+        assert [f.code for f in (*found.findings, *found.remarks)] == codes
+
+
 @pytest.mark.parametrize("used", [1, 2, 3])
 def test_steps_of_a_loaded_tile_may_be_left_out(used: int):
     """The last K steps of a tile, or one in the middle: nothing that is stored depends on them."""

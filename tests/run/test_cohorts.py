@@ -104,6 +104,42 @@ def test_loads_of_ctas_are_checked_however_these_run(steps, codes):
     assert differs(program) == ""
 
 
+FIRST_TILE = TILE.replace("mad.lo.u32 %x, %cta, 4096, 0", "mov.u32 %x, 0").replace("%sm+2048", "%smo+{0}")
+
+
+@pytest.mark.parametrize(("at", "codes"), [(0, ["X003", "X008"]), (4096, ["A107", "X003"])], ids=["", "CTA 1 traps"])
+def test_loads_to_other_places_are_issued_in_the_order_of_the_ctas(at, codes):
+    """CTA 1 loads to another place than CTAs 0 and 2: it is named first, and a trap ends the kernel before CTA 2 loads."""
+    program = Program((SHEDS, "bar.sync 0;", FIRST_TILE.replace("{0}", str(at)), TILE_COMES), 3, 1, 1, other=1)
+    found = [f for f in program.outcome(cohorts=True)[2] if f[0] != "X006"]
+    assert sorted(code for code, *_ in found) == codes
+    assert all("read: warp 0 of CTA 1 " in message for code, _, _, message, *_ in found if code == "X008")
+    assert differs(program) == ""
+
+
+# Changes of recorded kernels of several CTAs, and what is found then.
+CHANGED = {
+    "the second of two stores of each CTA traps": ("triton_persistent", "shl.b32 \t%r111, %r110, 14;", "shl.b32 \t%r111, %r110, 15;", {"A107"}),
+    "a ring of two stages never begins again": ("triton_persistent_specialized", "selp.b32 \t%r535, 0, %r307, %p56;", "", {"X006"}),
+    "a grid of more tiles than rows": ("triton_persistent", "shr.s32 \t%r42, %r41, 7;", "shr.s32 \t%r42, %r41, 6;", None),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CHANGED)
+def test_a_changed_kernel_leaves_the_same_bytes_and_findings(name):
+    folder, old, new, codes = CHANGED[name]
+    (path,) = (path for path in recorded_kernels() if path.parent.name == folder)
+    launch = load_launch_file(path.parent)
+    kernel = path.with_name("kernel.ptx").read_text()
+    assert kernel.count(old) == 1
+    gpu, found = Gpu("sm_100a"), []
+    for cohorts in (True, False):
+        arrays, args = launch.placed(gpu)
+        found.append(outcome(gpu, kernel.replace(old, new), launch.config(args), list(arrays.values()), cohorts=cohorts))
+    assert difference(*found) == ""
+    assert codes is None or {code for code, *_ in found[0][2]} == codes
+
+
 STORED = "st.shared.b32 [%own+0], %acc; fence.proxy.async.shared::cta; bar.sync 0;"
 SENT = "@!%first bra S; cp.async.bulk.global.shared::cta.bulk_group [%out+0], [%sm+0], 512; cp.async.bulk.commit_group; S: bar.sync 0;"
 TIMES = """wgmma.fence.sync.aligned; wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f0, %f1, %f2, %f3}, %desc, %desc, 1, 1, 1, 0, 0;

@@ -7,7 +7,10 @@ its store removes. If an epilogue changes the numbers, nothing is reported.
 
 from __future__ import annotations
 
+import collections
 import dataclasses
+import heapq
+import operator
 from collections.abc import Iterator
 from typing import TypeAlias
 
@@ -96,11 +99,15 @@ def stored_tiles(reads: Reads, launch: Launch) -> list[Finding]:
 
 
 def _some(stores: list[Store]) -> list[Store]:
-    """A few stores of each line."""
-    lines: dict[int, list[Store]] = {}
+    """A few stores of each line: the first ones of the first CTAs, in whichever order the CTAs have executed."""
+    counts = collections.Counter[tuple[int, int]]()
+    lines: dict[int, list[tuple[int, int, Store]]] = {}
     for e in stores:
-        lines.setdefault(e.instruction.line, []).append(e)
-    return [e for at_line in lines.values() for e in at_line[:MOST_TRIED]][:MOST_STORES]
+        line = e.instruction.line
+        lines.setdefault(line, []).append((counts[line, e.cta], e.cta, e))
+        counts[line, e.cta] += 1
+    some = (heapq.nsmallest(MOST_TRIED, lines[line], key=operator.itemgetter(0, 1)) for line in sorted(lines))
+    return [e for of_line in some for *_, e in of_line][:MOST_STORES]
 
 
 def _is_plain(e: Store) -> bool:

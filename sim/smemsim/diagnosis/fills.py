@@ -75,7 +75,7 @@ def _covers(boxes: Iterable[Place], pair: tuple[int, int], tm: TensorMap) -> boo
 
 
 def _told(outside: list[Load | Store], count: int, pair: tuple[int, int], *, is_load: bool) -> Finding:
-    first = outside[0]
+    first = min(outside, key=lambda e: e.cta)  # in whichever order the CTAs have executed
     tm, right = first.tensor_map, _exchanged(first.coordinates, pair)
     does = "these loads read fill only" if is_load else "these stores write nothing"
     return at_instruction(

@@ -579,7 +579,9 @@ class Run(metaclass=OwnMembers):
             executed = [*mismatches(self.reads), *unread(self.reads, self.launch.result.elsewhere, is_missed=is_missed)]
             if not executed and self.ctas == self.launch.ctas and not self.interrupted and not self.out_of_time:
                 executed = unreached(self.reads, self.launch.memory)
-        stored = [] if self.reads is None else [*self.reads.threads.found.values(), *stored_tiles(self.reads, self.launch)]
+        stored = [] if self.reads is None else [*self.reads.threads.found.values()]
+        if self.reads is not None and "X006" not in others:  # which tiles a launch that hangs has stored is not certain
+            stored += stored_tiles(self.reads, self.launch)
         told = {f.code for f in (*causes, *executed) if f.severity is not Severity.NOTE}
         if self.reads is not None and "R508" not in told:  # else the load is reported already
             stored = [*halves(self.reads), *stored]

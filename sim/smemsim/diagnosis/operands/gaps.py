@@ -33,8 +33,9 @@ def gaps(reads: Reads) -> Iterator[Gap]:
     for its in sums_of(reads):
         first = its.entries[0]
         bases = first.reads[0].base, first.reads[1].base
-        if its.is_one_tile and not first.at().apart:
-            covered.setdefault(bases, {}).setdefault(first.at().rows, set()).update(_steps(its))
+        steps = set(_steps(its))
+        if steps and its.is_one_tile and not first.at().apart:
+            covered.setdefault(bases, {}).setdefault(first.at().rows, set()).update(steps)
     for bases, tiles in covered.items():
         reach = reads.reaches.get(bases)
         if reach is None or (reach.a_begin, reach.a_end) != (reach.b_begin, reach.b_end):
@@ -48,7 +49,7 @@ def gaps(reads: Reads) -> Iterator[Gap]:
 
 
 def _steps(its: Sum) -> Iterator[tuple[int, int]]:
-    """(first k, how many) of the instructions of a sum."""
+    """(first k, how many) of the instructions of a sum; none for those that read nothing but fill."""
     for entry in its.entries:
         for read, event in zip(entry.product.a, entry.product.events, strict=True):
             if read is not None:

@@ -42,6 +42,7 @@ __all__ = [
     "cluster_of",
     "described",
     "each_issuer",
+    "in_order",
     "issue",
     "issued_by",
     "member",
@@ -105,6 +106,9 @@ def issued_by(x: Wave, reads: Sequence[Read], boxes: Sequence[Read] = (), *, rep
     """What the running threads issue, grouped by their operands and the coordinates of boxes. Independent CTAs issue
     operations that differ only in their boxes at once, but not under a schedule. If lanes of a warp issue the same
     operation (`repeats`), the first lane issues it.
+
+    If the CTAs issue different operations, those are taken in the order of the CTAs. A trap then ends the kernel at the
+    same place as one by one, and the same CTA is named.
     """
     threads, ctas = x.threads.tolist(), x.cta_of[x.threads].tolist()
     issuers = list(zip(x.ctas.those(ctas), threads, strict=True))
@@ -113,8 +117,11 @@ def issued_by(x: Wave, reads: Sequence[Read], boxes: Sequence[Read] = (), *, rep
         by_operands: dict[tuple[Any, ...], list[int]] = {}
         for n, values in enumerate(operands):
             by_operands.setdefault(values, []).append(n)
-        if all(len({ctas[n] for n in which}) == len(which) for which in by_operands.values()):
-            return [Issued([issuers[n] for n in which], values, [at[n] for n in which]) for values, which in by_operands.items()]
+        groups = list(by_operands.values())
+        if len({tuple([ctas[n] for n in which]) for which in groups}) > 1:
+            groups = [list(run) for _, run in itertools.groupby(range(len(threads)), operands.__getitem__)]
+        if all(len({ctas[n] for n in which}) == len(which) for which in groups):
+            return [Issued([issuers[n] for n in which], operands[which[0]], [at[n] for n in which]) for which in groups]
     found: list[Issued] = []
     seen: set[Any] = set()
     for (_, *what), lanes in itertools.groupby(range(len(threads)), lambda n: (threads[n] // (WARP if repeats else 1), operands[n], at[n])):
@@ -135,6 +142,19 @@ def _columns(x: Wave, reads: Sequence[Read], count: int) -> Iterator[list[Any]]:
 def one_by_one(every: Sequence[Issued]) -> list[Issued]:
     """What threads issue, of each by itself, in their order."""
     return sorted((one for issued in every for one in issued.each()), key=lambda one: one.threads[0])
+
+
+def in_order(every: list[Issued], describe: Callable[[Issued], HasBoxes]) -> list[Issued]:
+    """What threads issue. If some of it traps, each operation by itself in the order of the threads: the kernel then ends
+    with the same operations done as one by one.
+    """
+    if len(every) > 1 and any(len(issued.issuers) > 1 for issued in every):
+        try:
+            for issued in every:
+                describe(issued)
+        except SmemsimError:  # it is raised again for the thread that it is of
+            return one_by_one(every)
+    return every
 
 
 def described(

@@ -34,6 +34,7 @@ from smemsim.run.isa.asynchronous import (
     check_ranks,
     described,
     each_issuer,
+    in_order,
     issue,
     issued_by,
     member,
@@ -121,7 +122,7 @@ class _Loads:
         """The running threads issue it."""
         i, every = self.i, issued_by(x, self.reads, self.coordinates)
         _check_alone(x, i, every, "its bytes arrive at the mbarrier")
-        for issued in every:
+        for issued in in_order(every, functools.partial(self.precheck, x)):
             _, address, _, _, *offsets = issued.values
             tm = map_at(x, i, address, issued.threads)
             for rule in self.rules:
@@ -131,6 +132,10 @@ class _Loads:
                 if moves.received:
                     issue(x, _load(x, i, part, address, moves, tuple(offsets)))
         x.progress.changes += 1
+
+    def precheck(self, x: Wave, issued: Issued) -> _Moves:
+        """What it will move, before anything else moves. Raises if it traps."""
+        return self.describe(x, map_at(x, self.i, issued.values[1], []), issued)
 
     def describe(self, x: Wave, tm: TensorMap, issued: Issued) -> _Moves:
         """The boxes of each CTA, and their bytes. Raises if it traps."""
@@ -284,7 +289,7 @@ class _Stores:
         i, every = self.i, issued_by(x, self.reads, self.coordinates, repeats=not self.operation and x.in_flight is None)
         if self.operation in _COUNTED:
             _check_alone(x, i, every, f".{self.operation} is done")
-        for issued in every if self._are_apart(x, every) else one_by_one(every):
+        for issued in in_order(every, functools.partial(self.precheck, x)) if self._are_apart(x, every) else one_by_one(every):
             address, src = issued.values
             tm = map_at(x, i, address, issued.threads)
             check_ranks(x, i, src)
@@ -300,6 +305,10 @@ class _Stores:
             return True
         addresses, boxes = {issued.values[0] for issued in every}, [box for issued in every for box in issued.boxes]
         return len(addresses) == 1 and are_apart(map_at(x, self.i, every[0].values[0], []), boxes)
+
+    def precheck(self, x: Wave, issued: Issued) -> _Moves:
+        """What it will move, before anything else moves. Raises where it traps."""
+        return self.describe(x, map_at(x, self.i, issued.values[0], []), issued)
 
     def describe(self, x: Wave, tm: TensorMap, issued: Issued) -> _Moves:
         """Which bytes go where. Raises where it traps."""
