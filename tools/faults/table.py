@@ -53,11 +53,30 @@ def _row(name: str, kernels: list[Planted], rows: Mapping[str, Any], tools: list
             row = rows.get(fault.name)
             if row is None:
                 continue
-            hits = [tool for tool in tools if tool.finds(row) and (tool.lines(row, fault) or not tool.finds(clean))]
+            hits = [tool for tool in tools if _counts(tool, row, fault, clean)]
             of += 1
             found += bool(hits)
             right += any(tool.lines(row, fault) for tool in hits)
     return f"| {name} | {found} of {of} | {right} | {false} of {len(kernels)} |"
+
+
+def _counts(tool: Tool, row: Mapping[str, Any], fault: Fault, clean: Mapping[str, Any]) -> bool:
+    """Does a tool find the fault? If it reports something for the correct kernel too, only a report of the fault's lines
+    counts.
+    """
+    return tool.finds(row) and (tool.lines(row, fault) or not tool.finds(clean))
+
+
+def _clean(*, card: Mapping[str, Any] | None = None, here: Mapping[str, Any]) -> str:
+    """What the tools report for the correct kernel, as a paragraph, or ""."""
+    alarms = [f"{tool} reports it as faulty" for tool in SANITIZER if card is not None and reports(card, tool)]
+    if here["found"]:
+        alarms.append(f"smemsim has the remark {_link(here['code'])}")
+    return f"The correct kernel: {', '.join(alarms)}." if alarms else ""
+
+
+def _link(code: str) -> str:
+    return f"[{code}](findings/{code}.md)" if code in CODES else code
 
 
 def _here() -> Tool:
@@ -83,14 +102,21 @@ def page() -> str:
         *(_row(tool, kernels, card, [_sanitizer(tool)]) for tool in SANITIZER),
         _row("all four", kernels, card, [_sanitizer(tool) for tool in SANITIZER]),
         _row("**smemsim**", kernels, here, [_here()]), "",
-        "- *Found*: the tool reports something for the faulty kernel that it does not report for the correct one.",
-        "- *Right*: one of the reported lines is a line of the fault or of its effect. smemsim counts as right only if its first finding is there and its code names the cause.",
-        "- *False alarms*: correct kernels for which the tool reports something. smemsim's are remarks, which do not change the exit code.",
-        "- A hang counts as found only if the tool reports it. No tool of compute-sanitizer ended one of these hangs.", "",
-        "Each kernel has a table below. Its last column is the first finding of smemsim:", "",
-        "- A code in brackets names another cause than the fault. The fault is found, but not right.",
-        "- *Unmodelled* means that smemsim stops at the fault and says why.", "- A dash means that nothing is reported.",
-        "- Some numbers are not used.", "",
+        "- *Found*: the tool reports something for the faulty kernel, and nothing for the correct one. "
+        "If it reports something for the correct one too, a report counts only at a line of the fault.",
+        "- *Right*: the tool found the fault, and reports a line of the fault or of its effect. "
+        "For smemsim, the first finding must be at such a line, and its code must name the cause.",
+        "- *False alarms*: correct kernels for which the tool reports something. Their sections below name the tool. "
+        "A false alarm of smemsim is a remark, which does not change the exit code.",
+        "- A hang counts as found only if the tool reports something. No tool of compute-sanitizer says that the kernel hangs.",
+        "- *all four*: at least one of the four tools.", "",
+        "Each kernel has a table below. *Found by compute-sanitizer* lists the tools that found the fault, a dash none. "
+        "*Found by smemsim* is the code of its first finding:", "",
+        "- A code in brackets names another cause than the fault, or is at another line. The fault is found, but not right.",
+        "- *Not found*: smemsim reports something that is not at a line of the fault, and it has a remark for the correct kernel too. "
+        "The code of the first report is in brackets.",
+        "- *Unmodelled*: smemsim stops at the fault and names its line. This counts as found and as right.",
+        "- The numbers have gaps. Each fault that is planted today has a row.", "",
         "The kernels:", "",
         *(f"- [{kernel.name}](#{kernel.name})" for kernel in [*kernels, *others]), "",
         "`python -m tools.faults table` makes this page from `tests/data/faults.json`. `python -m tools.faults run` (no GPU) and `python -m tools.faults card` "
@@ -102,11 +128,12 @@ def page() -> str:
             "",
             kernel.says,
             "",
+            *_paragraph(_clean(card=card.get(f"{kernel.name}/0"), here=here[f"{kernel.name}/0"])),
             "| number | kind of fault | the fault | result on the card | found by compute-sanitizer | found by smemsim |",
             "|---|---|---|---|---|---|",
         ]
         for fault in kernel.faults:
-            lines.append(_fault(fault, card.get(fault.name), here.get(fault.name)))
+            lines.append(_fault(fault, card, here))
         lines.append("")
     return "\n".join(_filled(line) for line in [*lines, *_blackwell(others, here)])
 
@@ -126,9 +153,10 @@ def _blackwell(kernels: list[Planted], here: Mapping[str, Any]) -> list[str]:
         f"{sum(len(k.faults) for k in kernels)} faults were planted in the same way in {len(kernels)} kernels for sm_100a. These kernels have tcgen05, tensor memory, pairs of CTAs and "
         "clusterlaunchcontrol. There was no Blackwell GPU, so only smemsim ran them.", "",
         "| tool | found | right | false alarms |", "|---|---|---|---|", _row("**smemsim**", kernels, here, [_here()]), "",
+        "The columns mean what they mean above. The last column of each table says whether the kernel's output was right under smemsim.", "",
         "Two changes were tried that are no faults:", "",
         "- A missing `tcgen05.relinquish_alloc_permit`. The instruction only lets other CTAs of the SM allocate sooner.",
-        "- A missing `tcgen05.fence` if the barrier between the two threads releases and acquires. In the PTX ISA (9.7.16.6.3) the ordinary memory model orders tcgen05 instructions too.", "",
+        "- `tcgen05.fence` was left out between two threads whose barrier releases and acquires. By the PTX ISA (9.7.16.6.3) such a barrier orders tcgen05 instructions too.", "",
     ]  # fmt: skip
     for kernel in kernels:
         lines += [
@@ -136,26 +164,37 @@ def _blackwell(kernels: list[Planted], here: Mapping[str, Any]) -> list[str]:
             "",
             kernel.says,
             "",
+            *_paragraph(_clean(here=here[f"{kernel.name}/0"])),
             "| number | kind of fault | the fault | found by smemsim | result in smemsim |",
             "|---|---|---|---|---|",
         ]
         for fault in kernel.faults:
             row = here.get(fault.name)
             ends = "not run" if row is None else "right" if row["equal"] else "wrong"
-            lines.append(f"| {fault.number} | {fault.kind} | {fault.says} | {_mine(row)} | {ends} |")
+            lines.append(f"| {fault.number} | {fault.kind} | {fault.says} | {_mine(fault, here)} | {ends} |")
         lines.append("")
     return lines
 
 
-def _mine(row: Mapping[str, Any] | None) -> str:
-    """What smemsim says first."""
+def _paragraph(text: str) -> list[str]:
+    return [text, ""] if text else []
+
+
+def _mine(fault: Fault, here: Mapping[str, Any]) -> str:
+    """What smemsim reports first."""
+    row = here.get(fault.name)
     if row is None or not row["found"]:
-        return "not run" if row is None else "–"
-    code = f"[{row['code']}](findings/{row['code']}.md)" if row["code"] in CODES else row["code"]
+        return "not run" if row is None else "not found"
+    code = _link(row["code"])
+    if not _counts(_here(), row, fault, here[f"{fault.kernel}/0"]):
+        return f"not found ({code})"
     return code if row["right"] else f"({code})"
 
 
-def _fault(fault: Fault, card: Mapping[str, Any] | None, here: Mapping[str, Any] | None) -> str:
-    tools = "not run" if card is None else ", ".join(t for t in SANITIZER if reports(card, t)) or "–"
-    ends = "not run" if card is None else card["plain"]["ends"]
-    return f"| {fault.number} | {fault.kind} | {fault.says} | {ends} | {tools} | {_mine(here)} |"
+def _fault(fault: Fault, card: Mapping[str, Any], here: Mapping[str, Any]) -> str:
+    row = card.get(fault.name)
+    ends, tools = "not run", "not run"
+    if row is not None:
+        clean = card.get(f"{fault.kernel}/0", {})
+        ends, tools = row["plain"]["ends"], ", ".join(t for t in SANITIZER if _counts(_sanitizer(t), row, fault, clean)) or "–"
+    return f"| {fault.number} | {fault.kind} | {fault.says} | {ends} | {tools} | {_mine(fault, here)} |"

@@ -18,7 +18,7 @@
 //! 17 | last trip | the last trip's full wait is left out | X004 | mma
 //! 18 | bytes | the last trip expects too few bytes | T210 X004 X010 X005 | expect load loadb mma full
 //! 19 | wait | the named barrier before the next stmatrix is missing: only the issuing warp waited for the store | X005 | stmatrix
-//! 20 | ending | the producer loads one stage more than anybody waits for | X005 X004 T210 | load loadb extra
+//! 20 | ending | the producer loads one stage more than any thread waits for | X005 X004 T210 | load loadb extra
 //! 21 | divergence | one lane of each consumer warp leaves before stmatrix | X011 X006 | stmatrix leave
 //! 22 | coordinates | both tiles are stored to the first tile's rows | X008 X005 R508 | store
 #include "common.cuh"

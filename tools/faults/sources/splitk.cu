@@ -4,9 +4,9 @@
 //! 3 | barrier | the ticket is taken before other warps have stored their parts | X008 X018 X021 X022 X023 | part collect ticket
 //! 4 | barrier | "am I the last" is read without a barrier | X008 R507 | islast putlast
 //! 5 | atomics | the ticket is a plain read and write | X008 X018 X021 X022 X023 | plain
-//! 6 | count | the last but one adds the parts, before the last is there | X008 X018 X021 X022 X023 R507 | collect part
+//! 6 | count | the last CTA but one adds the parts, before those of the last CTA are stored | X008 X018 X021 X022 X023 R507 | collect part
 //! 7 | uninitialised | the parts of a fifth CTA, which does not exist, are added | R507 X001 | collect out
-//! 8 | race | every CTA adds the parts, whoever is last | X008 X018 X021 X022 X023 R507 | collect out part
+//! 8 | race | every CTA adds the parts, not only the last one | X008 X018 X021 X022 X023 R507 | collect out part
 //! 9 | race | two CTAs store their parts to one place | X008 X018 X021 X022 X023 | part
 //! 10 | fence | the last CTA does not acquire: no fence after the ticket | X008 X018 X021 X022 X023 | collect
 //! 11 | scope | the ticket's atomic has .cta scope | X008 X018 X021 X022 X023 | ticket collect

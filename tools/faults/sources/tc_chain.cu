@@ -6,11 +6,11 @@
 //! 4 | descriptor | base offset 2 on data that lies by absolute addresses | D306 | qk
 //! 5 | descriptor | start addresses in bytes, not in units of 16 B | D301 | qk
 //! 6 | early overwrite | a stage of K and V is released before V is read | X004 X005 | pv load
-//! 7 | bytes | the epilogue adds O to an array that no thread has written | R507 | store
-//! 8 | wait | the scores of the next block are multiplied before P has been read from | X012 X017 | qk s_ld pv
+//! 7 | uninitialised | the epilogue adds O to an array that no thread has written | R507 | store
+//! 8 | wait | before the last block, the product with V does not wait for P, only the next product waits for the scores | X012 X017 | qk s_ld pv
 //! 9 | wait | the softmax does not wait for its tcgen05.st | X012 | pv
 //! 10 | descriptor | the transpose bit of K, which lies along d | R505 | qk
-//! 11 | wait | the next product does not wait for the last P | X012 | pv s_st
+//! 11 | wait | the product with V does not wait for P | X012 | pv s_st
 //! 12 | commit | the product is committed for the softmax before its last instruction | X012 | s_ld qk
 //! 13 | proxy | O's rows reach the bulk store without fence.proxy.async | X003 | store
 #include "tcgen05.cuh"

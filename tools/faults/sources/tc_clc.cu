@@ -6,7 +6,7 @@
 //! 4 | wait | the multiplying warp does not wait for the response | X004 | answer
 //! 5 | count | a slot counts as free when five of six warps have read it | X008 X005 X004 | ask
 //! 6 | ending | the CTA ends while a request is under way | X005 | ask extra
-//! 7 | undefined | the first ctaid of a declined request is used, whether it was granted is not asked | R507 X015 | answer ctaid
+//! 7 | undefined | the first ctaid of a declined request is used, without a check that the request was granted | R507 X015 | answer ctaid
 //! 8 | phase | the readers' parity does not change with the round | X004 X006 X005 | answer ask answer_wait
 //! 9 | wait | a product does not wait for its accumulator to be read | X012 | mma
 //! 10 | wait::ld | an accumulator is freed before tcgen05.wait::ld | X012 | mma

@@ -18,7 +18,7 @@
 //! 16 | lost | every instruction begins a new sum | X017 | mma
 //! 17 | lanes | every warp of the epilogue names its neighbour's lanes | X009 | ld
 //! 18 | dealloc | half of the columns are given back | X009 | dealloc alloc
-//! 19 | barrier | no barrier between the allocation and who reads its address | X008 X004 | address
+//! 19 | barrier | no barrier between the allocation and the warps that read its address | X008 X004 | address
 //! 20 | commit | another lane than the one that multiplies commits: its commit waits for nothing | X012 X006 | ld full_wait empty
 //! 21 | dealloc | the columns are given back before the second tile's product is issued | X012 X009 X015 | mma dealloc
 //! 22 | alloc | 48 columns are asked for | X009 X015 | alloc
