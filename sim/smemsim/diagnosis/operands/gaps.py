@@ -49,7 +49,7 @@ def gaps(reads: Reads) -> Iterator[Gap]:
 
 
 def _steps(its: Sum) -> Iterator[tuple[int, int]]:
-    """(first k, how many) of the instructions of a sum; none for those that read nothing but fill."""
+    """(first k, how many) of the instructions of a sum; none for those of which A is nothing but fill, or not from a load."""
     for entry in its.entries:
         for read, event in zip(entry.product.a, entry.product.events, strict=True):
             if read is not None:
@@ -57,11 +57,9 @@ def _steps(its: Sum) -> Iterator[tuple[int, int]]:
 
 
 def _between(steps: set[tuple[int, int]], reach: Reach) -> list[tuple[int, int]]:
-    """What instructions with these k leave out; nothing if they do not go from the first to the last k, or if their
-    operands come from no load.
-    """
+    """What instructions with these k leave out; nothing if they do not go from the first to the last k."""
     ordered = sorted(steps)
     ends = list(itertools.accumulate((k + count for k, count in ordered), max))
-    if not ordered or ordered[0][0] != reach.a_begin or ends[-1] != reach.a_end:
+    if ordered[0][0] != reach.a_begin or ends[-1] != reach.a_end:
         return []
     return [(end, k) for end, (k, _) in zip(ends, ordered[1:], strict=False) if k > end]
