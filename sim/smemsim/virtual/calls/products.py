@@ -109,7 +109,8 @@ class ProductCalls(Handles):
         def run() -> None:
             self.host.materialize()
             try:
-                self._compute(about, matrices, scalars, compute)
+                with np.errstate(all="ignore"):  # infinities and NaN are results, as on a card
+                    self._compute(about, matrices, scalars, compute)
             except InputError as e:
                 raise InputError(f"{name}: {e}") from None
             self._say(name, about, matrices)
