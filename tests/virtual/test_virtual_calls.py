@@ -10,8 +10,7 @@ import pytest
 
 from smemsim import TensorMap
 from smemsim.core.spec.cards import MAPPING_BYTES
-from smemsim.virtual import Host, Policy, VirtualDevice
-from smemsim.virtual.calls.table import Calls
+from smemsim.virtual import Calls, Host, Policy, VirtualDevice
 
 PTX = """.version 8.0
 .target sm_90a

@@ -11,6 +11,7 @@ __getattr__ = door(  # used lazily: `smemsim exec` starts the program before it 
     __name__,
     {
         "build": ("entry_points", "libraries"),
+        "calls.table": ("Calls",),
         "code": ("Function", "Module"),
         "device": ("VirtualDevice",),
         "errors": ("CudaError",),
