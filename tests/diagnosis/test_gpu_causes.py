@@ -415,7 +415,10 @@ def test_a_reader_that_waits_for_no_load_is_the_cause_of_the_hang():
     run, _ = launched(RING, fault)
     first, *others = run.findings
     assert (first.code, "is read before a load has written it" in first.message) == ("X004", True), run.text()
-    assert re.search(r"loads at lines \d+, .*wait for the mbarrier of the loads .* such as one of 0x\d+", first.message + first.repair)
+    assert re.search(
+        r"loads at lines \d+, .*wait for the mbarrier of the loads .*: full\[0\] \(0x400\), full\[1\] \(0x408\), full\[2\] \(0x410\)$",
+        first.message + first.repair,
+    )
     assert [(f.code, f.cause.line if f.cause else 0) for f in others] == [("X006", first.line)] * len(others) != []
 
 

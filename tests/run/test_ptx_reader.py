@@ -544,7 +544,7 @@ REFUSED_STATEMENTS = {
     "vadd.u32.u32.u32 %r1, %r2.b4, 1;": "%r2.b4 selects a part of register %r2",
     "vadd.u32.u32.u32 %r1, %r2.b1 .b0, 1;": "'.b0' is too much after an operand",
     "mov.b32 %r1, %r2": "no ';' after 'mov.b32 %r1, %r2'",
-    "mov.b32 %r1, %r2\nret;": "line 7: 'ret' is too much after an operand of mov.b32; is a ';' missing before it?",
+    "mov.b32 %r1, %r2\nret;": "line 7: 'ret' is too much after an operand of mov.b32; is a ',' or ';' missing before it?",
     "mov.b32 %r1,;": "an operand is missing after the last ','",
     "mov.b32 ,%r1;": "an operand expected, not ','",
     "mov.b32 %r1, {%r2;": "',' expected or '}' in a list of operands, not the end of the statement",

@@ -217,13 +217,14 @@ def _scale_layout(
         "(32, 0)": (here[0, 4] if known[0, 0, 0, 4] else None, 4),
     }
     strides = {name: (int(at - here[0, 0]), wanted) for name, (at, wanted) in steps.items() if at is not None}
-    lies = ", ".join(f"{name} {at} B" for name, (at, _) in strides.items())
-    wants = ", ".join(f"{name} {wanted} B" for name, (_, wanted) in strides.items())
+    words = {"(1, 0)": "row 1", "(0, 1)": "scale 1", "(32, 0)": "row 32"}
+    wrong_steps = [name for name, (at, wanted) in strides.items() if at != wanted] or list(strides)
+    apart_by = ", ".join("{} at {} B (must be at {} B)".format(words[name], *strides[name]) for name in wrong_steps)
     text, changes = _repair(machine, scenario, number, read, places, again)
     return dataclasses.replace(
         finding("S701", changes[0].path if changes else read.where, read.title,
                 f"the scale factors are not in the blocks of 32 lines of 16 B that {full_name(row)} reads", text,
-                why=f"(row, scale) lie {lies} after (0, 0); the copy needs {wants}", changes=changes, subject=read.where, numbers={name: [at, wanted] for name, (at, wanted) in strides.items()}, grade=row.grade,
+                why=f"counted from row 0, scale 0: {apart_by}", changes=changes, subject=read.where, numbers={name: [at, wanted] for name, (at, wanted) in strides.items()}, grade=row.grade,
                 halves=share_rows(wrong.wrong, wrong.of, "bytes"), tried=bool(changes)),
         first=wrong.first, wrong=wrong.wrong, of=wrong.of)  # fmt: skip
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from smemsim.core.ptx.module import Instruction, Register
+from smemsim.core.ptx.module import Address, Instruction, Register, Symbol
 
-__all__ = ["origin"]
+__all__ = ["origin", "symbols_behind"]
 
 MOST_MOVES = 8  # mov instructions that are followed
 
@@ -46,3 +46,28 @@ def _writer(body: Sequence[Instruction], labels: Mapping[str, int], i: Instructi
     if not before or body[before[-1]].guard is not None or any(before[-1] < n <= at for n in labels.values()):
         return None
     return body[before[-1]]
+
+
+SUMS = ("mov", "add", "sub", "mad", "cvta", "cvt", "selp")  # how addresses are computed from the beginning of a variable
+
+
+def symbols_behind(body: Sequence[Instruction], address: Address) -> frozenset[str]:
+    """The variables in which an address may be: those from which some instruction computes its register.
+
+    >>> from smemsim.core.ptx.parser import read_module
+    >>> head = ".version 8.8 .target sm_90a .address_size 64 .entry k() { .reg .b32 %r<3>; .shared .b64 full[3];"
+    >>> text = f"{head} mov.u32 %r1, full; add.u32 %r2, %r1, 8; ld.shared.u32 %r2, [%r2]; ret; }}"
+    >>> k = read_module(text).entries[0]
+    >>> symbols_behind(k.body, k.body[2].operands[1])
+    frozenset({'full'})
+    """
+    names, ways, been = set[str](), [address.base], set[int]()
+    while ways:
+        base = ways.pop()
+        if isinstance(base, Symbol):
+            names.add(base.name)
+        elif isinstance(base, Register) and base.slot not in been:
+            been.add(base.slot)
+            writers = [i for i in body if base.slot in i.given and i.op in SUMS]
+            ways += [operand for i in writers for operand in i.operands[-1 if i.op == "mad" else 1 :]]
+    return frozenset(names)

@@ -115,7 +115,7 @@ class Tokens:
     def finish(self, after: str) -> None:
         """Nothing more may stand in the statement."""
         if self.words[self.i]:
-            self.fail(f"{self.found()} is too much after {after}; is a ';' missing before it?")
+            self.fail(f"{self.found()} is too much after {after}; is a ',' or ';' missing before it?")
 
     def found(self) -> str:
         """The next word, for a message."""

@@ -20,6 +20,7 @@ from smemsim.base.errors import InputError, Unmodelled
 from smemsim.base.floating_point import in_default_state
 from smemsim.base.garbage import HARDLY, seldom_collected
 from smemsim.base.time_limit import check_time, timed
+from smemsim.core.ptx.demangle import demangled
 from smemsim.core.ptx.module import (
     Address,
     Arguments,
@@ -37,6 +38,7 @@ from smemsim.core.ptx.module import (
 from smemsim.core.ptx.parser import CHECKED, read_module
 from smemsim.core.spec.architectures import any_architecture
 from smemsim.core.spec.assumptions import remembered
+from smemsim.core.spec.barriers import MBARRIER_SIZE
 from smemsim.core.spec.ptx_words import VERSION
 from smemsim.core.spec.targets import TargetRule, static_shared, unsupported
 from smemsim.run.isa.registers import Read, Wave, Write, bits_of, reader, storage, writer
@@ -121,6 +123,19 @@ class Places:
         """The static shared variable that has a `.shared` address; None without one."""
         return next((p for p in self._of.values() if p.space == "shared" and p.offset <= address < p.offset + p.size), None)
 
+    def mbarrier_at(self, address: int) -> str:
+        """The small variable that has an mbarrier, as the source calls it, such as "full[1]"; "" for none."""
+        place = self.shared_at(address)
+        if place is None or place.size > MOST_BARRIERS * MBARRIER_SIZE:
+            return ""
+        index = f"[{(address - place.offset) // MBARRIER_SIZE}]" * (place.size > MBARRIER_SIZE)
+        return demangled(place.name).rpartition("::")[2] + index
+
+    def mbarrier_named(self, address: int) -> str:
+        """An mbarrier in words: "full[1] (0x408)", or its address alone."""
+        name = self.mbarrier_at(address)
+        return f"{name} ({address:#x})" if name else f"{address:#x}"
+
     def of(self, name: str) -> Place:
         """The place of a name; Unmodelled for variables of other files."""
         if name in self._elsewhere:
@@ -137,6 +152,7 @@ class Places:
 
 
 _WORD = (1 << 64) - 1
+MOST_BARRIERS = 64  # of a variable that has nothing else
 
 
 @dataclasses.dataclass(eq=False)

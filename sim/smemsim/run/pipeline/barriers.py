@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from smemsim.core.ptx.demangle import demangled
 from smemsim.core.ptx.module import Instruction
 from smemsim.run.events import AtMbarriers, Observer
 from smemsim.run.pipeline.knowledge import WARP, Costs, Filling, Known, Origin, Waited, bits_of
@@ -21,8 +20,6 @@ if TYPE_CHECKING:
 __all__ = ["BarrierObserver", "Passes"]
 
 
-MOST_BARRIERS = 64  # of a variable that has nothing else
-BARRIER_BYTES = 8
 MOST_WAITS = 64  # of a thread that are kept until its next load
 
 
@@ -135,11 +132,10 @@ class BarrierObserver(Observer):
         to `barrier_names`.
         """
         if address not in self._variables:
-            place, name = x.launch.program.places.shared_at(address), ""
-            if place is not None and place.size <= MOST_BARRIERS * BARRIER_BYTES:
-                name = demangled(place.name).rpartition("::")[2]
-                self.barrier_names[address] = name + f"[{(address - place.offset) // BARRIER_BYTES}]" * (place.size > BARRIER_BYTES)
-            self._variables[address] = name
+            name = x.launch.program.places.mbarrier_at(address)
+            if name:
+                self.barrier_names[address] = name
+            self._variables[address] = name.partition("[")[0]
         return self._variables[address]
 
     def mbarriers_reached(

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from smemsim.base.distinct import distinct
+from smemsim.core.ptx.demangle import shorter_name
 from smemsim.core.ptx.module import Instruction
 from smemsim.run.sanitizer import global_loops as loops
 from smemsim.run.sanitizer.epoch_numbers import SCOPES, scope_of
@@ -41,7 +42,7 @@ __all__ = ["Prerequisite"]
 
 
 BECAUSE = "PTX ISA 9.1 §9.7.13.13 (griddepcontrol)"
-REPAIR = "griddepcontrol.wait (cudaGridDependencySynchronize) before it, in this thread or before a barrier that orders it"
+REPAIR = "griddepcontrol.wait (cudaGridDependencySynchronize) before line {line}, in the same thread or before a barrier"
 
 
 class Prerequisite:
@@ -114,18 +115,18 @@ class Prerequisite:
             return
         n, k = np.unravel_index(int(np.argmax(epochs != 0)), epochs.shape)
         other = before.numbers.instructions[int(epochs[n, k]) & loops.INDEX]
+        own, first = shorter_name(self.x.launch.program.name), shorter_name(before.name)
         begins = (
-            "this launch may overlap it (programmatic stream serialization), and has not waited for its end"
+            f"kernel '{own}' may start before kernel '{first}' ends (programmatic stream serialization)"
             if before.releases_dependents
-            else "this launch may begin before the writes of that one are visible (programmatic stream serialization), and has not waited for them"
+            else f"kernel '{own}' may start before the writes of kernel '{first}' are visible (programmatic stream serialization); "
+            f"the exit of '{first}' does not change this"
         )
         mine = Access("write" if writes else "read", f"warp {int(warps[n]) % (self.x.stride // WARP)}", i)
-        theirs = Access(
-            "read" if "read" in does else "write", f"the launch before: kernel '{before.name}', line {other.line} ({other.name})"
-        )
+        theirs = Access("read" if "read" in does else "write", f"the launch before: kernel '{first}', line {other.line} ({other.name})")
         said = unordered(mine, theirs, self.where(i, array, int(cells[n, k])), begins)
         self.x.launch.find(
-            said.code, i, said.what, REPAIR, because=BECAUSE, operation=f"the launch before, line {other.line}", arrays=(array.region.begin,),
+            said.code, i, said.what, REPAIR.format(line=i.line), because=BECAUSE, operation=f"the launch before, line {other.line}", arrays=(array.region.begin,),
             why=said.why, halves=said.halves,
         )  # fmt: skip
 

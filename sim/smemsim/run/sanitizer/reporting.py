@@ -271,7 +271,7 @@ class Reporting:
         if by == warp:
             return f"warp {self.warp(by)} has waited for it; another warp that takes part has not"
         if by >= 0:
-            return f"only warp {self.warp(by)} has waited for it, and no barrier after that wait includes warp {self.warp(warp)}"
+            return f"warp {self.warp(by)} has waited for it, but has not arrived after that wait at a barrier at which warp {self.warp(warp)} waits"
         i, left, _ = self._weak_wait(op)
         return "no thread has waited for it" if i is None else f"{i.name} {left} of line {i.line} leaves it pending"
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from smemsim.core.ptx.module import Instruction
+from smemsim.core.ptx.module import Address, Instruction
+from smemsim.core.ptx.origins import symbols_behind
 from smemsim.run.following import WHOLE
 from smemsim.run.lower.waits import before_loads, is_wait
 from smemsim.run.sanitizer.operations import Operation
@@ -104,7 +105,10 @@ class UninitialisedReads:
         own = places // per_cta == cta.index
         which = np.unpackbits(bits[own, None], axis=1, count=WORD, bitorder="little").astype(bool)
         at = (places[own, None] % per_cta * WORD + np.arange(WORD))[which] + self.x.window_begin
-        where = f"shared {int(at[0]):#x}" + (f" to {int(at[-1]):#x}" if len(at) > 1 else "")
+        first, last = int(at[0]), int(at[-1])
+        where = f"shared {first:#x}" + (f" to {last:#x}" if last > first else "")
+        if len(at) != last - first + 1:  # initialised bytes are between them
+            where = f"{len(at)} bytes in {where}"
         return where + (f" of CTA {cta.number}" if self.x.launch.ctas > 1 else "")
 
     def _repair(self, i: Instruction, place: int) -> str:
@@ -130,15 +134,23 @@ class UninitialisedReads:
                     "write", f"issued later, or never: the load{'s' * (len(loads) > 1)} at line{'s' * (len(loads) > 1)} {lines}"
                 )
                 said = read_before_issue(Access("read", _reader(i), i), loads_of, why="nothing makes the reader wait for the loads")
-                self.reporting.find(i, np.flatnonzero(words), said, self._passed(i) or self._missing_wait(i))
+                self.reporting.find(i, np.flatnonzero(words), said, self._passed(i) or self._missing_wait(i, loads))
 
-    def _missing_wait(self, i: Instruction) -> str:
-        """The fix for a reader that waits for no load: the mbarriers for which no thread waits."""
-        states = {offset: b.state for cta in self.x.ctas.made[:1] for offset, b in mbarriers(cta).items() if not b.waits}
-        idle = [f"{offset:#x}" for offset, state in sorted(states.items()) if not state.phase and state.pending == state.expected]
-        which = "" if not idle else f", such as that at {idle[0]}" if len(idle) == 1 else f", such as one of {', '.join(idle[:6])}"
-        names = f"{which}: no thread has waited or arrived there" if idle else ""
-        return f"before line {i.line}, wait for the mbarrier of the loads (mbarrier.try_wait.parity, with the parity of the round){names}"
+    def _missing_wait(self, i: Instruction, loads: list[Instruction]) -> str:
+        """The fix for a reader that waits for no load: the mbarriers of the variable in which the loads have theirs."""
+        body, places = self.x.launch.program.inlined.body, self.x.launch.program.places
+        of_loads = [
+            [operand for operand in load.operands[1:] if isinstance(operand, Address) and operand.coordinates is None] for load in loads
+        ]
+        names = set().union(*(symbols_behind(body, addresses[-1]) for addresses in of_loads if addresses))
+        at = [
+            offset
+            for cta in self.x.ctas.made[:1]
+            for offset in sorted(mbarriers(cta))
+            if (place := places.shared_at(offset)) and place.name in names
+        ]
+        which = f": {', '.join(map(places.mbarrier_named, at[:6]))}{' ...' * (len(at) > 6)}" if at and len(names) == 1 else ""
+        return f"before line {i.line}, wait for the mbarrier of the loads (mbarrier.try_wait.parity, with the parity of the round){which}"
 
     def _passed(self, i: Instruction, op: Operation | None = None) -> str:
         """The fix if the last wait before a read, one of its consumer, passed before the first phase of the mbarrier

@@ -72,10 +72,13 @@ def suspicion(barrier: Mbarrier, i: Instruction, x: Wave) -> tuple[int, str]:
         if not before_loads(i, x):
             return 3, ""
         if state.passed.at_first:
-            return 2, "let the readers of a stage arrive here after their reads (mbarrier.arrive, tcgen05.commit)"
+            return (
+                2,
+                f"let the readers of a stage arrive at {x.launch.program.places.mbarrier_named(barrier.offset)} after their reads (mbarrier.arrive, tcgen05.commit)",
+            )
         return (
             2,
-            "let the readers of the stage arrive here after their reads (mbarrier.arrive, tcgen05.commit): no thread has arrived yet; or, if the stage has never been filled, wait for parity 1: at a new mbarrier that wait passes at once",
+            f"let the readers of the stage arrive at {x.launch.program.places.mbarrier_named(barrier.offset)} after their reads (mbarrier.arrive, tcgen05.commit): no thread has arrived yet; or, if the stage has never been filled, wait for parity 1: at a new mbarrier that wait passes at once",
         )
     stuck = {int(warp) for wait in x.positions.waiting for warp in distinct(wait.threads // WARP)}
     # threads that arrived before go on, or wait too
