@@ -183,8 +183,8 @@ def _anchor(title: str) -> str:
 
 _CODE = re.compile(rf"\b({'|'.join(CODES)})\b")
 _PTX = re.compile(
-    r"(?<![\w`/.%])((?:tcgen05|wgmma|mbarrier|barrier|bar|fence|cp|ld|st|atom|red|griddepcontrol|tensormap|elect|shfl|vote|match|redux|mma|sust)"
-    r"(?:(?:\.|::)\w+)+|\.[a-z]\w+(?:(?:\.|::)\w+)*|shared::cluster)(?![\w`(])"
+    r"(?<![\w`/.%])((?:tcgen05|wgmma|mbarrier|barrier|bar|fence|cp|ld|st|atom|red|griddepcontrol|tensormap|elect|shfl|vote|match|redux|mma|sust|wmma)"
+    r"(?:(?:\.|::)\w+)+|ldmatrix|stmatrix|movmatrix|membar|expect_tx|commit_group|wait_group|dealloc|relinquish_alloc_permit|\.[a-z]\w+(?:(?:\.|::)\w+)*|shared::cluster)(?![\w`(])"
 )
 
 

@@ -114,7 +114,7 @@ def _raised(rule: Rule) -> Rule:
     order = list(Grade)
     raised = {
         arch: Grade.WITNESSED
-        for arch in ("sm_100a", "sm_103a")
+        for arch in ("sm_100a", "sm_103a", "sm_120a")
         if (grade := rule.grades.get(arch)) is not None
         and order.index(grade) > order.index(Grade.WITNESSED)
         and rule.name in witnessed(arch)
@@ -173,14 +173,14 @@ RULES: Rules = Rules((r.name, _raised(r)) for r in (
     Rule("wgmma.sparse", _grades("measured", None),
          "PTX ISA 9.1 §9.7.15.6.1 and its figures. CUTLASS mma_traits_sm90_gmma_sparse.hpp",
          ("wgmma_sparse", "wgmma_metadata")),
-    Rule("tcgen05.registers", _grades("", "documented", "documented"),
-         "PTX ISA 9.1 §9.7.16.8.1, 9.7.16.8.5. "
+    Rule("tcgen05.registers", _grades("", "compiled", "compiled"),
+         "Machine code of ptxas. PTX ISA 9.1 §9.7.16.8.1, 9.7.16.8.5 require the wait. "
          "Triton 3.9.0 and Gluon put tcgen05.wait::ld after the use of the registers. "
          "Some epilogues of the CuTe DSL (4.8.1) have no wait"),
-    Rule("tcgen05.own_stores", _grades("", "documented", "documented"),
-         "PTX ISA 9.1 §9.7.16.6.4.2 lists instructions of one thread that are executed in order. "
+    Rule("tcgen05.own_stores", _grades("", "inferred", "inferred"),
+         "PTX ISA 9.1 §9.7.16.6.4.2 lists the instructions of one thread that are executed in order. These two are not among them. "
          "No failure without the wait is known"),
-    Rule("tcgen05.own_loads", _grades("", "documented", "documented"),
+    Rule("tcgen05.own_loads", _grades("", "inferred", "inferred"),
          "PTX ISA 9.1 §9.7.16.6.4.2 lists instructions of one thread that are executed in order, §9.7.16.8.5 "
          "describes tcgen05.wait::ld. No failure without the wait is known"),
     Rule("wgmma.in_flight", _grades("compiled", None),
@@ -198,7 +198,7 @@ RULES: Rules = Rules((r.name, _raised(r)) for r in (
          "CUTLASS mma_traits_sm100.hpp (ALayout, BLayout). PTX ISA 9.1 §9.7.16.5"),
     Rule("tcgen05.accumulator", _grades(None, "compiled"),
          "CUTLASS mma_traits_sm100_frag.hpp. golden/compiled has layouts A, B, D and F. "
-         "PTX ISA 9.1 §9.7.16.10.5 and its figures. Each layout has a grade of its own, and layout C is inferred"),
+         "PTX ISA 9.1 §9.7.16.10.5 and its figures. Layout C is only inferred"),
     Rule("tcgen05.tensor_operands", _grades(None, "compiled"),
          "CUTLASS mma_traits_sm100_frag.hpp. PTX ISA 9.1 §9.7.16.10.4, 9.7.16.10.7, 9.7.16.10.8 and their figures"),
     Rule("tcgen05.ld_st", _grades(None, "compiled"),
@@ -244,8 +244,8 @@ RULES: Rules = Rules((r.name, _raised(r)) for r in (
          "sparse operands are assumed to work alike"),
     Rule("mma_sync.scales", dict.fromkeys(("sm_120a", "sm_121a"), Grade.COMPILED),
          "SFALayout of SM120_16x8x64_TN_VS in CUTLASS 7107b05. PTX ISA 9.1 §9.7.14.5, a figure. "
-         "Checks pass with this rule and fail with each alternative: those of CUTLASS 79a, of the CuTe DSL's "
-         "blackwell_geforce examples, and of Triton's dot_scaled"),
+         "The check of CUTLASS example 79a passes with this rule, and fails with each alternative. So do the checks of the "
+         "CuTe DSL's blackwell_geforce examples and of Triton's dot_scaled. No such program runs for sm_121a"),
     Rule("arithmetic.tcgen05", _grades(None, "inferred"),
          "MMA-Sim. DeepGEMM issue 176 reports 25 bits for fp8, and 34 to 37 bits for 4-bit types. "
          "The rest is assumed from wgmma"),
@@ -394,8 +394,8 @@ RULES: Rules = Rules((r.name, _raised(r)) for r in (
          "fence to MEMBAR and CCTL.IVALL. "
          "CCTL.IVALL drops lines of the L1, and here the L1 has no line to drop. threadFenceReduction of "
          "NVIDIA/cuda-samples c94ff366 and llm.c read this way. "
-         "A store waits for the branch on the polled value: waitPeer in NCCL's src/device/prims_simple.h "
-         "(06de78e) has only a volatile load and a barrier before the store"),
+         "A store comes after the branch that ends the polling, so it cannot be early. "
+         "waitPeer in NCCL's src/device/prims_simple.h (06de78e) polls by a volatile load, and has a barrier but no fence before the store"),
     Rule("order.replaced_alike", _grades("compiled", "compiled"),
          "PTX ISA 9.1 §9.7.9.28: tensormap.replace is a weak operation on the whole map, so it is a data race. "
          "In CuTe DSL 4.8.1 one lane of each epilogue warp makes the same map in the same place "
@@ -415,7 +415,7 @@ RULES: Rules = Rules((r.name, _raised(r)) for r in (
          "DeepEP relies on such loads, with .L1::no_allocate. Its authors say that the document does not allow it"),
     Rule("memory.allocated", _grades("documented", "documented"),
          "CUDA Runtime API, cudaMalloc: the memory is not cleared. PyTorch, torch.empty: uninitialized data. "
-         "That copies do no harm is inferred: kernels copy buffers with their padding"),
+         "No document says that copies are harmless. It is inferred, because kernels copy buffers with their padding"),
     Rule("order.scope", _grades("documented", "documented"),
          "PTX ISA 9.1 §8.4 (scope), 8.7 (morally strong), 8.9.2 (observation order)"),
     Rule("order.default_scope", _grades("compiled", "compiled"),
@@ -487,8 +487,7 @@ RULES: Rules = Rules((r.name, _raised(r)) for r in (
          "of one run"),
     Rule("order.lanes", _grades("documented", "documented"),
          "PTX ISA 9.1 §8.1, 9.7.13.2 (bar.warp.sync orders memory). "
-         "The PTX ISA does not promise that shfl.sync, vote.sync and ldmatrix order memory. smemsim counts them, "
-         "so that right kernels are silent"),
+         "That shfl.sync, vote.sync and similar instructions are enough for plain accesses is inferred: kernels that are right rely on it"),
     Rule("order.groups", _grades("documented", "documented", "documented"),
          "PTX ISA 9.1 §9.7.9.25.3.2, 9.7.9.25.3.3 (cp.async), 9.7.9.27.2.1, 9.7.9.27.2.2 (bulk): a group contains "
          "operations that the executing thread has initiated"),

@@ -72,7 +72,7 @@ _OPERANDS = RuleTopic(
             "LBO of a K-major swizzled operand",
             "A K-major operand with a swizzle uses LBO only for bytes along K past the width of the swizzle.",
             "A sparse instruction reads 64 B along K. With the 32B swizzle, bytes 32 to 63 are LBO bytes further. "
-            "A dense instruction reads 32 B along K, so it never uses LBO.",
+            "A dense instruction reads 32 B along K, so it never uses LBO. The exception is K = 96 (rule operand.absolute_lbo).",
             "If LBO is not used, a wrong value is the remark D310. If it is used, a wrong value is D308.",
         ),
         "operand.atom_32b": RuleText(
@@ -147,15 +147,16 @@ _TCGEN05 = RuleTopic(
     {
         "tcgen05.registers": RuleText(
             "Registers that tcgen05.ld loads",
-            "By the PTX ISA the registers of tcgen05.ld are valid after tcgen05.wait::ld. "
-            "ptxas makes each instruction that names such a register wait for the load. So a use before tcgen05.wait::ld is right.",
+            "The PTX ISA requires tcgen05.wait::ld before a use of the registers of tcgen05.ld. "
+            "The machine code does not need it: ptxas makes each instruction that names such a register wait for the load. "
+            "So smemsim accepts a use before tcgen05.wait::ld.",
             "tcgen05.ld, then add.f32 on a loaded register, then tcgen05.wait::ld: right.",
             "A use before the wait is silent. A load that no wait follows is the remark X007.",
         ),
         "tcgen05.own_stores": RuleText(
             "tcgen05.st, then tcgen05.ld of one warp",
             "A warp writes cells by tcgen05.st and reads them by tcgen05.ld. The PTX ISA requires tcgen05.wait::st between them. "
-            "Hardware executes the two in order, as far as is known.",
+            "smemsim assumes that hardware executes the two in order, because no failure without the wait is known.",
             "tcgen05.st to columns 0 to 7, then tcgen05.ld of columns 0 to 7, with no wait between.",
             "A missing wait is the remark X012. For all other warps the stores are visible only after the wait, so there it is X012.",
         ),
@@ -163,7 +164,7 @@ _TCGEN05 = RuleTopic(
             "tcgen05.ld, then tcgen05.st of one warp",
             "A warp reads cells by tcgen05.ld and then writes them by tcgen05.st. "
             "The PTX ISA requires tcgen05.wait::ld between them, or a use of the loaded registers. "
-            "Hardware executes the two in order, as far as is known.",
+            "smemsim assumes that hardware executes the two in order, because no failure without the wait is known.",
             "tcgen05.ld of columns 0 to 7, then tcgen05.st to columns 0 to 7, with no wait between.",
             "A missing wait is the remark X012.",
         ),
@@ -237,7 +238,7 @@ _TCGEN05 = RuleTopic(
         "tcgen05.alloc": RuleText(
             "Allocation of columns",
             "An allocation has all lanes of n columns. n is a power of two and at least 32. "
-            "The allocation takes the first free columns that begin at a multiple of n (inferred). "
+            "The PTX ISA does not say which columns it takes. smemsim takes the first free columns that begin at a multiple of n. "
             "After relinquish_alloc_permit no allocation succeeds. "
             "dealloc must begin at the start of an allocation. A second dealloc of the same columns has no effect.",
             "Columns 0 to 31 are allocated. The next allocation of 64 columns gets columns 64 to 127.",
@@ -288,11 +289,11 @@ _ARITHMETIC = RuleTopic(
         ),
         "arithmetic.mma_sync": RuleText(
             "Sums of mma.sync on Hopper and Blackwell",
-            "mma.sync with f16 or bf16 operands, or with tf32 and K = 8, computes one sum by the rule of wgmma. "
+            "mma.sync with f16, bf16 or tf32 operands computes one sum by the rule of wgmma. Sums of integers are exact. "
             "8-bit floats are converted to f16 and summed in two steps, each over half of the elements. "
             "The first step begins at zero, the second at the result of the first. Then C is added, rounded to nearest. "
             "m8n8k4 of f16 is a sequence of f32 operations, each rounded to nearest. f64 is a chain of fused multiply-adds.",
-            "m16n8k32 of e4m3: k 0 to 15 are summed first. k 16 to 31 are summed onto that result. C is added last.",
+            "m16n8k32 of e4m3: the elements with k % 4 = 0 or 1 are summed first. Those with k % 4 = 2 or 3 are summed onto that result. C is added last.",
             "Results have these bits.",
         ),
         "arithmetic.mma_sync_ampere": RuleText(
@@ -412,8 +413,8 @@ _TMA = RuleTopic(
         "tensor_map.bits": RuleText(
             "The 128 bytes of a tensor map",
             "smemsim writes the same 128 bytes for tiled and im2col maps as the driver.",
-            "Bytes of a map from a debugger are the arguments of the encode call.",
-            "smemsim decode prints the fields of such bytes.",
+            "The bytes of a map in a dump have all arguments of its encode call: smemsim decode computes them.",
+            "smemsim encodes and decodes maps in this way.",
         ),
         "tma.transaction_bytes": RuleText(
             "Bytes that a load counts at the mbarrier",
@@ -539,7 +540,7 @@ _MEMORY = RuleTopic(
         ),
         "memory.allocated": RuleText(
             "Allocated memory is uninitialised",
-            "Memory that a program allocates holds no defined values. A copy of such a value to global memory does no harm, because kernels copy buffers with their padding.",
+            "Memory that a program allocates holds no defined values. A copy of such a value to global memory counts as harmless.",
             "torch.empty(1024), then a kernel that uses an element as an address.",
             "A use of such a value is R507. A copy to global memory is a remark, except if the value went through a matrix product.",
         ),
@@ -600,7 +601,7 @@ _COUNTERS = RuleTopic(
             "The lanes of a warp are divided into groups: 32 lanes if each accesses 1 to 4 B, 16 lanes if 8 B, 8 lanes if 16 B. "
             "A group costs the number of different words in its busiest bank. "
             "Atomics and cp.async.ca cost the number of lanes in that bank. "
-            "In a load of 8 or 16 B, two groups cost as much as one if neighbouring lanes read the same address.",
+            "Two groups of a load of 8 or 16 B cost as much as one, if each lane reads the address of lane XOR 1, or each that of lane XOR 2.",
             "32 lanes read 4 B each at a stride of 8 B: each of 16 banks has two words, so the load costs 2 wavefronts.",
             "`run --counters` prints the sum. Many conflicts are P901 and P902.",
         ),
@@ -638,9 +639,9 @@ _BARRIERS = RuleTopic(
         ),
         "order.named_phases": RuleText(
             "An arrival may count in the previous phase",
-            "A warp arrives at a barrier of some warps. If the warp is not ordered after all arrivals of the previous phase, its arrival may count in that phase.",
+            "A warp arrives at a barrier that counts only some of the warps. Each arrival of the previous phase must happen before this one. Otherwise it may count in the previous phase.",
             "Warp 1 executes `bar.arrive 1, 64` twice, with nothing between. The second arrival may complete the first phase.",
-            "It reports X010, if a warp waits in the previous phase or the arriving warp itself waits.",
+            "It reports X010 in two cases: a warp waits in the previous phase, or the arriving warp waits at the barrier itself (bar.sync).",
         ),
     },
 )
@@ -652,23 +653,26 @@ _LANES = RuleTopic(
     {
         "order.lanes": RuleText(
             "Lanes are threads",
-            "A write of one lane is visible to another lane only after both have executed bar.warp.sync, or another instruction together (.sync, .aligned).",
+            "By the PTX ISA a write of one lane is visible to another lane only after both have executed bar.warp.sync or a barrier. "
+            "smemsim is milder for plain accesses: any instruction that both lanes execute together (.sync, .aligned) is enough.",
             "Lane 0 stores a word of shared memory, lane 1 loads it. Between them `__syncwarp()` is required.",
-            "A missing barrier is X008.",
+            "With nothing between it is X008. With bar.warp.sync or a barrier it is silent. With another instruction of all lanes, such as shfl.sync, it is silent too, "
+            "except in the two cases of the next rule (order.lanes_only_wait).",
         ),
         "order.lanes_only_wait": RuleText(
             "Warp instructions that order no memory",
-            "elect.sync, shfl.sync, vote.sync, match.sync, redux.sync, ldmatrix, stmatrix, movmatrix, mma.sync and wmma make lanes wait for each other. They order no memory. "
-            "A release by one lane after them covers only its own stores. "
-            "A matrix instruction on words that other lanes have just stored requires bar.warp.sync before it.",
+            "elect.sync, shfl.sync, vote.sync, match.sync, redux.sync, ldmatrix, stmatrix, movmatrix, mma.sync and wmma make lanes wait for each other. The PTX ISA does not say that they order memory. "
+            "In two cases smemsim does not count them. "
+            "First: a release by one lane after them covers only its own stores. "
+            "Second: ldmatrix, stmatrix, wmma.load or wmma.store of words that other lanes have just stored requires bar.warp.sync before it.",
             "All lanes store, then elect.sync, then the elected lane arrives at an mbarrier. The arrival publishes only its own store.",
-            "A violation is a remark, because a warp issues its accesses of shared memory in order.",
+            "The two cases are remarks (X008), because a warp issues its accesses of shared memory in order. Plain accesses of other lanes are silent (order.lanes).",
         ),
         "order.lane_frees": RuleText(
             "An arrival of one lane frees only its own reads",
             "An arrival of one lane covers only its own reads. The reads of the other lanes are not ordered before a later overwrite.",
             "All lanes load a stage, lane 0 arrives at the mbarrier empty, and TMA overwrites the stage.",
-            "It reports X005 or X008. It is a remark if the arriving lane executed the same load instruction, because libraries free stages in this way.",
+            "It reports X005 or X008. It is a remark if the arriving lane executed the same load instruction as the other lanes, because libraries free stages in this way.",
         ),
         "order.warp_synchronous": RuleText(
             "Volatile accesses without __syncwarp",
@@ -686,7 +690,8 @@ _LANES = RuleTopic(
             "Several lanes update one word",
             "Several lanes of a warp load one word, compute new values, and store them there by one instruction. All updates except one are lost.",
             "`histogram[bin] += 1` in two lanes with the same bin.",
-            "It reports X008. In global memory it is a remark if each address has the same number of lanes, and these lanes store one value.",
+            "It reports X008. In global memory X008 is only a remark if two conditions hold. "
+            "The same number of lanes stores to each address (for example two). All lanes of an address store the same value.",
         ),
         "order.same_value": RuleText(
             "Writes of the same bytes",
@@ -710,17 +715,18 @@ _FENCES = RuleTopic(
         ),
         "order.carrier": RuleText(
             "Which value passes a release on",
-            "A thread acquires if it reads the value that the releasing thread stored. "
-            "If another thread has overwritten that value by a store, the reader acquires nothing. "
-            "If another thread has changed the value by an atomic operation, the reader still acquires. "
+            "Thread A releases by a strong store to a flag. Thread C reads the flag with acquire. "
+            "If C reads the value of A, the accesses of A before the store happen before those of C after the read. "
+            "The same holds if atomic operations of other threads have changed the value of A. "
+            "It does not hold if a store of another thread has replaced the value of A. "
             "A plain (weak) store releases nothing. An atomic operation that does not change the value releases nothing.",
             "Thread A stores flag = 1 with release. Thread B executes `atom.add flag, 1`. Thread C reads 2 with acquire: C acquires what A released.",
-            "A reader that acquires nothing races with the data: X008.",
+            "If the read acquires nothing, the later accesses of the data are X008.",
         ),
         "order.observation": RuleText(
             "A read orders the write that it observes",
             "A strong read observes a strong write, directly or through atomic operations, and the two are morally strong. "
-            "Then this write happens before everything that follows the read. Other accesses of the writing thread are not ordered.",
+            "Then this write happens before the later accesses of the reading thread. The other accesses of the writing thread are not ordered by it.",
             "A thread polls flag until it is 1, and then stores flag = 0 by a plain store. The store does not race with the write of 1.",
             "The later accesses of the flag are silent. Data that the flag should publish are X008 without a release.",
         ),
@@ -729,7 +735,7 @@ _FENCES = RuleTopic(
             "A thread stores data and then a flag by relaxed or volatile stores, with no fence between. "
             "A thread that reads the flag and then the data may read old data.",
             "The writer: `st.relaxed data; st.relaxed flag`. The reader: `ld.relaxed flag; ld.relaxed data`.",
-            "It reports the remark X008, because no accesses race.",
+            "It reports X008, but only as a remark: the accesses are strong, so by the PTX ISA they are no data race.",
         ),
         "order.fenced_by_others": RuleText(
             "Fences of several threads around a barrier",
@@ -743,8 +749,9 @@ _FENCES = RuleTopic(
             "A thread observes a relaxed operation, executes no fence, and reads the data by a plain load. "
             "The value is old only if the L1 has an older copy of the 128 bytes.",
             "The last block of a reduction: atomicInc tells a CTA that it is the last one, and the CTA sums the partial results.",
-            "It reports a remark if, in this launch, only the own CTA has loaded from these 128 bytes, and only after the operation. Otherwise X008. "
-            "A plain store in place of the load is always a remark.",
+            "It reports X008. X008 is only a remark in two cases. "
+            "First: in this launch no other CTA has loaded from these 128 bytes, and the own CTA only after the operation. "
+            "Second: the thread accesses the data by a plain store and not by a load.",
         ),
         "order.barrier_fences": RuleText(
             "A relaxed read before a barrier",
@@ -761,7 +768,8 @@ _FENCES = RuleTopic(
         "order.scope": RuleText(
             "Scopes must include the other thread",
             "A release and an acquire synchronise if the scope of each includes the other thread. "
-            "Two strong accesses are no race under the same condition. It also holds for the write and the read between a release and an acquire.",
+            "Two strong accesses are no race if the scope of each includes the other thread. "
+            "The write that carries a release and the read that carries the acquire need such scopes too.",
             "CTAs 0 and 1 both execute atom.add.cta on one word: the scope .cta does not include the other CTA.",
             "It reports X008.",
         ),
@@ -815,9 +823,11 @@ _MBARRIERS = RuleTopic(
         ),
         "order.default_scope": RuleText(
             "mbarrier operations without a scope",
-            "By the PTX ISA an mbarrier operation without a scope has .cta. smemsim counts it for the whole cluster, because CUTLASS relies on this. An explicit .cta does not order other CTAs.",
+            "By the PTX ISA an mbarrier operation without a scope has .cta. smemsim counts it for the whole cluster, because CUTLASS frees stages of other CTAs this way. "
+            "An explicit .cta is not counted for other CTAs.",
             "mbarrier.arrive.shared::cluster.b64 frees a stage of another CTA.",
-            "It reports nothing. Ordinary stores and cp.async copies that rely on it are a finding (see the next rules).",
+            "It reports nothing. Ordinary stores and cp.async copies that rely on such an arrival are silent too, although one program failed this way (CUTLASS issue 3324). "
+            "Write .release.cluster there. An explicit .cta is reported by the next two rules.",
         ),
         "order.narrow_wait": RuleText(
             "Waits with .acquire.cta",
@@ -867,7 +877,7 @@ _ASYNC = RuleTopic(
         "order.warpgroup": RuleText(
             "wgmma reads stores of its own four warps",
             "The four warps of a warpgroup store an operand. Each executes fence.proxy.async after its stores. "
-            "Then wgmma.mma_async reads the stores of all four warps. It concerns all four, but no barrier orders them.",
+            "Then wgmma.mma_async reads the stores of all four warps. By the PTX ISA a fence covers only the stores of its own warp, and no barrier orders the four warps.",
             "Each warp fills 16 rows with zeros, executes fence.proxy.async, and all execute wgmma.",
             "It reports a remark, if nothing else is missing.",
         ),
@@ -935,7 +945,7 @@ _LAUNCHES = RuleTopic(
             "Programmatic dependent launch",
             "A launch with programmatic stream serialization may begin when each CTA of the previous launch has executed griddepcontrol.launch_dependents or has exited. "
             "Only griddepcontrol.wait orders the writes of the previous launch before it. "
-            "The same holds for accesses of an earlier launch that the previous launch has not waited for. "
+            "If launch 2 did not wait for launch 1, only griddepcontrol.wait in launch 3 orders launch 1 before launch 3. "
             "A fence of device scope before griddepcontrol.launch_dependents synchronises with the start of the next launch. The exit of a CTA does not.",
             "Launch 1 writes an array. Launch 2 reads it without griddepcontrol.wait.",
             "It reports X008.",
