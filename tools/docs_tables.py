@@ -695,7 +695,7 @@ def unknown(_: Page) -> str:
     everywhere = frozenset.intersection(*(c.unknown for c in partly))
     listed = {c.names[0]: ", ".join(f"`{name}`" for name in sorted(c.unknown - everywhere)) for c in partly}
     rows = [
-        ("all of these", ", ".join(f"`{name}`" for name in sorted(everywhere))),
+        ("every card below", ", ".join(f"`{name}`" for name in sorted(everywhere))),
         *((f"`{name}`, in addition", some) for name, some in listed.items() if some),
     ]
     return table(("card", "unknown attributes"), rows)

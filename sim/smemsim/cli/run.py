@@ -169,7 +169,7 @@ COMMAND_LINE = "command line"
 @click.option("--random", is_flag=True, help="Fill each array by its key `random` in the launch file, if it has one.")
 @click.option("--no-sanitize", is_flag=True, default=None, help="Execute only: no race detector, no uninitialised values.")
 @global_races_option
-@click.option("--strict", is_flag=True, help="Exit code 1 also for remarks about rules that the PTX breaks.")
+@click.option("--strict", is_flag=True, help="Remarks about documented rules that the kernel breaks count as findings.")
 @click.option(
     "--expect",
     multiple=True,

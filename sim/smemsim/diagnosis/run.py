@@ -610,14 +610,12 @@ class Run(metaclass=OwnMembers):
 
     @property
     def is_strictly_ok(self) -> bool:
-        """True if there is no finding, and no remark about a rule that the PTX breaks."""
+        """True if there is no finding, and no remark about a documented rule that the kernel breaks."""
         return self.ok and not self.broken
 
     @property
     def broken(self) -> list[Finding]:
-        """The remarks on rules that the PTX breaks, although compilers make up for it. `--strict` counts them as
-        findings.
-        """
+        """The remarks about documented rules that the kernel breaks. `--strict` counts them as findings."""
         return [f for f in self.remarks if f.breaks_rule]
 
     @property

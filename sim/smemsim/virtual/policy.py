@@ -93,7 +93,7 @@ ALSO = {"watch_global": "GLOBAL_RACES", "unwatched": "NO_SANITIZE_KERNELS"}
 class Policy:
     """The options of a virtual GPU: how launches run, and what happens with findings.
 
-    - `on_finding`: a key of ON_FINDING. `strict`: remarks about rules that the PTX breaks count, too.
+    - `on_finding`: a key of ON_FINDING. `strict`: remarks about documented rules that the kernel breaks count, too.
     - `sanitize`: off means execute only. `watch_global`: look for races in global memory. `unwatched`: a regular
       expression; kernels with matching names run without the sanitizer.
     - `ctas`: the CTAs of every grid that run: numbers, "sample" for a few that represent the grid, None for all.
