@@ -70,7 +70,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="findings in kernels fail the test (raise, the default), are shown with it (warn), or told at the end (collect)",
     )  # fmt: skip
     group.addoption(
-        "--smemsim-strict", action="store_true", help="with --smemsim-gpu: remarks about documented rules that the kernel breaks count as findings"
+        "--smemsim-strict",
+        action="store_true",
+        help="with --smemsim-gpu: remarks about documented rules that the kernel breaks count as findings",
     )
     group.addoption(
         "--smemsim-counters",
