@@ -213,11 +213,13 @@ def errata(_: Page) -> str:
     for title, of in ERRATA_TOPICS.items():
         made.append(f"## {title}")
         for e in of:
-            says = "Document: No document mentions it." if e.document == "none" else f"Document ({e.document}): {_sentence(e.says)}"
+            is_document = e.document.startswith(("PTX ISA", "CUDA", "cuda", "cuTensorMap"))
+            said = f"{'Document' if is_document else 'Source'} ({e.document}): {_sentence(e.says)}"
+            says = "Document: No document mentions it." if e.document == "none" else said
             shows = [*([f"recorded cases `{e.trace}`"] if e.trace else []), *([e.seen] if e.seen else [])]
             rule = f"[{RULES[e.rule].title}](rules.md#{_anchor(RULES[e.rule].title)})." if e.rule else ""
             items = [
-                _marked(says), f"Hardware: {_marked(_sentence(e.but))}", f"Evidence: {_marked('; '.join(shows))}.",
+                _marked(says), f"{'Hardware' if e.trace or ' H' in e.seen else 'Programs'}: {_marked(_sentence(e.but))}", f"Evidence: {_marked('; '.join(shows))}.",
                 *([f"Rule: {rule}"] if rule else []),
             ]  # fmt: skip
             made += [f"### {e.topic}", "\n".join(filled(item, "- ") for item in items)]
@@ -667,7 +669,7 @@ def ran(_: Page) -> str:
         for x in totals(kept())
     ]  # fmt: skip
     return table(
-        ("project", "card", "commits", "programs", "checks passed", "not passed", "distinct kernels", "of these with TMA or tensor memory", "with matrix products"),
+        ("project", "card", "commits", "programs", "checks passed", "not passed", "distinct kernels", "of these with TMA or tensor memory", "with `tcgen05.mma`"),
         rows,
     )  # fmt: skip
 

@@ -592,7 +592,7 @@ ALTERNATIVES: dict[str, Alternative] = {str(a): a for a in (
     Alternative("tcgen05.lane_masks", "enable", "a bit of disable-output-lane that is set lets the lane be written", "the name read the other way", "lanes.disabled", lambda off: ~off),
     Alternative("tcgen05.lane_masks", "ctas_exchanged", "the first four words are of the odd CTA", "other order of halves", "lanes.disabled", lambda off: off[::-1]),
     Alternative("tcgen05.lane_masks", "lanes_reversed", "bit 31 of the first word is lane 0", "other order of bits", "lanes.disabled", lambda off: off.reshape(len(off), 4, 32)[..., ::-1].reshape(off.shape)),
-    Alternative("tcgen05.lane_masks", "zero_columns_counts", "skip counts used columns, and use counts masked columns", "table 45 of the PTX ISA exchanges the two", "zero_columns.counts", lambda counts: (*counts[:2], counts[3], counts[2])),
+    Alternative("tcgen05.lane_masks", "zero_columns_counts", "skip is the number of used columns, and use the number of masked columns (minus 1)", "table 45 of the PTX ISA exchanges the two", "zero_columns.counts", lambda counts: (*counts[:2], counts[3], counts[2])),
     Alternative("tcgen05.lane_masks", "zero_columns_inverted", "the columns of masked runs are used, and the others count as zero", "CUTLASS inverts non-zero-mask", "zero_columns", lambda zero, width: ~zero),
     Alternative("tcgen05.lane_masks", "zero_columns_first_band", "all bands of lanes have the pattern of the first band", _D, "zero_columns", lambda zero, width: np.tile(zero[:width], len(zero) // width) if len(zero) > width else ~zero),
     # ---- operands in shared memory

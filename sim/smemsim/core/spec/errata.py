@@ -40,9 +40,9 @@ ERRATA_TOPICS: dict[str, tuple[Erratum, ...]] = {
             trace="wgmma_operands",
             rule="operand.lbo_past_width"),
     Erratum("K of a swizzled operand is at most one swizzle width", "PTX ISA 9.1 §9.7.15.5.1.2.1.3",
-            "K repeats in units of 2k chunks at stride T",
-            "K of one instruction does not pass the swizzle width without LBO. "
-            "In the example of this section (tf32, 32B swizzle) the third chunk of a row has the bytes of another row",
+            "the chunks of a row along K follow each other, 16 B each (stride T in the formulas), also past the swizzle width",
+            "they follow each other only up to the swizzle width. The chunks after it are LBO further. "
+            "In the example of this section (tf32, 32B swizzle) the third chunk by the formula has the bytes of another row",
             trace="wgmma_operands",
             rule="operand.k_major"),
     Erratum("The 32B swizzle uses base offset too", "CUTLASS mma_sm90_desc.hpp",
@@ -76,8 +76,8 @@ ERRATA_TOPICS: dict[str, tuple[Erratum, ...]] = {
             trace="wgmma_dots_f32",
             rule="arithmetic.wgmma"),
     Erratum("The exponent of a zero term", "MMA-Sim (arXiv 2511.10909)",
-            "a zero term counts with the exponent -126 in every wgmma. A later version has -133. "
-            "Version 2.1.1 agrees with the recorded cases",
+            "a zero term counts with the exponent -126 in every wgmma (the paper), or with -133 (a release after it). "
+            "Release 2.1.1 agrees with the recorded cases",
             "the exponent is -133 with bf16 and tf32, and -21 with f16 operands and an f16 result. "
             "For the other types the exponent of a zero does not change any result",
             trace="wgmma_dots_f16",
@@ -94,7 +94,7 @@ ERRATA_TOPICS: dict[str, tuple[Erratum, ...]] = {
             rule="arithmetic.wgmma"),
     Erratum("The low 13 bits of a tf32 NaN", "PTX ISA 9.1 §9.7.15",
             "the low 13 bits are ignored",
-            "the bits are ignored in every case. A NaN that has only these bits counts as infinity",
+            "they are ignored in a NaN too. So a NaN whose other fraction bits are all 0 counts as infinity",
             trace="wgmma_dots_f32",
             rule="arithmetic.wgmma"),
     Erratum("Registers of D before wgmma.wait_group", "PTX ISA 9.1 §9.7.15.7",
@@ -127,7 +127,7 @@ ERRATA_TOPICS: dict[str, tuple[Erratum, ...]] = {
             rule="tma.map_words"),
     Erratum("Bits 48:46 of a tcgen05 descriptor", "the blog post \"Blackwell MMA SMEM Descriptor\", CUTLASS mma_sm100_desc.hpp",
             "they are a field `version` that programs choose",
-            "PTX ISA 9.1 §9.7.16.4.1 has the constant 0b001 there. "
+            "in PTX ISA 9.1 §9.7.16.4.1 they are the constant 0b001, not a choice. "
             "JAX (0269e49, mosaic/gpu/mma_utils.py) leaves it 0, and works",
             seen="a document, and programs that are right on a card",
             rule="descriptor.reserved_bits"),
@@ -203,12 +203,12 @@ ERRATA_TOPICS: dict[str, tuple[Erratum, ...]] = {
             rule="tma.store_clip"),
     Erratum("Dimensions above 2^31", "cuTensorMapEncodeTiled",
             "a dimension may have up to 2^32 elements",
-            "such a map is encoded, but every transfer through it traps above 2^31",
+            "such a map is encoded. If a dimension has more than 2^31 elements, every transfer through the map traps (715)",
             trace="tma_loads_far",
             rule="tma.traps"),
     Erratum("Global addresses above 2^57", "cuTensorMapEncodeTiled",
-            "they must be aligned",
-            "they must also be below 2^57. The address 0 is accepted",
+            "they must be aligned. The text gives no largest address",
+            "an address of 2^57 or more is refused, also if it is aligned. The address 0 is accepted",
             trace="encode_tiled",
             rule="tensor_map.verdict"),
     Erratum("INTERLEAVE_32B with other swizzles", "cuTensorMapEncodeTiled",
@@ -390,9 +390,9 @@ ERRATA_TOPICS: dict[str, tuple[Erratum, ...]] = {
   "PTX instructions and ptxas": (
     Erratum("mapa with a rank that does not exist", "PTX ISA 9.1 §9.7.9, mapa",
             "the result is undefined",
-            "the result is an address. "
-            "Only its use is an error. ptxas 13.0.88 replaces one byte of the address (PRMT). "
-            "CuTe DSL computes such an address in every lane",
+            "the result is an address, and only an access to it is an error. "
+            "ptxas 13.0.88 compiles mapa to PRMT, which replaces one byte of the address and checks no rank. "
+            "Kernels of the CuTe DSL rely on it: every lane computes such an address",
             seen="machine code of ptxas",
             rule="cluster.addresses"),
     Erratum("Scalar video instructions", "PTX ISA 9.1 §9.7.18.1",
@@ -410,7 +410,7 @@ ERRATA_TOPICS: dict[str, tuple[Erratum, ...]] = {
     Erratum("ptxas 12.8 to 13.0: loops of 64-bit products", "PTX ISA 9.1 §9.7.1",
             "mad.lo and mul.lo give the low 64 bits in every iteration",
             "ptxas 12.8 to 13.0 and the driver (580) at -O3 leave out iterations if the low half of the product has "
-            "become 0. This begins at the 16th iteration or earlier. It happens for sm_80, sm_90a and sm_100a. "
+            "become 0. With the factor 16 they execute 8 iterations, with the factor 4 they execute 16. It happens for sm_80, sm_90a and sm_100a. "
             "It is right at -O1 and in ptxas 13.4.59 (docs/found/ptxas.md)",
             seen="an H100, and machine code"),
     Erratum("ptxas 12.8 to 13.0: lop3 that names a register twice", "PTX ISA 9.1 §9.7.8",
