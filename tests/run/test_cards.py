@@ -645,7 +645,7 @@ def test_report_a_tile_for_a_datacentre_card_does_not_fit(arch, size):
     with pytest.raises(CudaError, match=f"{size} bytes of dynamic shared memory: k can have 101376 at most"):
         f.set_attribute(8, size)
     gpu = Gpu(arch)
-    with pytest.raises(InputError, match="101376 B a CTA"):
+    with pytest.raises(InputError, match=f"needs at most 101376 B: a CTA has 101376 B on {arch}"):
         gpu.launch(small(arch), "k", args=[gpu.zeros(32, np.int32)], block=32, shared_bytes=size, progress=False)
 
 
