@@ -5,6 +5,8 @@ anybody has written it.
 import gc
 import random
 import re
+import subprocess
+import sys
 import weakref
 
 import numpy as np
@@ -347,3 +349,92 @@ def test_the_memory_of_a_card_goes_with_it_though_its_programs_are_kept():
     del device
     gc.collect()
     assert held() is None
+
+
+ALLOCATOR = """
+import ctypes, errno, random, threading
+from smemsim.virtual import notes
+
+notes.map_notes()
+try:
+    notes.map_notes()
+except OSError as e:
+    assert e.errno == errno.EEXIST, e
+else:
+    raise AssertionError("two places for notes")
+at = notes.replacements()
+assert all(at.values()) and len(at) == 2
+free = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(at["free"])
+aligned = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_void_p), ctypes.c_size_t, ctypes.c_size_t)(at["posix_memalign"])
+
+def made(size, alignment=64):
+    place = ctypes.c_void_p()
+    assert aligned(ctypes.byref(place), alignment, size) == 0
+    assert place.value % max(alignment, notes.ALIGNMENT) == 0, (place.value, alignment)
+    return place.value
+
+for alignment in (8, 64, 512, 1024, 4096):  # one allocation
+    a, b = made(1000, alignment), made(3000)
+    assert (notes.size_at(a), notes.size_at(b), notes.size_at(a + 512)) == (1000, 3000, 0)
+    for byte, held in ((0, (a, 1000)), (1, (a, 1000)), (999, (a, 1000)), (1000, None), (-1, None)):
+        found = notes.holding(a + byte)
+        assert found == held or (held is None and found is not None and found[0] != a), (byte, found)
+    assert not notes.is_claimed(a) and not notes.is_claimed(b)
+    notes.claim(a)
+    notes.claim(a + 512)
+    assert notes.is_claimed(a) and not notes.is_claimed(b) and not notes.is_claimed(a + 512)
+    assert (notes.size_at(a), notes.holding(a + 999), notes.size_at(b)) == (1000, (a, 1000), 3000)
+    free(a)
+    assert not notes.is_claimed(a) and notes.size_at(a) == 0 and notes.holding(a) is None
+    notes.claim(a)
+    assert not notes.is_claimed(a) and notes.holding(a) is None
+    free(b)
+free(None)
+place = ctypes.c_void_p()
+assert aligned(ctypes.byref(place), 1000, 64) == errno.EINVAL and not place.value
+
+rng, held, gone = random.Random(2), {}, set()  # many, whose notes have one place
+for n in range(5000):
+    if held and rng.random() < 0.2:
+        a = rng.choice(list(held)) if n % 50 == 0 else next(iter(held))
+        free(a)
+        held.pop(a), gone.add(a)
+    else:
+        size = rng.choice((100, 5000, 300_000, 2_000_000)) + rng.randrange(100)
+        a = made(size)
+        held[a] = size
+        gone.discard(a)
+        assert not notes.is_claimed(a)
+        if n % 3 == 0:
+            notes.claim(a)
+assert len({notes._place_of(a) for a in held}) < len(held), "no two notes meet"
+assert {a: notes.size_at(a) for a in held} == held
+assert not any(notes.size_at(a) or notes.is_claimed(a) for a in gone)
+for a in list(held)[::20]:
+    assert notes.holding(a + held[a] - 1) == (a, held[a])
+for a in held:
+    free(a)
+assert not any(notes.size_at(a) for a in held)
+
+left = []  # several threads at once
+
+def work(seed):
+    own = []
+    for n in range(400):
+        own.append((made(64 * seed + n + 1), 64 * seed + n + 1))
+        if n % 2:
+            free(own.pop(0)[0])
+    left.extend(own)
+
+threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+[t.start() for t in threads], [t.join() for t in threads]
+assert len(left) == 800 and all(notes.size_at(a) == size for a, size in left)
+print("right")
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="replaces functions of Linux's C library")
+def test_memory_that_the_replaced_allocator_gives_is_noted_until_it_is_freed():
+    """As PyTorch's allocator calls it, in a process of its own: addresses, sizes, claims, notes that share a place."""
+    done = subprocess.run([sys.executable, "-c", ALLOCATOR], capture_output=True, text=True, check=False, timeout=60)
+    assert (done.stdout, done.stderr, done.returncode) == ("right\n", "", 0)
