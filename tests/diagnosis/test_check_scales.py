@@ -5,6 +5,7 @@ faults have their code. Nothing is measured.
 import copy
 import dataclasses
 import json
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -553,6 +554,62 @@ def test_launches_with_scale_factors_of_others_are_found_at_their_line(gemm, cod
     assert [f.code for f in done.findings] == codes, done.text()
     assert words in done.findings[0].message
     assert all(f"tcgen05.{name}." in f.instruction and f.repair for f in done.findings)
+
+
+def but(which: str, wrong: Callable[[int, int], int]) -> Callable[[str, int, int], int]:
+    """Scale ids of tiles and steps that are right for the other side."""
+    return lambda side, tile, step: wrong(tile, step) if side == which else step
+
+
+# As above for the other side, another tile, or another kind: the finding names the side, its rows, and both k.
+SIBLINGS = {
+    "one id of B": (Gemm(n=64, id=but("b", lambda tile, step: 0)), "S702", "rows 0 to 63 of B are multiplied at k = 32 with the scale factors of k = 0 (scale id 0"),
+    "two ids of A in turn": (Gemm(n=64, id=but("a", lambda tile, step: step % 2)), "S702", "rows 0 to 127 of A are multiplied at k = 64 with the scale factors of k = 0"),
+    "ids 1 and 3 of A": (Gemm(n=64, steps=2, id=but("a", lambda tile, step: 1 + 2 * step)), "S702", "with byte 3 of column 64 at k = 32, and with byte 1 at k = 0; byte 2,"),
+    "ids 2 and 0 of two factors": (Gemm("mxf4", "2X", n=64, id=lambda side, tile, step: 2 * ((step + (side == "a")) % 2)), "R508", "rows 0 to 127 of A are in another order than k"),
+    "one column of A": (Gemm("mxf4nvf4", "4X", n=64, column=lambda side, tile, step: 4 * step * (side == "b")), "S702", "of A are multiplied at k = 64 with the scale factors of k = 0, in columns 64 to 67"),
+    "one K block of B": (Gemm(n=64, tiles=2, block=lambda side, tile: own(side, tile * (side == "a"))), "R508", "of B are multiplied at k = 128 with the scale factors of k = 0"),
+    "two K blocks of B exchanged": (Gemm(n=64, tiles=3, block=lambda side, tile: own(side, (1, 0, 2)[tile] if side == "b" else tile)), "R508", "the scale factors of rows 0 to 63 of B are in another order than k; row 0"),
+    "no copy of A": (Gemm(n=64, tiles=2, copies=lambda side, tile: side == "b" or tile != 1), "R508", "rows 0 to 127 of A are multiplied at k = 128 with the scale factors of k = 0"),
+    "a stage of B that is not loaded again": (Gemm(n=64, tiles=3, stages=2, loads=lambda side, tile: side == "a" or tile != 2), "R508", "of B are multiplied at k = 256 with the scale factors of k = 0"),
+    "one row block of B": (Gemm(n=64, grid=(1, 2), block=lambda side, tile: (tile, int(side == "a"), 0)), "R508", "rows 0 to 63 of B and rows 64 to 127 get the same scale factors"),
+    "those of B by m": (Gemm(n=64, grid=(2, 2), block=lambda side, tile: (tile, 1, 0)), "R508", "they change with the rows of A, rows 0 to 127 of A and rows 128 to 255 of A"),
+    "a copy of those of B for A": (Gemm(n=64, source=lambda offset: 8192), "S701", "64 of 128 rows of A, the first one row 0, get scale factors that rows of B get"),
+    "one id of A, computed": (Stored(n=64, by="computed", tiles=1, wrong="a", id=first_of_a), "S702", "of A are multiplied at k = 32 with the scale factors of k = 0 (scale id 0, column 64); line 30 copied 384"),
+    "one id of B, computed": (Stored(n=64, by="computed", tiles=1, wrong="b", id=but("b", lambda tile, step: 0)), "S702", "rows 0 to 63 of B are multiplied at k = 32 with the scale factors of k = 0 (scale id 0, column 128)"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("gemm", "code", "words"), SIBLINGS.values(), ids=SIBLINGS)
+def test_a_wrong_scale_factor_is_found_on_either_side_and_alone(gemm, code, words):
+    done, wrong = run(gemm)
+    assert (wrong > 1000, [f.code for f in done.findings]) == (True, [code]), done.text()
+    assert words in done.findings[0].message
+    assert done.findings[0].line is not None
+
+
+@pytest.mark.parametrize(
+    "gemm",
+    [
+        Gemm(n=96, grid=(1, 2)), Gemm(n=64, tiles=2, parts=2), Gemm(n=64, tiles=2, parts=4, stages=2), Gemm("mxf4nvf4", "4X", n=64, parts=2),
+        Stored(n=64, by="computed", tiles=1, wrong="ab"),
+
+    ],
+    ids=str,
+)  # fmt: skip
+def test_right_scale_factors_are_silent_however_many_loads_bring_them(gemm):
+    done, wrong = run(gemm)
+    assert (done.findings, done.remarks, wrong) == ([], [], 0), done.text()
+    count = gemm.tiles * gemm.steps * gemm.grid[0] * gemm.grid[1]
+    assert done.judged.scales == (count * (not isinstance(gemm, Stored)), count)
+
+
+@pytest.mark.parametrize("side", ["a", "b"])
+def test_a_part_of_a_block_that_is_not_loaded_again_is_found(side):
+    """Of four loads of a block the first one has the rows 0 to 7, 32 to 39 and so on."""
+    done, wrong = run(Gemm(n=64, tiles=2, parts=4, still=(side, 0)))
+    assert (wrong > 1000, [f.code for f in done.findings]) == (True, ["R508"]), done.text()
+    assert f"of {side.upper()} are multiplied at k = 128 with the scale factors of k = 0" in done.findings[0].message
 
 
 @pytest.mark.parametrize("how", [{"schedule": "latest"}, {"workers": 2}], ids=str)

@@ -5,6 +5,7 @@ what may be wrong with them.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Callable
 
 import numpy as np
@@ -48,6 +49,8 @@ class Gemm:
     stride: int = 128  # between groups of 8 rows of a copy
     pair: bool = False  # is each 256 x n tile that of two CTAs? Of one tile of K
     steps: int = STEPS  # products of a tile
+    parts: int = 1  # loads of a row block
+    still: tuple[str, int] = ("", 0)  # the part of a side that is that of the first tile in all tiles
     by_threads: bool = False  # do threads load and store the scale factors of shared memory once more?
 
     @property
@@ -83,13 +86,14 @@ class Gemm:
                 (tile * self.blocks, int(side == "a"), int(side == "b") * count) if self.block is None else self.block(side, tile)
             )
             if self.loads is None or self.loads(side, tile):
-                for r in range(count):
-                    size = self.blocks * BLOCK
+                for r, part in itertools.product(range(count), range(self.parts)):
+                    size = self.blocks * BLOCK // self.parts
+                    begin = r * self.tiles * self.blocks + kb * ((side, part) != self.still)
                     text.append(f"""
     mul.lo.u32 %r30, %r3, {per_m * self.tiles * self.blocks * BLOCK}; mad.lo.u32 %r30, %r4, {per_n * self.tiles * self.blocks * BLOCK}, %r30;
-    add.u32 %r30, %r30, {(r * self.tiles * self.blocks + kb) * BLOCK}; cvt.u64.u32 %rd10, %r30; add.u64 %rd10, %rd10, {parameter};
+    add.u32 %r30, %r30, {begin * BLOCK + part * size}; cvt.u64.u32 %rd10, %r30; add.u64 %rd10, %rd10, {parameter};
     @%p2 mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%r7], {size};
-    @%p2 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r8+{at + r * size + tile % self.stages * 16384}], [%rd10], {size}, [%r7];""")
+    @%p2 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r8+{at + (r * self.parts + part) * size + tile % self.stages * 16384}], [%rd10], {size}, [%r7];""")
         text.append(f"@%p2 mbarrier.arrive.shared::cta.b64 _, [%r7]; {wait('%r7', tile % 2, f'LOADED{tile}')}")
         if self.by_threads:
             text.append("shl.b32 %r30, %r1, 2; add.u32 %r30, %r30, %r8;")
