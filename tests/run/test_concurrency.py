@@ -372,6 +372,13 @@ def tensor(
     {meet} @%p2 tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r11, 32;"""
 
 
+COPIED_FIRST = "@%p11 tcgen05.cp.cta_group::1.128x256b [%r11], %rd5;"
+COPIED_THEN = (
+    f"@%p11 tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [bar]; {WAITED_LD} {waits(parity='1', label='V')} {AFTER}"
+)
+COPIED = f"{COPIED_FIRST} {COPIED_THEN}"
+
+
 def in_turn(wait: str, before: str = "", after: str = "") -> str:
     """Four times three warps arrive at one mbarrier, and warp 0, which waits there, has a tile copied to tensor memory,
     for which they wait before they arrive again.
@@ -823,6 +830,9 @@ KERNELS = (
     Kernel("tensor memory, loaded and stored, behind a branch", tensor(done=LOADED.format("@%p1 bra U; U:", "%r3")), arch="sm_100a", block=128, remarks="X012"),
     Kernel("tensor memory, loaded and stored, waited for behind a branch", tensor(done=LOADED.format(f"@%p1 bra U; U: {WAITED_LD}", "%r3")), arch="sm_100a", block=128),
     Kernel("tensor memory, loaded and stored, used behind it", tensor(done=LOADED.format("", "%r3").replace(WAITED_LD, f"add.u32 %r9, %r20, 1; {WAITED_LD}")), arch="sm_100a", block=128, remarks="X012"),
+    Kernel("tensor memory, loaded, used, overwritten by a copy", tensor(done=f"{USED} {COPIED}"), arch="sm_100a", block=32),
+    Kernel("tensor memory, loaded, overwritten by a copy, used", tensor(done=f"{COPIED_FIRST} {USED} {COPIED_THEN}"), "X012", arch="sm_100a", block=32),
+    Kernel("tensor memory, loaded, a signal, used, overwritten by a copy", tensor(done=f"red.shared.add.u32 [bar+40], 1; {USED} {COPIED}"), arch="sm_100a", block=32),
     Kernel("tensor memory, loads over its address",    ALLOCATED, arch="sm_100a", block=64),
     Kernel("tensor memory, two issuers in turn",       tensor(second=SECOND.format("bar.sync 0;")), arch="sm_100a", block=128),
     Kernel("tensor memory, two issuers at once",       tensor(second=SECOND.format("")), "X012", arch="sm_100a", block=128),

@@ -18,10 +18,10 @@ from taint import Program
 from test_gpu_tcgen05_kernels import listed, multiplied, product
 
 
-def launched(text: str, *, block: int = 128, arch: str = "sm_90a") -> Run:
+def launched(text: str, *, block: int = 128, arch: str = "sm_90a", **options: object) -> Run:
     gpu = Gpu(arch)
     arrays = [gpu.array(np.zeros(1024, np.float32)), gpu.array(np.ones(1024, np.float32))]
-    return gpu.launch(text, "k", block=block, args=arrays, progress=False)
+    return gpu.launch(text, "k", block=block, args=arrays, progress=False, **options)
 
 
 def codes(run: Run) -> list[str]:
@@ -507,6 +507,87 @@ def test_where_ptxas_waits_what_comes_behind_is_ordered():
     overwrite = "st.shared.b32 [%r6], %r7;"
     assert codes(launched(in_flight(f"add.f32 %r30, %r1, %r1;\n bar.sync 0;\n {overwrite}"))) == []
     assert codes(launched(in_flight(f"bar.sync 0;\n {overwrite}"))) == ["X005"]
+
+
+USE = "add.f32 %r30, %r1, %r1;"
+OVERWRITES = {
+    "a store": "st.shared.b32 [%r6], %r7;",
+    "an atomic": "atom.shared.add.u32 %r31, [%r6], 1;",
+    "cp.async": "cp.async.ca.shared.global [%r6], [%rd1], 4;\n cp.async.wait_all;",
+    "a bulk copy": "@%p1 mbarrier.arrive.expect_tx.shared.b64 _, [%r32], 64;\n @%p1 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r20], [%rd1], 64, [%r32];",
+}
+
+
+def with_mbarrier(text: str, count: int) -> str:
+    """An mbarrier behind the operands: its address is in %r32. %p1 is true for thread 0."""
+    init = f"add.u32 %r32, %r20, 2048;\n setp.eq.u32 %p1, %r10, 0;\n @%p1 mbarrier.init.shared.b64 [%r32], {count};\n fence.proxy.async"
+    return text.replace("smem[2048]", "smem[3072]").replace("fence.proxy.async", init)
+
+
+MODES = [("closures", "on"), ("compiled", "off")]
+
+
+@pytest.mark.parametrize(("tiers", "cohorts"), MODES)
+@pytest.mark.parametrize("name", OVERWRITES)
+def test_the_wait_of_ptxas_stands_where_the_register_is_named(name, tiers, cohorts, monkeypatch):
+    """It orders what comes behind it, in the same block too, in each CTA. What comes before it is not ordered."""
+    monkeypatch.setenv("SMEMSIM_TIERS", tiers)
+    monkeypatch.setenv("SMEMSIM_COHORTS", cohorts)
+    write = OVERWRITES[name]
+    end = wait("%r32", 0) if "bulk" in name else ""
+    for grid in (1, 3):
+        assert codes(launched(with_mbarrier(in_flight(f"{write}\n {USE}\n {end}"), 1), grid=grid)) == ["X005"]
+        assert codes(launched(with_mbarrier(in_flight(f"{USE}\n {write}\n {end}"), 1), grid=grid)) == []
+
+
+@pytest.mark.parametrize(("tiers", "cohorts"), MODES)
+def test_a_signal_before_the_use_does_not_say_that_wgmma_is_over(tiers, cohorts, monkeypatch):
+    """Three warps arrive before or after they use D; the first one then overwrites an operand."""
+    monkeypatch.setenv("SMEMSIM_TIERS", tiers)
+    monkeypatch.setenv("SMEMSIM_COHORTS", cohorts)
+    arrive = "mbarrier.arrive.shared.b64 _, [%r32];"
+    for first, second, found_ in ((arrive, USE, ["X005"]), (USE, arrive, [])):
+        text = in_flight(
+            f"setp.lt.u32 %p2, %r10, 32;\n @%p2 bra FIRST;\n {first}\n {second}\n bra ON;\n FIRST:\n{wait('%r32', 0)}\n st.shared.b32 [%r6], %r7;\n ON:"
+        )
+        assert codes(launched(with_mbarrier(text, 96))) == found_
+
+
+def test_the_wait_of_ptxas_for_one_wgmma_is_none_for_a_later_one():
+    """One warp names the first sum, once or twice, and overwrites what the second wgmma reads."""
+    again = f"wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {listed(11, 4)}, %rd2, %rd2, 0, 1, 1, 0, 0;"
+    for times in (1, 2):
+        use = f"{again} setp.ne.u32 %p2, %r10, 32;\n setp.lt.u32 %p2, %r10, 32;\n @%p2 bra ON;\n {USE * times}\n st.shared.b32 [%r6], %r7;\n ON: wgmma.commit_group.sync.aligned;"
+        assert codes(launched(in_flight(use))) == ["X005"]
+
+
+def test_an_epilogue_may_store_a_sum_over_its_operands():
+    """ptxas waits before stmatrix, since it names the sum."""
+    store = f"stmatrix.sync.aligned.m8n8.x4.shared.b16 [%r6], {listed(1, 4)};"
+    assert codes(launched(in_flight(store), grid=2)) == []
+    assert codes(launched(in_flight(store.replace(listed(1, 4), "{%r7, %r7, %r7, %r7}")), grid=2)) == ["X005"]
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        "st.global.b32 [%rd3], %r1;",
+        f"{USE} st.global.b32 [%rd3], %r30;",
+        "mov.b32 %r30, %r1; st.global.b32 [%rd3], %r30;",
+        "mov.b32 %r1, 7;",
+    ],
+)
+def test_where_ptxas_waits_each_schedule_has_the_same_sum(use):
+    """D is used or written before wgmma.wait_group: the product is there by then, whatever the schedule."""
+
+    def left(schedule: object) -> bytes:
+        gpu = Gpu("sm_90a")
+        out, other = gpu.array(np.zeros(1024, np.float32)), gpu.array(np.ones(1024, np.float32))
+        run = gpu.launch(in_flight(use.replace("; ", ";\n ")), "k", block=128, args=[out, other], progress=False, schedule=schedule)
+        assert (codes(run), "X007" in {f.code for f in run.remarks}) == ([], True)
+        return out.numpy().tobytes()
+
+    assert len({left(schedule) for schedule in (None, 2, 5, "latest")}) == 1
 
 
 @pytest.mark.parametrize(

@@ -203,6 +203,11 @@ class AsyncOp:
         return np.array(self.threads)
 
     @property
+    def brought(self) -> frozenset[int]:
+        """The registers that it writes."""
+        return frozenset()
+
+    @property
     def counted(self) -> list[tuple[SharedWrite, list[Any]]]:
         """The writes that mbarriers count, each with the CTAs whose mbarriers do: of several issuers the first write,
         which stands for those of all.
@@ -281,6 +286,11 @@ class WarpgroupOp(AsyncOp):
         """All threads of its warpgroups."""
         found: np.ndarray = (np.array(self.threads)[:, None] + np.arange(WARPGROUP)).reshape(-1)
         return found
+
+    @property
+    def brought(self) -> frozenset[int]:
+        """The registers that it writes: D."""
+        return self.sums
 
 
 @dataclasses.dataclass(eq=False, kw_only=True)

@@ -263,6 +263,14 @@ class Checks(Protocol):
         instruction has read.
         """
 
+    def may_wait_in(self, block: Any) -> bool:
+        """Does a block name registers of operations in flight, after what they must be in order with? ptxas inserts
+        its wait where the register is named. The block is then executed one instruction after the other.
+        """
+
+    def waits_at(self, x: Wave, i: Instruction) -> None:
+        """The running threads are about to execute an instruction of such a block."""
+
     @property
     def is_of_first(self) -> bool:
         """Does the first CTA stand for all?"""

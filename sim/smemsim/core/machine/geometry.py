@@ -38,7 +38,7 @@ __all__ = ["Geometry", "check_coordinates", "check_global", "check_map", "check_
 class Geometry:
     """The inputs of the walk over the rows of a box.
 
-    - `shape`, `layout`: the arrays of `addressing.tma_loops`. `mode`: the instruction's. `swizzle`: the mode in force.
+    - `shape`, `layout`: the arrays of `layout.tma_loops`. `mode`: the instruction's. `swizzle`: the mode in force.
     - `rows`: those of a tile, or pixels without the halo. `row_bytes`: packed bytes of a row, as the barrier counts
       them.
     - `first`, `axes`: the spatial dimensions of an im2col walk. `lower`, `upper`: the pixel box.

@@ -136,7 +136,7 @@ _WGMMA = RuleTopic(
             "If it uses them earlier, ptxas inserts a wait, serialises the instructions, or takes other registers. "
             "ptxas warns with C7517, C7514, C7515 or C7511. It does not do this for registers of A.",
             "`add.f32 %f1, %f1, 1.0` stands between `wgmma.commit_group` and `wgmma.wait_group 0`. ptxas inserts a wait before it.",
-            "A use before the wait is X007.",
+            "A use before the wait is X007. An overwrite of A or B before that use is X005.",
         ),
     },
 )

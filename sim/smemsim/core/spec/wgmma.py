@@ -38,7 +38,7 @@ EVERY_8 = tuple(range(8, 257, 8))
 INTEGER_N = (8, 16, 24, *range(32, 257, 16))
 
 # Four bits of metadata stand for one group of K; PTX ISA 9.1 §9.7.15.6.1 calls the rest undefined. An H200 has a
-# meaning for all sixteen values (`addressing.fragments.sparse_k`, trace wgmma_metadata).
+# meaning for all sixteen values (`layout.fragments.sparse_k`, trace wgmma_metadata).
 INVALID_METADATA_2_4 = frozenset((0b0000, 0b0101, 0b1010, 0b1111))  # both elements in one place
 # of tf32, the only meaningful values: the element is the group's first or second
 METADATA_1_2 = frozenset((0b0100, 0b1110))

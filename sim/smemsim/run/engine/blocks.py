@@ -66,6 +66,8 @@ def _passes_gate(wave: Wave, block: Block, marks: Taint | None) -> bool:
         wave.materialize(block.slots & ~gate.keeps)
     if not gate.opens(wave):
         return False
+    if wave.checks is not None and wave.checks.may_wait_in(block):
+        wave.checks.waits_at(wave, block.instructions[0])
     if marks is None:
         gate.run(wave)
     else:
@@ -111,7 +113,20 @@ def _run_plain(wave: Wave, block: Block, marks: Taint | None, left: Sequence[Any
         wave.materialize(block.behind)
     if wave.events.block_entered:
         wave.events.block_entered(wave, block)
+    if wave.checks is not None and wave.checks.may_wait_in(block):
+        _run_one_by_one(wave, block, marks, left, wave.checks)
+        return False
     return _run_steps(wave, block, marks, left)
+
+
+def _run_one_by_one(wave: Wave, block: Block, marks: Taint | None, left: Sequence[Any] | None, checks: Checks) -> None:
+    """Run the plain steps of a block that names registers of operations in flight."""
+    for step in block.steps if left is None else left:
+        for closure in step.steps if isinstance(step, Segment) else (step,):
+            checks.waits_at(wave, block.instructions[wave.step])
+            _run_step(wave, block, closure, marks)
+    if block.end is not None:
+        checks.waits_at(wave, block.instructions[-1])
 
 
 def _run_steps(wave: Wave, block: Block, marks: Taint | None, left: Sequence[Any] | None) -> bool:

@@ -4,8 +4,8 @@ see yet.
 Without a schedule every operation completes when it is issued. With one it completes then, at a moment that is drawn,
 or when no thread can go on without it. Operations that a wait names complete before threads pass the wait. Operations
 of one stream (`wgmma` of a wave, `tcgen05` of a CTA or pair, `tcgen05.ld` and `.st` of a warp) complete in their
-order, others in any. A `tcgen05.ld` completes before its warp names the registers, with or without a wait: ptxas
-waits for registers.
+order, others in any. A `tcgen05.ld` or a `wgmma` completes before its warps name the registers that it writes, with or
+without a wait: ptxas waits for registers (`IN_FLIGHT` of `core/spec/wgmma.py`). A `wgmma` that names them is no such use.
 
 A plain or relaxed store to global or shared memory may become visible late. A plain or relaxed load may read late. Both
 end when the warp executes an instruction that could order the access. Everything could but arithmetic, branches, other
@@ -40,7 +40,7 @@ __all__ = ["SEEN", "Bytes", "InFlight", "Undo", "comes_behind", "defer"]
 
 
 SEEN = ("global", "shared")  # memory that others see
-STORE, LOAD = "store", "load"
+STORE, LOAD, MMA = "store", "load", "wgmma"  # kinds of effects
 MOST_ACCESSES = 64  # that a wave's warps have under way together
 # instructions that order: earlier loads, and earlier against later stores; or everything
 NOTHING, FENCES, EVERYTHING = range(3)
@@ -107,7 +107,7 @@ class InFlight:
         self._is_one_warp = x.stride == WARP  # a CTA
         self._committed: dict[str, np.ndarray] = {}
         self._orders: dict[tuple[int, int], int] = {}
-        self._named: dict[tuple[int, int], frozenset[int]] = {}
+        self._named: dict[tuple[int, int, bool], frozenset[int]] = {}
         self._total = x.total
         self._meets_exits = not x.program.uses.isdisjoint(
             ("bar", "barrier")
@@ -121,7 +121,7 @@ class InFlight:
     ) -> None:  # fmt: skip
         """Complete something now, or later. What brings registers that its own block goes on to name completes now."""
         blocked = stream is not None and any(one.stream == stream for one in self.pending)
-        if slots and slots & self._names(x.program.blocks[x.at], x.step + 1):
+        if slots and slots & self._names(x.program.blocks[x.at], x.step + 1, by_mma=kind != MMA):
             self._complete_all(x, [one for one in self.pending if one.stream == stream])
             act()
             return
@@ -262,7 +262,7 @@ class InFlight:
         registers that it names have come.
         """
         if self.pending:
-            brought = [one for one in self.pending if one.slots & self._names(block, 0)]
+            brought = [one for one in self.pending if one.slots & self._names(block, 0, by_mma=one.kind != MMA)]
             self._complete_all(x, [one for one in brought if one.threads is not None and np.isin(one.threads, x.threads).any()])
         orders = self._order(block)
         if orders == NOTHING:
@@ -272,11 +272,11 @@ class InFlight:
         if orders == FENCES:
             self._fences[distinct(x.threads // WARP)] += 1
 
-    def _names(self, block: Block, first: int) -> frozenset[int]:
-        """The registers that a block names from its instruction `first` on."""
-        key = block.index, first
+    def _names(self, block: Block, first: int, *, by_mma: bool = True) -> frozenset[int]:
+        """The registers that a block names from its instruction `first` on, in wgmma only where `by_mma`."""
+        key = block.index, first, by_mma
         if key not in self._named:
-            self._named[key] = frozenset(slot for i in block.instructions[first:] for slot in i.slots)
+            self._named[key] = frozenset(slot for i in block.instructions[first:] if by_mma or i.op != MMA for slot in i.slots)
         return self._named[key]
 
     def _order(self, block: Block, first: int = 0) -> int:

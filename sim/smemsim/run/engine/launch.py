@@ -152,7 +152,7 @@ class RunOptions:
       allows, "earliest" and "latest" the extremes. "all:N" runs each of these and N seeds.
     - `assume`: an alternative of a rule about Blackwell, such as "tcgen05.pair=b_interleaved", that holds instead of
       the rule. Such a launch runs in this process.
-    - `after`: what the previous launch has done to memory (`program.execute.in_front`), if this launch may run beside
+    - `after`: what the previous launch has done to memory (`grid.in_front`), if this launch may run beside
       it. Such a launch runs in this process.
     - `multiprocessors`: of the card, if not those of the real one. CTAs see them in %nsmid, and so many run at once.
     - `overrun`: threads that access at most so many bytes after an array get X001 and continue with zeros; other

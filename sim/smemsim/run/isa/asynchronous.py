@@ -271,7 +271,7 @@ def _take(x: Wave, op: AsyncOp, takes: Callable[[], object]) -> None:
         takes()
     else:
         facts = facts_of(op.kind)
-        defer(x, takes, stream=op.kind if facts.is_in_order else None, kind=facts.group, threads=op.committed_by)
+        defer(x, takes, stream=op.kind if facts.is_in_order else None, kind=facts.group, threads=op.committed_by, slots=op.brought)
     for thread in op.again if x.events.repeated else ():
         x.events.repeated(x, op, 0, thread)
 

@@ -21,7 +21,7 @@ from smemsim.run.register_types import DTYPES, UNSIGNED, bits_of, dtype_of, stor
 __all__ = ["DTYPES", "Names", "Read", "Wave", "Write", "bits_of", "dtype_of", "reader", "storage", "writer"]
 
 
-# a `program.wave.Wave`; it knows its launch and its program, so that no part of a program can name its type
+# a `engine.wave.Wave`; it knows its launch and its program, so that no part of a program can name its type
 Wave: TypeAlias = Any
 # the values of the threads that run: an array of their number, or one number for all of them
 Read: TypeAlias = Callable[[Wave], Any]

@@ -171,7 +171,7 @@ class Block:
     slots: int = 0
     behind: int = 0
     has_loads: bool = False  # that may read shared memory
-    tier: Any = None  # how its steps run: `compiled.tier.Tier`, made when the block first does
+    tier: Any = None  # how its steps run: `jit.tier.Tier`, made when the block first does
 
 
 # Instructions whose first operand alone is a result; of all others, such as tcgen05.ld.red, every register may be one.
@@ -198,9 +198,9 @@ class Program:
     approximate: frozenset[str] = frozenset()  # of `spec.approximate`: instructions whose results are not bit-exact
     unsure: tuple[Instruction, ...] = ()  # sums into which ptxas may take a product or not, see `fused`
     readers: dict[int, set[int]] | None = None  # of each register, by identity, from the first use on
-    # the numbers of registers that hold nothing else, from the first use on (`compiled.constants`)
+    # the numbers of registers that hold nothing else, from the first use on (`jit.constants`)
     constants: dict[int, int] | None = None
-    # registers that may be read before they are written, from the first use on (`flow`)
+    # registers that may be read before they are written, from the first use on (`cfg.read_first`)
     read_first: frozenset[int] | None = None
     copied: Copied = NOTHING_COPIED  # what carries bytes of global memory to where they are asked for
     at_launch: Mapping[Any, Callable[[Any], None]] = dataclasses.field(

@@ -536,6 +536,15 @@ class SanitizerOfFirst(Events):
             return None
         return self.first.names(self.view, block) if self.is_alike and not registers.touches(block) else OF_ALL
 
+    def may_wait_in(self, block: Block) -> bool:
+        return (self.of_all or self.first).may_wait_in(block)
+
+    @_or_of_all
+    def waits_at(self, x: Wave, i: Instruction) -> Any:
+        if not i.slot_bits & self.first.held_slots:
+            return None
+        return self.first.waits_at(self.view, i) if self.is_alike and not i.slot_bits & self.first.registers.in_flight else OF_ALL
+
     @_or_of_all
     def commit(self, x: Wave, i: Instruction, group: str) -> Any:
         return self.first.commit(self.view, i, group) if self.is_alike else OF_ALL

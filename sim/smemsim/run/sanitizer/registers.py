@@ -36,11 +36,12 @@ __all__ = ["Named", "RegistersInFlight"]
 
 
 _TELLS = ("bar", "barrier", "mbarrier", "atom", "red", "fence", "membar")  # others may continue after them
+_TENSOR_TELLS = ("commit", "mma", "cp", "shift")  # of tcgen05: the last three may overwrite tensor memory themselves
 
 
 class Named:
     """For each block of a program: the registers that it names before its first instruction that tells other threads
-    something (an arrival, a commit, a release).
+    something (an arrival, a commit, a release), or has tensor memory written.
     """
 
     def __init__(self, program: Program) -> None:
@@ -50,6 +51,11 @@ class Named:
         self._first: dict[int, int] = {}
         # by the load: it, its registers, and whether they are named at once
         self._loads: dict[int, tuple[Instruction, int, bool]] = {}
+
+    @staticmethod
+    def is_load(i: Instruction) -> bool:
+        """Is it a tcgen05.ld?"""
+        return i.op == "tcgen05" and i.modifiers[0] == "ld"
 
     def at_once(self, load: Instruction) -> bool:
         """Does the load's own block name a register that the load brings, before it tells other threads something?"""
@@ -71,7 +77,7 @@ class Named:
             for i in self._program.blocks[index].instructions[first:]:
                 if i.op == "tcgen05" and i.modifiers[0] == "wait::ld":
                     return None
-                if user is None and _bits(i) & self.registers(load) and not (i.op == "tcgen05" and i.modifiers[0] == "ld"):
+                if user is None and _bits(i) & self.registers(load) and not self.is_load(i):
                     user = i
             ways = following(self._program, index)
             if ways is None:  # it is not known where that goes
@@ -117,7 +123,7 @@ class Named:
         if block.index not in self._first:
             own = block.instructions
             # into registers that no instruction has named yet
-            brings = bool(own) and own[0].op == "tcgen05" and own[0].modifiers[0] == "ld"
+            brings = bool(own) and self.is_load(own[0])
             self._first[block.index] = _before_telling(own[brings:])
         return self._first[block.index]
 
@@ -125,7 +131,7 @@ class Named:
 def _before_telling(instructions: Sequence[Instruction]) -> int:
     named = 0
     for i in instructions:
-        if i.op in _TELLS or (i.op == "tcgen05" and i.modifiers[0].startswith("commit")) or "release" in i.modifiers:
+        if i.op in _TELLS or (i.op == "tcgen05" and i.modifiers[0] in _TENSOR_TELLS) or "release" in i.modifiers:
             break
         named |= _bits(i)
     return named
@@ -162,7 +168,7 @@ class RegistersInFlight:
         self._sums: dict[tuple[int, frozenset[int]], Instruction] = {}
         # of what only wgmma gives a value: what has one, by the warpgroup's first warp
         self._filled: dict[int, set[int]] = {}
-        self._naming: dict[int, tuple[int, list[tuple[Instruction, int, dict[int, bool]]]]] = {}  # by the block's index
+        self._naming: dict[int, tuple[int, list[tuple[Instruction, int]]]] = {}  # by the block's index
         self._blanks: dict[frozenset[int], frozenset[int]] = {}
         # lines of operations whose registers were touched too early, and how, that have a finding
         self._told: set[tuple[int, str]] = set()
@@ -307,40 +313,44 @@ class RegistersInFlight:
             self.in_flight = functools.reduce(operator.or_, {bits for _, bits in self._held.values()}, 0)
 
     def named(self, block: Block) -> None:
-        """The running threads execute a block. To name registers that are in flight is wrong, unless it moves them or
-        is the next wgmma on the same accumulators.
-
-        What it names of finished sums counts as read.
+        """The running threads execute a block that names no register in flight: the finished sums that it names count
+        as read.
         """
         of_all, naming = self._naming_of(block)
-        if not of_all & (self.in_flight | self.of_sums):
+        if not of_all & self.of_sums:
             return
-        warps = self._warps(is_safe=not of_all & self.in_flight)
-        for i, bits, named in naming:
-            if not bits & (self.in_flight | self.of_sums):
-                continue
+        warps = self._warps(is_safe=True)
+        for i, bits in naming:
             if self.of_sums & bits:
                 self._sums_named(warps, i.slots)
-            holds = {slot: op for slot in named if (op := self._holding(slot, warps)) is not None}
-            if not holds:
-                continue
-            copied = next(
-                (op for slot, op in holds.items() if not named[slot] and slot in op.registers.results | op.registers.copies), None
-            )
-            for slot, op in holds.items():
-                if slot in op.registers.copies and named[slot]:  # another value is there now
-                    op.registers.copies.discard(slot)
-                    self._held |= {n: (other, bits & ~(1 << slot)) for n, (other, bits) in self._held.items() if other is op}
-                elif i.op != "mov" or copied is None:
-                    self._touched(i, slot, op, "written" if named[slot] else "read")
-                    if slot in op.registers.results | op.registers.copies and not named[slot]:
-                        self._waits_itself(op, warps)
-                elif not named[slot] and slot in op.registers.results:
-                    self._touched(i, slot, op, "copied")
-            if i.op == "mov" and copied is not None:  # its result is in flight as well
-                results = {slot for slot, is_result in named.items() if is_result} - copied.registers.results
-                copied.registers.copies |= results
-                self.takes(copied, frozenset(results))
+
+    def named_by(self, i: Instruction) -> None:
+        """The running threads come to an instruction. To name registers that are in flight is wrong, unless it moves
+        them or is the next wgmma on the same accumulators. Finished sums that it names count as read.
+
+        ptxas inserts its wait here: what threads do before is not ordered by it.
+        """
+        warps = self._warps(is_safe=not i.slot_bits & self.in_flight)
+        if self.of_sums & i.slot_bits:
+            self._sums_named(warps, i.slots)
+        named = dict(sorted(i.mentions, key=lambda one: one[1]))  # of what is read and written: written
+        holding = [(slot, op) for slot in named for op in self._holding(slot, warps)]
+        sums = {op: op.registers.results | op.registers.copies for _, op in holding}
+        copied = list(dict.fromkeys(op for slot, op in holding if not named[slot] and slot in sums[op])) if i.op == "mov" else []
+        for slot, op in holding:
+            if slot in op.registers.copies and named[slot]:  # another value is there now
+                op.registers.copies.discard(slot)
+                self._held |= {n: (other, bits & ~(1 << slot)) for n, (other, bits) in self._held.items() if other is op}
+            elif not copied:
+                self._touched(i, slot, op, "written" if named[slot] else "read")
+                if slot in sums[op] and not named[slot]:
+                    self._waits_itself(op, warps)
+            elif not named[slot] and slot in op.registers.results:
+                self._touched(i, slot, op, "copied")
+        for op in copied:  # its result is in flight as well
+            results = {slot for slot, is_result in named.items() if is_result} - op.registers.results
+            op.registers.copies |= results
+            self.takes(op, frozenset(results))
 
     def _warps(self, *, is_safe: bool) -> set[int]:
         """The running warps whose registers a block names: the first CTA's while it stands for all, which ends where
@@ -352,23 +362,19 @@ class RegistersInFlight:
             own = self.x.threads
         return set((own // WARP).tolist())
 
-    def _naming_of(self, block: Block) -> tuple[int, list[tuple[Instruction, int, dict[int, bool]]]]:
-        """The instructions of a block except wgmma, each with the named registers as a bit set, and whether it writes
-        them. The first entry is the set of all.
+    def _naming_of(self, block: Block) -> tuple[int, list[tuple[Instruction, int]]]:
+        """The instructions of a block except wgmma, each with the named registers as a bit set. The first entry is the
+        set of all.
         """
         found = self._naming.get(block.index)
         if found is None:
-            naming = []
-            for i in block.instructions:
-                if i.op != "wgmma":
-                    named = dict(sorted(i.mentions, key=lambda one: one[1]))  # of what is read and written: written
-                    naming.append((i, sum(1 << slot for slot in named), named))
-            found = self._naming[block.index] = functools.reduce(operator.or_, [bits for _, bits, _ in naming], 0), naming
+            naming = [(i, i.slot_bits) for i in block.instructions if i.op != "wgmma"]
+            found = self._naming[block.index] = functools.reduce(operator.or_, [bits for _, bits in naming], 0), naming
         return found
 
-    def _holding(self, slot: int, warps: set[int]) -> Operation | None:
-        """The first operation of these warps in flight that has a register."""
-        return next((op for op, bits in self._held.values() if bits >> slot & 1 and warps & set(op.warps.tolist())), None)
+    def _holding(self, slot: int, warps: set[int]) -> list[Operation]:
+        """The operations of these warps in flight that have a register."""
+        return list(dict.fromkeys(op for op, bits in self._held.values() if bits >> slot & 1 and warps & set(op.warps.tolist())))
 
     def _waits_itself(self, op: Operation, warps: set[int]) -> None:
         """ptxas adds a wait for an operation here: for these warps its group is complete, and all earlier ones."""

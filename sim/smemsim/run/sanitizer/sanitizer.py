@@ -651,10 +651,26 @@ class Sanitizer(Events, Observer):
 
     def names(self, x: Wave, block: Block) -> None:
         """The running threads begin a block, which names registers."""
-        if block.slots & (self.registers.in_flight | self.registers.of_sums):
+        if self.may_wait_in(block):
+            return
+        if block.slots & self.registers.of_sums:
             self.registers.named(block)
         if block.slots & self.tensor.unwaited.registers:
-            self.tensor.names(x, block)
+            self.tensor.names(x, self.tensor.named.first(block))
+
+    def may_wait_in(self, block: Block) -> bool:
+        """Does the place matter at which a block names registers in flight?"""
+        slots, unwaited = block.slots, self.tensor.unwaited.registers
+        if slots & self.registers.in_flight and self.registers.touches(block):
+            return True
+        return bool(slots & unwaited and block.behind & unwaited & ~self.tensor.named.first(block))
+
+    def waits_at(self, x: Wave, i: Instruction) -> None:
+        """The running threads come to an instruction of such a block."""
+        if i.slot_bits & (self.registers.in_flight | self.registers.of_sums) and i.op != "wgmma":
+            self.registers.named_by(i)
+        if i.slot_bits & self.tensor.unwaited.registers and not self.tensor.named.is_load(i):
+            self.tensor.names(x, i.slot_bits)
 
     # ---- completion: groups and mbarriers
 

@@ -267,6 +267,8 @@ class CommitGroups:
         (groups,) = self._of(warp, kind, ALL_LANES, makes=True)
         count = next((n for n, group in enumerate(groups.pending, 1) if op in group), None)
         over = [one for group in groups.pending[:count] for one in group]
+        if count is None and op not in groups.open:
+            return []
         if count is None:  # not committed yet
             over += groups.open
             groups.open = []

@@ -35,7 +35,6 @@ from smemsim.run.warps import WARP, warps_of
 if TYPE_CHECKING:
     from smemsim.core.machine.tmem.layout import AccumulatorLayout, Box
     from smemsim.run.cohort import Cohort
-    from smemsim.run.lower.program import Block
     from smemsim.run.sanitizer.folding import Knowledge
     from smemsim.run.views import Cta, Mbarrier, Wave
 
@@ -259,9 +258,8 @@ class TensorShadow:
                     mine = (self.cells.who[at] == warp) & (self.cells.when[at] == PENDING)
                     self.cells.when[at] = np.where(mine, clock[warp], self.cells.when[at])
 
-    def names(self, x: Wave, block: Block) -> None:
-        """The running threads begin a block that names registers of loads: these are done."""
-        first = self.named.first(block)
+    def names(self, x: Wave, first: int) -> None:
+        """The running threads name registers (a bit set): the loads that bring some of them are done."""
         for warp in self._warps(x):
             waiting = self.unwaited.loads.pop(warp, [])
             for at, registers in waiting:
@@ -272,6 +270,8 @@ class TensorShadow:
                 self.cells.read_when[at] = PENDING
             if left:
                 self.unwaited.loads[warp] = left
+        if not self.unwaited.loads:
+            self.unwaited.registers = 0
 
     def freed(self, i: Instruction, given: Sequence[tuple[int, int, int, int]]) -> None:
         """tcgen05.dealloc by warps (warp, CTA, first column, end column): no operation may use the columns any more,
