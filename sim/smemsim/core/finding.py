@@ -980,12 +980,19 @@ _LIST = re.compile(r"\{([^{}]*)\}")
 _NAME = re.compile(r"\w+(?:(?:\.|::)\w+){3,}")  # of an instruction
 
 
-def expect_words(numbers: Sequence[tuple[int, int]]) -> str:
-    """The bytes that lines of PTX should expect, in words; pairs of a line and its bytes.
+def expect_words(numbers: Sequence[tuple[int, int]], made: int = 0) -> str:
+    """The bytes that lines of PTX should expect, in words; pairs of a line and its bytes. `made` is the line that has
+    the number of all of them; 0 for none.
 
     >>> expect_words([(69, 16384), (203, 16384), (322, 8192)])
     'expect 16384 bytes in lines 69, 203, and 8192 bytes in line 322'
+    >>> expect_words([(69, 16384), (203, 16384)], 67)
+    'expect 16384 bytes: change the number in line 67, which lines 69, 203 use'
     """
+    if made and len({size for _, size in numbers}) == 1:
+        many = len(numbers) > 1
+        users = ", ".join(str(line) for line, _ in numbers)
+        return f"expect {numbers[0][1]} bytes: change the number in line {made}, which line{'s' * many} {users} use{'s' * (not many)}"
     lines: dict[int, list[int]] = {}
     for line, size in numbers:
         lines.setdefault(size, []).append(line)

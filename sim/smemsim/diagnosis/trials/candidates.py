@@ -165,9 +165,13 @@ def _bytes(f: Finding, at: InLaunch, i: Instruction, code: _Code) -> Iterator[Ca
     """The numbers of bytes that make all phases right, in the lines that expect bytes."""
     expecting = {other.line: other for other in code.named("mbarrier") if "expect_tx" in other.modifiers}
 
+    made = cast("int", f.numbers.get("made", 0))
+    first = {(line, size) for line, size in next(iter(cast("Iterable[Sequence[tuple[int, int]]]", f.numbers.get("expect", ()))), ())}
+
     def changed(numbers: Sequence[tuple[int, int]]) -> Candidate:
         return Candidate(
-            tuple(Edit(expecting[line], (with_number(expecting[line], -1, size),)) for line, size in numbers), expect_words(numbers)
+            tuple(Edit(expecting[line], (with_number(expecting[line], -1, size),)) for line, size in numbers),
+            expect_words(numbers, made if set(numbers) == first else 0),
         )
 
     for numbers in cast("Iterable[Sequence[tuple[int, int]]]", f.numbers.get("expect", ())):
