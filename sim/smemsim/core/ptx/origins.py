@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from smemsim.core.ptx.module import Address, Instruction, Register, Symbol
+from smemsim.core.ptx.module import Address, Immediate, Instruction, Register, Symbol
 
-__all__ = ["origin", "symbols_behind"]
+__all__ = ["number_of", "origin", "symbols_behind"]
 
 MOST_MOVES = 8  # mov instructions that are followed
 
@@ -71,3 +71,22 @@ def symbols_behind(body: Sequence[Instruction], address: Address) -> frozenset[s
             writers = [i for i in body if base.slot in i.given and i.op in SUMS]
             ways += [operand for i in writers for operand in i.operands[-1 if i.op == "mad" else 1 :]]
     return frozenset(names)
+
+
+def number_of(body: Sequence[Instruction], lines: Sequence[int]) -> int:
+    """The line of the `mov` whose number is the last operand of these lines, and which no other line uses; 0 for none.
+
+    >>> from smemsim.core.ptx.parser import read_module
+    >>> head = ".version 8.8 .target sm_90a .address_size 64 .entry k() { .reg .b32 %r<3>;"
+    >>> k = read_module(chr(10).join((head, "mov.u32 %r1, 16400;", "nanosleep.u32 %r1;", "ret; }"))).entries[0]
+    >>> number_of(k.body, [3])
+    2
+    """
+    last = {i.operands[-1] for i in body if i.line in lines and i.operands}
+    register = next(iter(last), None)
+    if len(last) != 1 or not isinstance(register, Register):
+        return 0
+    writers = [i for i in body if register.slot in i.given]
+    users = {i.line for i in body if register.slot in i.used}
+    is_number = len(writers) == 1 and writers[0].op == "mov" and isinstance(writers[0].operands[-1], Immediate)
+    return writers[0].line if is_number and users == set(lines) else 0

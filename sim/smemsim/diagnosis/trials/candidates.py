@@ -27,7 +27,7 @@ from typing import NamedTuple, cast
 from smemsim.core.finding import Finding, InLaunch, expect_words
 from smemsim.core.ptx.edits import Edit, instructions, replaced_by, with_number
 from smemsim.core.ptx.module import Function, Immediate, Instruction, Label, Module, Register, RegisterType, Special
-from smemsim.core.ptx.origins import origin
+from smemsim.core.ptx.origins import number_of, origin
 from smemsim.run.async_ops import is_bulk
 
 __all__ = ["Candidate", "candidates_of"]
@@ -165,13 +165,12 @@ def _bytes(f: Finding, at: InLaunch, i: Instruction, code: _Code) -> Iterator[Ca
     """The numbers of bytes that make all phases right, in the lines that expect bytes."""
     expecting = {other.line: other for other in code.named("mbarrier") if "expect_tx" in other.modifiers}
 
-    made = cast("int", f.numbers.get("made", 0))
-    first = {(line, size) for line, size in next(iter(cast("Iterable[Sequence[tuple[int, int]]]", f.numbers.get("expect", ()))), ())}
+    body = next((one for one in code.bodies if any(other.line == i.line for other in one)), [])
 
     def changed(numbers: Sequence[tuple[int, int]]) -> Candidate:
         return Candidate(
             tuple(Edit(expecting[line], (with_number(expecting[line], -1, size),)) for line, size in numbers),
-            expect_words(numbers, made if set(numbers) == first else 0),
+            expect_words(numbers, number_of(body, [line for line, _ in numbers])),
         )
 
     for numbers in cast("Iterable[Sequence[tuple[int, int]]]", f.numbers.get("expect", ())):

@@ -13,8 +13,8 @@ import numpy as np
 
 from smemsim.base.distinct import distinct
 from smemsim.core.finding import Half, Touched, Value, expect_words, of_ctas, ranges
-from smemsim.core.ptx.module import Immediate, Instruction, Register
-from smemsim.core.ptx.origins import origin
+from smemsim.core.ptx.module import Instruction, Register
+from smemsim.core.ptx.origins import number_of, origin
 from smemsim.core.spec.barriers import MBARRIER_ARRIVALS
 from smemsim.core.spec.findings import Severity
 from smemsim.run.engine.wave import WARP, Cta, Wait
@@ -555,22 +555,13 @@ class _Count:
             "arrive": self.first.brought,
         }
         given["brings"] = sorted({e.instruction.line for r in self.wrong for e in r.brings})
-        return given | ({"expect": self.changes} if self.changes else {}) | ({"made": made} if (made := self._shared_number) else {})
-
-    @functools.cached_property
-    def _shared_number(self) -> int:
-        """The line of the `mov` that has the number of all lines of the likeliest change; 0 if there is none."""
-        inlined, lines = self.x.program.inlined, {line for line, _ in self.changes[0]} if self.changes else set[int]()
-        users = [i for i in inlined.body if i.line in lines]
-        made = {origin(inlined.body, inlined.labels, i, i.operands[-1]) if isinstance(i.operands[-1], Register) else None for i in users}
-        one = next(iter(made)) if len(made) == 1 else None
-        return one.line if one is not None and one.op == "mov" and isinstance(one.operands[-1], Immediate) else 0
+        return given | ({"expect": self.changes} if self.changes else {})
 
     @property
     def fix(self) -> str:
         """What to expect, and in which line."""
         if self.changes:
-            return f"{expect_words(self.changes[0], self._shared_number)}, if the copies have the intended size"
+            return f"{expect_words(self.changes[0], number_of(self.x.program.inlined.body, [line for line, _ in self.changes[0]]))}, if the copies have the intended size"
         if self.first.brought <= 0:
             return "expect the bytes that the transfers bring"
         return (
