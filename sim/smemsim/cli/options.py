@@ -11,7 +11,7 @@ import click
 
 from smemsim.base.arguments import shown
 from smemsim.base.errors import InputError
-from smemsim.core.spec.architectures import ARCHITECTURES
+from smemsim.core.spec.architectures import WITH_DESCRIPTORS
 from smemsim.core.spec.formats import FORMATS
 from smemsim.core.spec.tcgen05 import KINDS
 
@@ -133,7 +133,7 @@ def strangers(ctx: click.Context, names: Sequence[str]) -> str:
 
 
 arch_option = click.option(
-    "--arch", metavar="ARCH", help=f"Architecture: {', '.join(ARCHITECTURES)}. Default: all of them; differences are printed."
+    "--arch", metavar="ARCH", help=f"Architecture: {', '.join(WITH_DESCRIPTORS)}. Default: all of them; differences are printed."
 )
 assume_option = click.option(
     "--assume",

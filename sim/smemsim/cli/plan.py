@@ -11,7 +11,7 @@ import click
 from smemsim.base.arguments import shown
 from smemsim.base.errors import InputError
 from smemsim.cli.options import json_option, parse_address, parse_extents, parse_numbers, strangers
-from smemsim.core.spec.architectures import ARCHITECTURES
+from smemsim.core.spec.architectures import WITH_DESCRIPTORS
 from smemsim.core.spec.formats import FORMATS
 from smemsim.core.spec.tcgen05 import KINDS
 
@@ -23,7 +23,7 @@ PLANNED = "OK: this plan is legal, and in the simulation its descriptors read wh
 
 @click.command("plan", short_help="Plan an operand tile: its descriptors and tensor maps.")
 @click.argument("tile", metavar="ROWSxK | MxNxK")
-@click.option("--arch", metavar="ARCH", help=f"Architecture: {', '.join(ARCHITECTURES)}; sm_100a when left out with --cta-group 2.")
+@click.option("--arch", metavar="ARCH", help=f"Architecture: {', '.join(WITH_DESCRIPTORS)}; sm_100a when left out with --cta-group 2.")
 @click.option("--dtype", required=True, metavar="TYPE", help=f"Element type: {' '.join(FORMATS)}.")
 @click.option("--major", metavar="K|MN", help="Which axis is contiguous. Default: K.")
 @click.option("--swizzle", metavar="SWIZZLE", help="none 32B 64B 128B 128B_ATOM_32B; 128B when left out; of MxNxK the widest that fits.")
@@ -152,7 +152,7 @@ def _assume(given: dict[str, Any]) -> None:
         raise InputError(f"--cta-group {given['cta_group']}: needs 1, or 2 for a pair of CTAs")
     if given["arch"] is None:
         if given["cta_group"] != 2:
-            raise InputError(f"--arch is missing: needs one of {', '.join(ARCHITECTURES)}, as --arch sm_90a")
+            raise InputError(f"--arch is missing: needs one of {', '.join(WITH_DESCRIPTORS)}, as --arch sm_90a")
         given["arch"] = "sm_100a"
         assumed.append("--arch sm_100a")
     if given["major"] is None:

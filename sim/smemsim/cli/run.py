@@ -143,7 +143,7 @@ COMMAND_LINE = "command line"
 @click.option("--block", metavar="X,Y,Z", help="Threads of a CTA. Default: .reqntid of the PTX.")
 @click.option("--cluster", metavar="X,Y,Z", help="CTAs of a cluster. Default: .reqnctapercluster of the PTX.")
 @click.option("--shared", "shared_bytes", type=int, metavar="BYTES", help="Bytes of dynamic shared memory.")
-@click.option("--arch", help="sm_90a, sm_100a, sm_103a. Default: .target of the PTX.")
+@click.option("--arch", help="The architecture: sm_90a, sm_100a, sm_120a, ... (exec --list-cards). Default: .target of the PTX.")
 @click.option("--arg", "given", multiple=True, metavar="ARG", help=ARGUMENT_HELP)
 @click.option(
     "--ctas",

@@ -12,7 +12,7 @@ import click
 
 from smemsim.base.errors import InputError
 from smemsim.cli.options import PLACE, in_capitals, json_option, parse_address, strangers
-from smemsim.core.spec.architectures import ARCHITECTURES
+from smemsim.core.spec.architectures import WITH_DESCRIPTORS
 
 if TYPE_CHECKING:
     import numpy as np
@@ -34,7 +34,7 @@ CONFLICTS = ("access", "pitch", "steps", "tma")
 
 @click.command(short_help="Find descriptors that read an operand, the fault behind a wrong D, or a layout without bank conflicts.")
 @click.argument("paths", nargs=-1, type=PLACE, metavar="[SCENARIO | DUMP OPERAND]")
-@click.option("--arch", metavar="ARCH", help=f"Dump, product: architecture: {', '.join(ARCHITECTURES)}.")
+@click.option("--arch", metavar="ARCH", help=f"Dump, product: architecture: {', '.join(WITH_DESCRIPTORS)}.")
 @click.option("--operand", "where", metavar="STEP", help="Scenario: the operand, such as step[1].a. It need not have a word.")
 @click.option(
     "--layout",

@@ -11,7 +11,7 @@ from smemsim.base.errors import InputError
 from smemsim.core.spec.fields import Word
 from smemsim.core.spec.smem_descriptor import SM90_SMEM_DESC, SM100_SMEM_DESC
 
-__all__ = ["ARCHITECTURES", "MACHINES", "Architecture", "any_architecture", "architecture"]
+__all__ = ["ARCHITECTURES", "MACHINES", "WITH_DESCRIPTORS", "Architecture", "any_architecture", "architecture"]
 
 
 class Architecture(NamedTuple):
@@ -89,7 +89,7 @@ MACHINES: dict[str, Architecture] = ARCHITECTURES | {a.name: a for a in (
     Architecture("sm_80",   "mma.sync", SM90_SMEM_DESC,  0x400, 0x29000, 0, f"{_OCCUPANCY}, compute capability 8.0: 164 KB", (), ()),
 )}
 # fmt: on
-_WITH_DESCRIPTORS = {name: a for name, a in MACHINES.items() if a.has_descriptors}
+WITH_DESCRIPTORS = {name: a for name, a in MACHINES.items() if a.has_descriptors}
 
 
 def architecture(name: Any) -> Architecture:
@@ -98,11 +98,11 @@ def architecture(name: Any) -> Architecture:
     >>> architecture("sm_100a").instruction
     'tcgen05'
     """
-    if isinstance(name, str) and name in MACHINES and name not in _WITH_DESCRIPTORS:
+    if isinstance(name, str) and name in MACHINES and name not in WITH_DESCRIPTORS:
         raise InputError(
-            f"arch = {shown(name)}: not an architecture whose instructions read shared memory through descriptors ({', '.join(_WITH_DESCRIPTORS)})"
+            f"arch = {shown(name)}: not an architecture whose instructions read shared memory through descriptors ({', '.join(WITH_DESCRIPTORS)})"
         )
-    return _row(name, _WITH_DESCRIPTORS)
+    return _row(name, WITH_DESCRIPTORS)
 
 
 def any_architecture(name: Any) -> Architecture:
