@@ -98,6 +98,32 @@ def test_a_call_that_nobody_has_is_not_supported(cuda, name):
     assert cuda.answer(name, []) == (801, ())
 
 
+MAKING = {
+    "stream_create": (0, 0), "event_create": (0,), "pool_create": (struct.pack("<iiiiQQ", 1, 0, 1, 0, 0, 0),), "load": (PTX.encode(), "", 0),
+    "array_create_of": (8, 0, 0, 1, 1, 0, 0, ""), "array_create": (struct.pack("<5i", 8, 0, 0, 0, 1), 8, 0, 0, 0, 0, ""), "allocate": (64, "device", ""),
+    "allocate_async": (64, "", 0), "limit": (0,), "set_limit": (0, 4096), "synchronize": (0,),
+}  # fmt: skip
+
+
+def test_after_a_fault_every_call_that_makes_or_asks_something_tells_of_it(cuda):
+    module = cuda.made("load", PTX.encode(), "", 0)
+    function, at, array = (
+        cuda.made("function", module, "nothing"),
+        cuda.made("allocate", 4096, "device", ""),
+        cuda.made(*("array_create_of", *MAKING["array_create_of"])),
+    )
+    whole = resource(0, array, 0, 0, 0, 0, 0)
+    using = {
+        "function": (module, "fill"), "variable": (module, "counter"), "occupancy": (function, 64, 0), "clusters": (function, 64, 0, 1, 1, 1),
+        "copy": (at, at + 64, 8, 3, 0), "fill": (at, 64, 0, 1, 64, 1, 0), "texture_create_of": (whole, bytes(104)), "texture_create": (0, array, 0, bytes(20), 0, 0, 0, bytes(88)),
+        "launch": (function, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, b""), "unregister": (at,), "unload": (module,), "free_async": (at, 0), "surface_create_of": (whole,),
+    }  # fmt: skip
+    cuda.device.error = 719
+    assert {name: cuda.code(name, *given) for name, given in (MAKING | using).items()} == dict.fromkeys(MAKING | using, 719)
+    cuda.made("renew")
+    assert {name: cuda.code(name, *given) for name, given in MAKING.items()} == dict.fromkeys(MAKING, 0)
+
+
 # ---- Streams and events
 
 
@@ -556,6 +582,7 @@ def test_what_the_card_holds_at_once_is_asked_for_a_number_of_threads(cuda):
     assert cuda.made("cluster_size", function, 128, 0) == 8
     cuda.made("set_function_attribute", function, 14, 1)  # clusters that are not portable
     assert cuda.made("cluster_size", function, 128, 0) == 16
+    assert [cuda.made("cluster_size", function, *too_much) for too_much in ((2048, 0), (128, 1 << 20))] == [1, 1]
     assert cuda.made("clusters", function, 128, 0, 0, 0, 0) >= cuda.made("clusters", function, 128, 0, 8, 1, 1) > 0
 
 

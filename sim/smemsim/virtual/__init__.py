@@ -22,6 +22,7 @@ __getattr__ = door(  # used lazily: `smemsim exec` starts the program before it 
         "policy": ("FindingsError", "HookedLaunch", "Launched", "Policy", "card_of_environment", "hook", "summary_of"),
         "pools": ("Pool",),
         "record": ("write_index",),
+        "sessions": ("Doors", "Sessions", "environment"),
         "streams": ("Event", "Stream"),
         "telling": ("Journal", "RemoteWriter", "Writer"),
     },
