@@ -603,6 +603,13 @@ class Finding(metaclass=OwnMembers):
             lines += [*self._source_of(self.other.location, self.other_place), f"{self.other.line} | {shortened(self.other.text)}"]
         return list(dict.fromkeys(lines))
 
+    def unread(self) -> str:
+        """The source file of the finding if it cannot be read, so that `excerpt` has no line of it; else ""."""
+        from smemsim.base.files import source_text  # findings of words need no files
+
+        place = self.place if self.place is not None else self.location
+        return place.file if place is not None and not source_text(place.file, self.folders) else ""
+
     def _source_of(self, location: Location | None, first: Location | None) -> Iterator[str]:
         """The source lines of an instruction that can be read. The line of the place `first` comes first."""
         from smemsim.base.files import source_line  # findings of words need no files

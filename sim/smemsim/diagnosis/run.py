@@ -791,6 +791,8 @@ class Run(metaclass=OwnMembers):
         for f, followers in (*folded(self.findings), *folded(self.remarks)):
             lines += [styled(f.lines_of()), *(f"      {line}" for line in f.excerpt())]
             lines += [f"      {told}" for told in (f.others(), followers) if told]
+        if unread := next(filter(None, (f.unread() for f in self.findings)), ""):
+            lines.append(f"source lines are not quoted: {unread} is not in the current folder or below it (smemsim run: --source DIR)")
         if self._schedules is not None:
             lines.append(self._schedules.text())
         if self.later:
