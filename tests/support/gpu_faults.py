@@ -188,7 +188,7 @@ FAULTS = (
     Fault("a barrier without init",     RING, "X010", WAIT, sub(r"mbarrier.init.shared::cta.b64 \[%r78\], %r83;", "")),
     Fault("an arrival too many",        RING, "X006", WAIT, sub(r"mov.u32 \t%r85, 2;", "mov.u32 %r85, 3;"), repair="3 arrivals"),
     Fault("an arrival too few",         RING, "X006", WAIT, sub(r"mov.u32 \t%r85, 2;", "mov.u32 %r85, 1;"), repair="completed without a wait"),
-    Fault("nobody frees the stages",    RING, "X006", WAIT, sub(r"mbarrier.arrive.shared::cta.b64 [^;]*;", ""), repair="arrive here after their reads"),
+    Fault("nobody frees the stages",    RING, "X006", WAIT, sub(r"mbarrier.arrive.shared::cta.b64 [^;]*;", ""), repair=r"arrive at empty\[0\] \(0x418\) after their reads"),
     Fault("consumers do not wait",      RING, "X004", MMA, sub(r"mbarrier.try_wait.parity.shared::cta.b64 P, \[%r112\], %r425;", "setp.eq.u32 P, 0, 0;")),
     Fault("consumers' parity",          RING, "X004", MMA, sub(r"mov.u32 \t%r425, 0;", "mov.u32 %r425, 1;"), repair="wait for parity 0"),
     Fault("producer's parity",          RING, "X006", WAIT, sub(r"xor.b32  \t(%r\d+), (%r\d+), 1;", r"mov.u32 \1, \2;"), repair="wait for parity 1"),
