@@ -65,7 +65,10 @@ def launch_keys(_: Page) -> str:
     arguments = {name: of for kind, of_kind in ARGUMENTS.items() for name, of in {kind: of_kind, **BESIDE.get(kind, {})}.items()}
     made = []
     for title, (intro, given) in LAUNCH_PLACES.items():
-        rows = [(f"`{name}`", of.says.replace("|", "\\|"), of.default) for name, of in (given or arguments).items()]
+        rows = [
+            (f"**`{name}`**" if of.required else f"`{name}`", of.says.replace("|", "\\|"), of.default)
+            for name, of in (given or arguments).items()
+        ]
         made += [f"## {title}", intro, table(("key", "meaning", "without it"), rows)]
     return "\n\n".join(made)
 
@@ -75,7 +78,12 @@ SCENARIO_PLACES = {
     "scenario": ("The file", "Keys at the top of the file."),
     "tensor": ("", "A tensor in global memory. NAME is yours. So are the names of its axes."),
     "buffer": ("", "A buffer in shared memory. Give its `address`, or `base` and `offset`."),
-    "layout": ("`layout` of a buffer", "Where software puts each element. Only steps of threads need it."),
+    "layout": (
+        "`layout` of a buffer",
+        "Where software puts each element. Only steps of threads need it. Example: rows n of 64 bf16, 128 B apart, with the 128B swizzle:\n\n"
+        '```toml\n[buffer.sB.layout]\nswizzle = "128B"\nmn = [[64, 128]]      # 64 rows, 128 B apart\nk = [[128, 1]]        # 128 bytes of a row, each 1 B apart: the contiguous axis\n```\n\n'
+        "With the buffer at 0x400, the element (n 1, k 8) is at 0x400 + 128 + 16 = 0x490 before the XOR. The line is 9, so the XOR with 9 % 8 = 1 moves chunk 1 to chunk 0: 0x480.",
+    ),
     "map": ("", "A tensor map: the arguments of the driver's encode call, with the driver's names, or its 128 bytes (`raw`)."),
     "meant": ("`meant` of an operand", "The intended content of the operand. `check` compares it with what the descriptors read."),
     "expect": ("[expect]", "The findings that a test expects."),
@@ -125,10 +133,14 @@ def keys(_: Page) -> str:
             )
             for key, of in keys_of(of_table).items()
         ]
-        made += [f"## {title or f'[{name}.NAME]'}", *([filled(intro[:1].upper() + intro[1:])] if intro else [])]
+        made += [f"## {title or f'[{name}.NAME]'}", *([_filled_parts(intro[:1].upper() + intro[1:])] if intro else [])]
         made += [f"```toml\n[[step]]\n{STEP_EXAMPLES[name]}\n```"] if name in STEPS else []
         made += [table(("key", "value", "meaning", "without it"), rows)]
     return "\n\n".join(made)
+
+
+def _filled_parts(text: str) -> str:
+    return "\n\n".join(part if part.startswith("```") else filled(part) for part in text.split("\n\n"))
 
 
 def findings(page: Page) -> str:

@@ -87,7 +87,7 @@ class Tensor:
         "axes",
         "only for scale factors that are stored in blocks of 512 bytes (128 rows x 4 factors): the axis of rows, and the axis of factors along K",
     )
-    walks: Mapping[str, tuple[tuple[int, int, int, int], ...]] | None = key("table", "only for an axis that is not at one stride: the dimensions of memory that make up the axis, fastest first. Each dimension is a list of four numbers: the number of indices, the stride in bytes, the first index inside of the tensor, and the index after the last one inside. Indices outside of the tensor are padding. Example: rows in two planes, 32 rows 128 B apart in each, are [[32, 128, 0, 32], [2, 16384, 0, 2]]")  # fmt: skip
+    walks: Mapping[str, tuple[tuple[int, int, int, int], ...]] | None = key("table", "only for an axis that is not at one stride: the dimensions of memory that make up the axis, fastest first. Each dimension is a list of four numbers: the number of indices, the stride in bytes, the first index inside of the tensor, and the index after the last one inside. Indices outside of the tensor are padding. Example: 64 rows in two planes of 32 rows, rows 128 B apart, planes 16384 B apart: [[32, 128, 0, 32], [2, 16384, 0, 2]]. Row 33 is then at 16384 + 128")  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -100,7 +100,7 @@ class Layout:
         "what the software's XOR uses: the 'address' in shared memory, like hardware, or the 'offset' in the buffer",
         default="address",
     )
-    mn: Digits = key("pairs", "the layout along M or N: a list of [size, stride in bytes], fastest first. A size is a number of elements. On the axis that the step's `contiguous` names, a size is a number of bytes", required=True)  # fmt: skip
+    mn: Digits = key("pairs", "the layout along M or N: a list of [size, stride in bytes], fastest first. A size is a number of elements. On the contiguous axis a size is a number of bytes, because elements may be smaller than a byte (example below)", required=True)  # fmt: skip
     k: Digits = key("pairs", "the layout along K, in the same form", required=True)
 
 
@@ -111,9 +111,15 @@ class Buffer:
     address: int | None = key("int", "the .shared address of the buffer, as cvta.to.shared gives it", default="from `base` and `offset`")
     offset: int | None = key("int", "instead of `address`: bytes from the start of the pool of shared memory", default="0")
     base: int | None = key("int", "the address of the pool", default="the first legal address")
-    base_align: int | None = key("int", "the alignment that the pool is known to have, in bytes", default="1024, not guaranteed")
+    base_align: int | None = key(
+        "int",
+        "the alignment that the kernel guarantees for the pool, in bytes",
+        default="placed at a multiple of 1024, but nothing is guaranteed",
+    )
     bytes: int | None = key("int", "the size in bytes, of all stages together", default="unknown: the end is not checked")
-    declared_align: int | None = key("int", "the alignment that the source declares, in bytes", default="unknown")
+    declared_align: int | None = key(
+        "int", "the alignment that the source declares for this buffer itself, such as 1024 in `alignas(1024)`", default="unknown"
+    )
     stages: int | None = key("int", "the number of stages", default="1")
     stage_bytes: int | None = key("int", "bytes from one stage to the next", default="equal parts of the buffer")
     layout: str | Layout | None = key("any", "only for steps of threads: where the software puts each element. A table (below), or a CuTe layout as text, (M or N, K) in elements, such as 'Sw<3,4,3> o ((8,8),64):((64,512),1)'")  # fmt: skip
@@ -130,24 +136,30 @@ class MapArguments:
 
     of: str | None = key("text", "the tensor that the map should describe. check compares the two", default="not compared")
     raw: str | None = key("text", "the 128 bytes of the CUtensorMap as 256 hex digits, instead of the arguments")
-    data_type: str | int | None = key("enum", "the element type of the map, such as BFLOAT16")
-    global_address: str | int | None = key("place", "the address of the tensor: a number, or the name of a tensor")
+    data_type: str | int | None = key("enum", "the element type of the map, such as BFLOAT16", default="required without `raw`")
+    global_address: str | int | None = key(
+        "place", "the address of the tensor: a number, or the name of a tensor", default="required without `raw`"
+    )
     global_offset: int | None = key("int", "bytes that are added to `global_address`", default="0")
     object_address: int | None = key("int", "the address of the CUtensorMap object itself, for its alignment", default="not checked")
-    global_dim: Ints | None = key("ints", "elements of each dimension of the tensor, dimension 0 first")
-    global_strides: Ints | None = key("strides", "strides in bytes, from dimension 1 on")
-    box_dim: Ints | None = key("ints", "elements of each dimension of the box, dimension 0 first")
+    global_dim: Ints | None = key("ints", "elements of each dimension of the tensor, dimension 0 first", default="required without `raw`")
+    global_strides: Ints | None = key("strides", "strides in bytes, from dimension 1 on", default="required without `raw`, from rank 2 on")
+    box_dim: Ints | None = key(
+        "ints", "elements of each dimension of the box, dimension 0 first", default="required for a tiled map without `raw`"
+    )
     element_strides: Ints | None = key("ints", "element strides, dimension 0 first", default="1 each")
     interleave: str | int | None = key("enum", "none, 16B, 32B", default="none")
-    swizzle: str | int | None = key("enum", "none, 32B, 64B, 128B, ...", default="none")
+    swizzle: str | int | None = key("enum", "none, 32B, 64B, 128B, 128B_ATOM_32B, 128B_ATOM_32B_FLIP_8B, 128B_ATOM_64B", default="none")
     l2_promotion: str | int | None = key("enum", "none, 64B, 128B, 256B", default="none")
     oob_fill: str | int | None = key("enum", "the content of elements outside: zeros, nan", default="zeros")
     pixel_box_lower_corner: Ints | None = key(
         "ints", "only im2col: the lower corner of the pixel box, W first. A map with this key is im2col"
     )
-    pixel_box_upper_corner: Ints | None = key("ints", "only im2col: the upper corner of the pixel box, W first")
-    channels_per_pixel: int | None = key("int", "only im2col: channels of each pixel")
-    pixels_per_column: int | None = key("int", "only im2col: pixels of a load")
+    pixel_box_upper_corner: Ints | None = key(
+        "ints", "only im2col: the upper corner of the pixel box, W first", default="required for an im2col map without `raw`"
+    )
+    channels_per_pixel: int | None = key("int", "only im2col: channels of each pixel", default="required for an im2col map without `raw`")
+    pixels_per_column: int | None = key("int", "only im2col: pixels of a load", default="required for an im2col map without `raw`")
 
     @property
     def is_im2col(self) -> bool:
@@ -202,7 +214,7 @@ class AnyOperand:
     word: int | None = key("word", "instead of `words`: one descriptor. `start`, `k_add` and `mn_add` move its start address")
     start: str | int | None = key(
         "place",
-        "the name of a buffer, or an address. It is added to the start address in `word`, so `word` has the start 0 then",
+        "the name of a buffer, or an address. It is added to the start address in `word`. So leave the start address of `word` at 0 if you give `start`",
         default="0",
     )
     start_offset: int | None = key("int", "bytes that are added to the start address", default="0")
@@ -215,7 +227,7 @@ class AnyOperand:
     id: Grid | None = key(
         "grid",
         "only for scale factors: the scale id, one for all K steps or one for each",
-        default="bits 31:30 of `tmem`, or that of `idesc`",
+        default="bits 31:30 of `tmem` if they are not 0, else that of `idesc`",
     )
     stage: int | None = key("int", "the stage of the buffer, from 0 on", default="0")
 
@@ -268,8 +280,6 @@ class TensorStep(Step):
     stage: int | None = key("int", "the stage of the buffer, from 0 on", default="0")
     offset: Ints | None = key("ints", "bytes from the start of the stage. A list has one entry for each transfer of the step", default="0")
     at: tuple[int, ...] | tuple[tuple[int, ...], ...] = key("places", "the coordinates of the box, dimension 0 first. A list of coordinates makes one transfer for each", required=True)  # fmt: skip
-    im2col_offsets: Ints | None = key("ints", "only im2col loads: the offsets, W first", default="0 each")
-    expect_bytes: int | None = key("int", "bytes that the mbarrier expects for all transfers of the step together", default="not checked")
 
     @property
     def places(self) -> tuple[tuple[int, ...], ...]:
@@ -281,6 +291,8 @@ class TensorStep(Step):
 class TmaLoad(TensorStep):
     """`op = "tma_load"`: a tensor copy from global into shared memory."""
 
+    im2col_offsets: Ints | None = key("ints", "only im2col loads: the offsets, W first", default="0 each")
+    expect_bytes: int | None = key("int", "bytes that the mbarrier expects for all transfers of the step together", default="not checked")
     to: str = key("text", "the name of the buffer that is written", required=True)
 
     @property
@@ -293,6 +305,8 @@ class TmaStore(TensorStep):
     """`op = "tma_store"`: a tensor copy from shared into global memory."""
 
     source: str = key("text", "the name of the buffer that is read", name="from", required=True)
+    im2col_offsets: Ints | None = key("ints", "accepted for old files. It has no effect: only loads have offsets")
+    expect_bytes: int | None = key("int", "accepted for old files. It has no effect: a store has no mbarrier")
 
     @property
     def buffer(self) -> str:
@@ -310,15 +324,15 @@ class TmaReduce(TmaStore):
 class BulkStep(Step):
     """`op = "bulk"`: a bulk copy or a bulk reduction, which does not change the order of bytes."""
 
-    to: str | None = key("text", "the name of the buffer that is written")
-    source: str | None = key("text", "instead of `to`: the name of the buffer that is read", name="from")
+    to: str | None = key("text", "the name of the buffer that is written", default="required without `from`")
+    source: str | None = key("text", "instead of `to`: the name of the buffer that is read", name="from", default="required without `to`")
     bytes: int = key("int", "the size of each copy in bytes", required=True)
     reduce: str | None = key("text", "the operation of a reduction: add, min, max, inc, dec, and, or, xor", default="a copy")
     stage: int | None = key("int", "the stage of the buffer, from 0 on", default="0")
     offset: Ints | None = key("ints", "bytes from the start of the stage. A list has one entry for each transfer of the step", default="0")
     tensor: str | None = key("text", "the name of the tensor that is copied", default="the content is unknown")
     global_offset: Ints | None = key("ints", "bytes from the start of the tensor. A list has one entry for each transfer", default="0")
-    expect_bytes: int | None = key("int", "bytes that the mbarrier expects for all transfers of the step together", default="not checked")
+    expect_bytes: int | None = key("int", "only copies into shared memory (`to`): bytes that the mbarrier expects for all transfers of the step together", default="not checked")  # fmt: skip
 
     @property
     def buffer(self) -> str:
@@ -329,8 +343,8 @@ class BulkStep(Step):
 class ThreadsStep(Step):
     """`op = "threads"`: ordinary stores or loads through the layout of the buffer."""
 
-    to: str | None = key("text", "the name of the buffer that is written")
-    source: str | None = key("text", "instead of `to`: the name of the buffer that is read", name="from")
+    to: str | None = key("text", "the name of the buffer that is written", default="required without `from`")
+    source: str | None = key("text", "instead of `to`: the name of the buffer that is read", name="from", default="required without `to`")
     load: bool | None = key(
         "bool", "true: threads read the buffer, and check compares with the tensor's elements. Else they write", default="false"
     )
@@ -353,8 +367,10 @@ class ThreadsStep(Step):
 class MmaStep(Step):
     """`op = "mma"`: one `wgmma` or `tcgen05.mma`, or several: one for each K step and each block of rows."""
 
-    kind: str | None = key("text", "wgmma, or a kind of tcgen05.mma: f16 tf32 f8f6f4 i8 mxf8f6f4 mxf4 mxf4nvf4")
-    instruction: str | None = key("text", "instead of `kind`: the PTX name of the instruction")
+    kind: str | None = key(
+        "text", "wgmma, or a kind of tcgen05.mma: f16 tf32 f8f6f4 i8 mxf8f6f4 mxf4 mxf4nvf4", default="required without `instruction`"
+    )
+    instruction: str | None = key("text", "instead of `kind`: the PTX name of the instruction", default="required without `kind`")
     m: int = key("int", "M of one instruction. For a pair: of both CTAs together", required=True)
     n: int = key("int", "N of one instruction", required=True)
     k: int = key("int", "K of one instruction, in elements", required=True)
@@ -384,7 +400,7 @@ class CopyStep(Step):
 
     op: str = key("text", "the kind of the step", required=True)
     instruction: str | None = key("text", "instead of `shape` and `multicast`: the PTX name of the instruction")
-    shape: str | None = key("text", "the shape: 128x256b, 4x256b, 128x128b, 64x128b, 32x128b")
+    shape: str | None = key("text", "the shape: 128x256b, 4x256b, 128x128b, 64x128b, 32x128b", default="required without `instruction`")
     multicast: str | None = key("text", "the multicast: warpx4, warpx2::02_13, warpx2::01_23", default="none")
     to_tmem: Grid | None = key("grid", "the address in tensor memory. A list has one for each K step")
     m: int | None = key("int", "the number of rows", default="that of the shape")
@@ -420,7 +436,9 @@ class ScenarioTables:
     arch: str = key("text", "the architecture: sm_90a, sm_100a or sm_103a", required=True)
     title: str | None = key("text", "a title")
     from_where: str | None = key("text", "where the scenario comes from, for example a link", name="source")
-    cta_group: int | None = key("int", "the CTAs that execute each tcgen05 step: 1 or 2", default="as `rows` of A says")
+    cta_group: int | None = key(
+        "int", "the CTAs that execute each tcgen05 step: 1 or 2", default="not known: `rows` of each operand says how many rows a CTA reads"
+    )
     excerpt: bool | None = key(
         "bool",
         "true: the file is a part of a kernel. Then check does not report bytes that no step writes, or no step reads",

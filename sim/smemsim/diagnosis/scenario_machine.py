@@ -627,7 +627,7 @@ class Machine:
         if off:
             self.failed.setdefault(buffer.name, self.misaligned(where, title, buffer, stage, off))
         self.inside(where, title, buffer, touched, stage)
-        if total and buffer.name not in self.failed:
+        if total and isinstance(step, TmaLoad) and buffer.name not in self.failed:
             self.promised_bytes(where / "expect_bytes", title, step, total)
 
     def moved(self, tm: TensorMap, step: TensorStep, at: tuple[int, ...], address: int) -> Transfer:
@@ -637,7 +637,7 @@ class Machine:
             return tma_load(tm, at, smem_address=address, im2col_offsets=offsets, arch=self.arch)
         return tma_store(tm, at, smem_address=address, arch=self.arch)
 
-    def promised_bytes(self, where: Path, title: str, step: TensorStep, total: int) -> None:
+    def promised_bytes(self, where: Path, title: str, step: TmaLoad, total: int) -> None:
         """Does the barrier expect the bytes that arrive?"""
         expected = step.expect_bytes
         if expected is not None and expected != total:

@@ -111,10 +111,10 @@ KEYS: dict[str, Key] = {
     "block": Key("any", "the block: threads of a CTA, one to three numbers", default="`.reqntid` of the kernel, or 1"),
     "cluster": Key("any", "the CTAs of a cluster, one to three numbers", default="that of the kernel, or no cluster"),
     "shared_bytes": Key("any", "the dynamic shared memory of a CTA, in bytes", default="0"),
-    "limit": Key("any", "after this many blocks of instructions the kernel counts as endless (X006)", default="20,000,000"),
+    "limit": Key("any", "after this many basic blocks (instructions without a branch between) that a wave of CTAs executes, the kernel counts as endless (X006)", default="20,000,000"),
     "limit_seconds": Key("any", "after this many seconds the kernel is stopped, without a finding", default="no limit"),
     "cooperative": Key("bool", "true: a cooperative launch", default="false"),
-    "cancel": Key("any", "the answer of clusterlaunchcontrol.try_cancel: resident, never, one or always. With all, the launch runs with each answer"),
+    "cancel": Key("any", 'how clusterlaunchcontrol.try_cancel is answered. "resident": the clusters that fit on the card at once begin, and the others can be taken over. "never": every request is declined. "one": each cluster takes over one other. "always": a cluster takes over all that have not begun. "all": a run with each of never, one and always', default="resident"),
     "schedule": Key("any", "the order in which effects come: a seed, earliest or latest. With all:N, the launch runs with earliest, latest and N seeds", default="every effect is immediate"),
     "sanitize": Key("any", "false: run without the sanitizer (`--no-sanitize`)", default="true"),
     "watch_global": Key("any", "false: do not look for races in global memory (`--no-global-races`)", default="true"),
@@ -122,44 +122,44 @@ KEYS: dict[str, Key] = {
     "ctas": Key(Kind('a list of numbers of CTAs, or "sample"', _are_ctas, {"type": ["array", "string"]}), 'run only these CTAs, and the others of their clusters. "sample": CTAs that represent the grid', default="all"),
     "multiprocessors": Key("any", "the number of multiprocessors (%nsmid). It decides how many CTAs run at once", default="that of the card"),
     "overrun": Key("any", "a number of bytes. An access that ends at most that far past an array is reported (X001), and the thread continues (`--overrun`)", default="the kernel ends at such an access"),
-    "assume": Key("any", "an alternative of a rule about Blackwell (`--assume`)", default="the rules as they are"),
+    "assume": Key("any", "an alternative of a rule, as `--assume` takes it. Example: \"operand.base_offset=ignored\"", default="the rules as they are"),
     "args": Key(Kind("a list, one table for each parameter", lambda value: isinstance(value, list), _LIST), "the parameters of the kernel in their order, a table for each (see args)"),
     "arrays": Key("any", "the arrays: a list, or a table by name (see arrays)"),
     "outputs": Key(Kind("a list of arrays", lambda value: isinstance(value, list), _LIST), "the names of the arrays that are printed", default="all that changed"),
-    "expected": Key(Kind('{array = "file.npy" or "sha256:..."}', _are_texts, _TABLE), 'the expected contents of arrays, by name: "file.npy" or "sha256:..."', default="nothing is compared"),
-    "exact": Key("bool", "true: every bit counts (`--exact`)", default="false"),
+    "expected": Key(Kind('{array = "file.npy" or "sha256:..."}', _are_texts, _TABLE), 'the expected contents of arrays, by name: "file.npy", or "sha256:" and 64 hexadecimal digits, the SHA-256 of the array\'s bytes in C order (`smemsim run` prints it for each output)', default="nothing is compared"),
+    "exact": Key("bool", "true: every bit counts (`--exact`). It excludes `rtol` and `atol`", default="false"),
     "why_not_exact": Key("any", "a reason, for readers"),
     "rtol": Key("measure", "the relative tolerance: |found - expected| <= atol + rtol * |expected|, as in numpy", default="0, if `atol` is given"),
     "atol": Key("measure", "the absolute tolerance. Without `rtol` and `atol`, differences that look like rounding are printed and do not count", default="0, if `rtol` is given"),
-    "tolerance": Key(Kind("{relative = 1e-5}", _is_measures, _TABLE), "{relative, absolute}: older names of `rtol` and `atol`. It has no effect if `exact` is true"),
+    "tolerance": Key(Kind("{relative = 1e-5}", _is_measures, _TABLE), "older form of `rtol` and `atol`: {relative = 1e-5, absolute = 0}. With `exact = true` it has no effect. With `rtol` or `atol` it is an error"),
     "name": Key("any", "the name of a recorded launch"),
     "compiler": Key("any", "the compiler of a recorded launch"),
 }  # fmt: skip
 ARRAY_KEYS: dict[str, Key] = {
-    "name": Key("any", "the name that arguments and outputs use"),
-    "dtype": Key("any", "the element type: f16 bf16 f32 f64 e4m3 e5m2 s8 u8 ... u64"),
-    "shape": Key("any", "the extents, the slowest first"),
-    "distribution": Key("any", '"zeros", "empty" (uninitialised), "bits", "floats", {fill = x}, {iota = [first, step]}, {integers = [low, high]}, {uniform = [low, high]}, '
-    "{normal = [mean, deviation]}, {values = [...]}, {permutation = n}"),
+    "name": Key("any", "the name that arguments and outputs use. Required if `arrays` is a list; in a table the key is the name"),
+    "dtype": Key("any", "required without `file`: the element type: f16 bf16 f32 f64 e4m3 e5m2 s8 u8 ... u64"),
+    "shape": Key("any", "required without `file`: the extents, the slowest first"),
+    "distribution": Key("any", '"zeros", "empty" (uninitialised), "bits" (random bits), "floats" (random numbers of every kind, infinities and NaNs too), {fill = x}, {iota = [first, step]}, '
+    "{integers = [low, high]} (both included), {uniform = [low, high]}, {normal = [mean, deviation]}, {values = [...]} (repeated to the shape), {permutation = n} (numbers below n, each once a row)"),
     "seed": Key("any", "the seed of random contents"),
-    "random": Key("any", "a second distribution, for `--random`"),
+    "random": Key("any", "a distribution that replaces `distribution` if the command has `--random`. Example: {normal = [0, 1]}"),
     "file": Key(Kind("the name of an .npy file", lambda value: isinstance(value, str), {"type": "string"}), "instead of `distribution`: an .npy file with the contents, in the folder of this file or below"),
     "address": Key(Kind("an address, 0 or more", _is_address, {"type": "integer"}), "the address of the first byte in global memory", default="any free address"),
-    "variable": Key("text", "the name of a variable of the PTX. The array is its content before the launch"),
+    "variable": Key("text", "the name of a `.global` or `.const` variable of the PTX, such as \"table\". The array is the content of the variable before the launch"),
 }  # fmt: skip
 ARGUMENTS: dict[str, Key] = {
     "array": Key("any", "the address of an array"),
     "map": Key(Kind(_ENCODE, lambda value: isinstance(value, dict), _TABLE), "a tensor map, passed by value: the arguments of the encode call by name. `global_address` is the name of an array"),
-    "maps": Key(Kind(_ENCODE, _are_tables, _LIST), "the address of several tensor maps, one after the other in global memory"),
+    "maps": Key(Kind(_ENCODE, _are_tables, _LIST), "the address of several tensor maps, one after the other in global memory. The value is a list of tables like that of `map`: [{data_type = \"bf16\", ...}, {...}]"),
     "value": Key(Kind("a number", lambda value: isinstance(value, (int, float)), {"type": "number"}), "a number"),
     "null": Key(Kind("true", lambda value: value is True, {"const": True}), "true: a null pointer"),
     "scratch": Key("any", "the address of this many bytes, all 0"),
-    "bytes": Key(Kind("hexadecimal digits, two for each byte", lambda value: isinstance(value, str) and bool(_BYTES.fullmatch(value)), {"type": "string"}), "a structure, as hexadecimal digits"),
+    "bytes": Key(Kind("hexadecimal digits, two for each byte", lambda value: isinstance(value, str) and bool(_BYTES.fullmatch(value)), {"type": "string"}), "a structure passed by value, as hexadecimal digits. Example: \"0100000000000000\" is 8 bytes"),
 }  # fmt: skip
 _TYPE = Kind(f"the parameter's PTX type: {' '.join(VALUES)}", lambda value: isinstance(value, str) and value in VALUES, {"enum": [*VALUES]})
 BESIDE: dict[str, dict[str, Key]] = {
     "array": {"offset": Key("any", "bytes that are added to the address of `array`", default="0")},
-    "value": {"type": Key(_TYPE, "the PTX type of `value`: u32, s64, f32 ...", required=True)},
+    "value": {"type": Key(_TYPE, "the PTX type of `value`, such as u32, s64 or f32. It is required with `value`", required=True)},
 }
 SOME = 'for example {array = "A"} or {value = 128, type = "u32"}'  # arguments, for messages
 CONFIG_KEYS = ("grid", "block", "cluster", "shared_bytes", "cancel")  # members of LaunchConfig, checked there
