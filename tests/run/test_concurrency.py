@@ -372,11 +372,11 @@ def tensor(
     {meet} @%p2 tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r11, 32;"""
 
 
-COPIED_FIRST = "@%p11 tcgen05.cp.cta_group::1.128x256b [%r11], %rd5;"
-COPIED_THEN = (
+OVERWRITTEN_FIRST = "@%p11 tcgen05.cp.cta_group::1.128x256b [%r11], %rd5;"
+OVERWRITTEN_THEN = (
     f"@%p11 tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [bar]; {WAITED_LD} {waits(parity='1', label='V')} {AFTER}"
 )
-COPIED = f"{COPIED_FIRST} {COPIED_THEN}"
+OVERWRITTEN = f"{OVERWRITTEN_FIRST} {OVERWRITTEN_THEN}"
 
 
 def in_turn(wait: str, before: str = "", after: str = "") -> str:
@@ -830,9 +830,9 @@ KERNELS = (
     Kernel("tensor memory, loaded and stored, behind a branch", tensor(done=LOADED.format("@%p1 bra U; U:", "%r3")), arch="sm_100a", block=128, remarks="X012"),
     Kernel("tensor memory, loaded and stored, waited for behind a branch", tensor(done=LOADED.format(f"@%p1 bra U; U: {WAITED_LD}", "%r3")), arch="sm_100a", block=128),
     Kernel("tensor memory, loaded and stored, used behind it", tensor(done=LOADED.format("", "%r3").replace(WAITED_LD, f"add.u32 %r9, %r20, 1; {WAITED_LD}")), arch="sm_100a", block=128, remarks="X012"),
-    Kernel("tensor memory, loaded, used, overwritten by a copy", tensor(done=f"{USED} {COPIED}"), arch="sm_100a", block=32),
-    Kernel("tensor memory, loaded, overwritten by a copy, used", tensor(done=f"{COPIED_FIRST} {USED} {COPIED_THEN}"), "X012", arch="sm_100a", block=32),
-    Kernel("tensor memory, loaded, a signal, used, overwritten by a copy", tensor(done=f"red.shared.add.u32 [bar+40], 1; {USED} {COPIED}"), arch="sm_100a", block=32),
+    Kernel("tensor memory, loaded, used, overwritten by a copy", tensor(done=f"{USED} {OVERWRITTEN}"), arch="sm_100a", block=32),
+    Kernel("tensor memory, loaded, overwritten by a copy, used", tensor(done=f"{OVERWRITTEN_FIRST} {USED} {OVERWRITTEN_THEN}"), "X012", arch="sm_100a", block=32),
+    Kernel("tensor memory, loaded, a signal, used, overwritten by a copy", tensor(done=f"red.shared.add.u32 [bar+40], 1; {USED} {OVERWRITTEN}"), arch="sm_100a", block=32),
     Kernel("tensor memory, loads over its address",    ALLOCATED, arch="sm_100a", block=64),
     Kernel("tensor memory, two issuers in turn",       tensor(second=SECOND.format("bar.sync 0;")), arch="sm_100a", block=128),
     Kernel("tensor memory, two issuers at once",       tensor(second=SECOND.format("")), "X012", arch="sm_100a", block=128),
@@ -1558,7 +1558,7 @@ def test_a_repair_proposes_no_commit_that_is_there(name):
     def repair(*commits: str) -> str:
         body = f"{issues} {' '.join(commits)} bar.sync 0; {touches}"
         (found,) = (f.repair for f in run(Kernel("", body)).findings if f.code in ("X004", "X005"))
-        return found
+        return found.removeprefix("before this line: ")
 
     assert repair(commits).startswith(f"{waits_by} 0")
     assert repair(commits, commits).startswith(f"{waits_by} 1")

@@ -264,7 +264,7 @@ class Lazily(Sequence[T]):
 class WarpgroupOp(AsyncOp):
     """A wgmma.mma_async of warpgroups, each an issuer by its first thread.
 
-    It reads `registers` and leaves a sum in those of `sums`; `goes_on`: it adds to the sum there. `named` are all
+    It reads `registers` and leaves a sum in those of `sums`; `scale_d`: it adds to the sum there. `named` are all
     registers that it names, as a bit set.
 
     `alike` are the issuers that read the same words of their windows, by their places. If each CTA has the same
@@ -275,7 +275,7 @@ class WarpgroupOp(AsyncOp):
     registers: frozenset[int]
     sums: frozenset[int]
     named: int
-    goes_on: Sequence[bool]
+    scale_d: Sequence[bool]
     own: int
     alike: Sequence[Sequence[int]]
     alike_of_own: Sequence[Sequence[int]]

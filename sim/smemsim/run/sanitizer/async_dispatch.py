@@ -160,9 +160,9 @@ class AsyncEvents:
         for which in op.alike if len(operations) == len(ctas) else op.alike_of_own:
             are_read = are_read and self.ops_read([operations[n] for n in which], [ctas[n] for n in which], op.reads[which[0]])
         if are_read and not self.taint.slots & op.named:  # no product has found anything
-            self.accumulate(operations, op.registers, op.sums, op.goes_on)
+            self.accumulate(operations, op.registers, op.sums, op.scale_d)
             return
-        for n, (own, cta, goes_on) in enumerate(zip(self.of_all_ctas(operations), ctas, op.goes_on, strict=True)):
+        for n, (own, cta, goes_on) in enumerate(zip(self.of_all_ctas(operations), ctas, op.scale_d, strict=True)):
             if not are_read:
                 self.op_reads(own, cta, op.reads[n])
             product: Any = own.products[-1]

@@ -95,7 +95,7 @@ class Accumulators:
         keys = [(slots, group) for group in groups]
         return [key in self._left and ((left := self._left[key]) is None or _is_sum(left, values[:, n])) for n, key in enumerate(keys)]
 
-    def of(self, slots: tuple[int, ...], n: int, groups: np.ndarray, adds: np.ndarray) -> tuple[np.ndarray, list[bool]]:
+    def hold(self, slots: tuple[int, ...], n: int, groups: np.ndarray, adds: np.ndarray) -> tuple[np.ndarray, list[bool]]:
         """The accumulators (warpgroups of the wave, 64, N) of registers, to be changed for these warpgroups; what
         they hold counts where `adds`.
 

@@ -317,7 +317,7 @@ class _Mma:
         """The place of the values of D, if they are kept as matrices, and whether each warpgroup adds to a sum."""
         held = accumulators(x)
         if x.in_flight is None and self.d_slots and self.of.adds_in_place:
-            return held.of(self.d_slots, self.of.n, here.numbers, scale)
+            return held.hold(self.d_slots, self.of.n, here.numbers, scale)
         return None, held.goes_on(self.sums, here.numbers.tolist(), self._registers(x, self.read_d))
 
     def _add(self, x: Wave, operands: Any, here: Warpgroups, scale: np.ndarray, values: np.ndarray | None) -> None:
@@ -410,7 +410,7 @@ class _Mma:
             registers=self.slots,
             sums=self.sums,
             named=self.named,
-            goes_on=scale,
+            scale_d=scale,
             own=own,
             alike=of.alike,
             alike_of_own=of.alike_of_own,
