@@ -1564,7 +1564,7 @@ def test_a_repair_proposes_no_commit_that_is_there(name):
     assert repair(commits, commits).startswith(f"{waits_by} 1")
     assert re.match(rf"{re.escape(commit)}(,| and) {re.escape(waits_by)} 0", repair())
     by_others = f"{'@%p3' if name == 'bulk' else '@%p2'} {commit};"
-    assert repair(by_others).startswith(f"{commit} of line")
+    assert f"in the thread that executes {commit} in line" in repair(by_others)
 
 
 def test_a_finding_names_the_wait_and_not_the_branch_on_the_same_line():
