@@ -381,7 +381,7 @@ class Verdicts:
         """The verdict of a ring, and of others of the same verdict."""
         name, load = self.name(ring, *alike), WORDS[ring.kind][0]
         if not self.is_over:
-            return f"{name}: {len(ring.fillings)} {load}s were issued before the kernel stopped; {self._left(ring)}. No verdict."
+            return f"{name}: {len(ring.fillings)} {load}s were issued before the kernel stopped; {self._left(ring)}. Whether all stages work is not known."
         if ring.is_late:
             return f"{name}: {' '.join(self._why(ring))}"
         if ring.kind == "accumulator":
@@ -394,7 +394,7 @@ class Verdicts:
         if ring.kind in ("cp.async", "answer"):
             return f"{name}: {flying}."
         if ring.refills <= len(ring.stages):
-            return f"{name}: {flying}. No verdict: a ring needs more loads than twice its stages, and this launch has {len(ring.fillings)}."
+            return f"{name}: {flying}. Whether all stages work is not known: a ring needs more loads than twice its stages, and this launch has {len(ring.fillings)}."
         if any(one.readers for one in ring.fillings):
             return f"{name}: all stages work; {flying}."
         return f"{name}: {flying}. What reads the stages was not followed."

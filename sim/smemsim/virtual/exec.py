@@ -143,7 +143,7 @@ def _told(code: int, heard: _Heard, policy: Any, command: Sequence[str], arch: s
         _print_hints(policy, found)
     if not policy.quiet or ends != code:
         ended = f"ended by signal {-code}" if code < 0 else f"exit code {code}"
-        own = f"; exit code {ends} of smemsim exec" if ends != code and code >= 0 else ""
+        own = f"; smemsim exec: exit code {ends}" if ends != code and code >= 0 else ""
         print(
             f"smemsim: {summary_of(found, are_left=not policy.remarks) if found or not heard.running else 'no launch was over'}{_unseen(found, heard, policy)}; the program: {ended}{own}",
             file=sys.stderr,
