@@ -96,8 +96,14 @@ def test_a_program_s_devices_are_waited_for_until_the_last_has_ended():
     one.refuse("first")
     two.refuse("second")
     assert (journal.read().refused, sessions.has_device) == (["first", "second"], True)
-    program.communicate()
     two._forget()  # as when its process ends
+    while len(sessions.alive) > 1:
+        waiting.join(0.005)
+    three = RemoteWriter(doors.name)  # in the place of the second one
+    three.refuse("later")
+    assert (journal.read().refused, waiting.is_alive()) == (["later"], True)
+    three._forget()
+    program.communicate()
     waiting.join(0.05)
     assert waiting.is_alive()
     one.refuse("third")
