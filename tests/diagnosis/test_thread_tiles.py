@@ -193,7 +193,7 @@ AGAIN = f"{{ .reg .b32 %w<4>; ld.global.v4.b32 {FOUR}, [%at]; {COMPUTED} st.shar
     [
         *((RIGHT, form, ()) for form in ({}, TURNED, NARROW, NARROWEST)),
         (WRONG["rows modulo 4"], {}, ("row 4 with chunk 4", "row 4 with chunk 4")), (WRONG["rows modulo 4"], TURNED, ("k 4 with chunk 4", "k 4 with chunk 4")),
-        (WRONG["rows modulo 4"], NARROW, ("row 4 with chunk 4", "row 4 with chunk 4")), (WRONG["rows modulo 4"], NARROWEST, ("row 4 with chunk 4", "read with swizzle 64B")),
+        (WRONG["rows modulo 4"], NARROW, ("row 4 with chunk 4", "row 4 with chunk 4")), (WRONG["rows modulo 4"], NARROWEST, ("row 4 with chunk 4", "(as they are) only if they are read with swizzle 64B")),
         (WRONG["every second row"], {}, ("row 1 with chunk 1", "row 1 with chunk 1")), (WRONG["every second row"], TURNED, ()),
         (WRONG["every second row"], NARROW, ("row 1 with chunk 1", "read with the XOR c ^ (r // 2 % 8)")),
     ],
@@ -361,6 +361,7 @@ def test_another_swizzle_of_a_tile_that_changes_on_the_way_is_found(law: str, na
     (found,), ptx = ran.findings, ran.ptx.splitlines()
     assert (found.code, ran.judged.a, ran.judged.b) == ("R501", (0, 8), (8, 8))
     assert f"threads wrote it with {name}" in found.message.replace("the XOR ", "")
+    assert ("(transposed)" if transposed else "(converted from f32)") in found.message
     assert "wgmma.mma_async" in ptx[found.line - 1]
     line = next(n for n, text in enumerate(ptx, 1) if "st.shared" in text)
     assert f"(line {line})" in found.message
