@@ -264,13 +264,12 @@ def _uncoalesced(counting: Counting) -> Iterator[Finding]:
 
 def _idle(counting: Counting) -> Iterator[Finding]:
     """One note for the launch, at the instruction with the most idle lanes: those of elected threads are few."""
-    rows = [(key, row) for key, row in counting.rows.items() if row.executed]
-    executed, lanes = sum(row.executed for _, row in rows), sum(row.lanes for _, row in rows)
+    executed, lanes = int(counting.executed.sum()), int(counting.lanes.sum())
     if executed < FEWEST or lanes >= IDLE * executed * LANES:
         return
-    key, row = max(rows, key=lambda x: x[1].executed * LANES - x[1].lanes)
-    said = f"idle lanes: {row.lanes / row.executed:.1f} of 32 lanes run here, {row.executed:,} times"
+    n = int((counting.executed * LANES - counting.lanes).argmax())
+    said = f"idle lanes: {counting.lanes[n] / counting.executed[n]:.1f} of 32 lanes run here, {counting.executed[n]:,} times"
     yield at_instruction(
-        "P904", counting.instructions[key], said, "let whole warps take one side of a branch, and share the work of long rows among the lanes",
+        "P904", counting.body.instructions[n], said, "let whole warps take one side of a branch, and share the work of long rows among the lanes",
         why=f"the warp instructions of the launch run with {lanes / executed:.1f} of 32 lanes on average",
     )  # fmt: skip

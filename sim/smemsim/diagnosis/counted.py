@@ -13,7 +13,7 @@ from smemsim.core.spec.cards import card_of
 from smemsim.core.spec.occupancy import cta_fit, registers_for
 from smemsim.run.counters import Counters, Counting
 from smemsim.run.counters.classes import class_of
-from smemsim.run.counters.table import Words
+from smemsim.run.counters.table import Places, Words
 from smemsim.run.counters.totals import MatrixCount, Residence
 from smemsim.run.engine.records import Bulk, Load, Mma, Store
 
@@ -24,39 +24,37 @@ if TYPE_CHECKING:
 __all__ = ["counters_of", "residence_of"]
 
 
-_WORDS: weakref.WeakKeyDictionary[Program, dict[int, Words]] = weakref.WeakKeyDictionary()
+_PLACES: weakref.WeakKeyDictionary[Program, dict[bytes, Places]] = weakref.WeakKeyDictionary()
 
 
 def counters_of(launch: Launch, counting: Counting, places: Callable[[], Callable[[Location], Location]]) -> Counters:
     """The table of a launch; `places` gives the source line that a kernel author knows an instruction by. It is asked
     for instructions that have not run before.
     """
-    known = _WORDS.setdefault(launch.program, {})
+    known = _PLACES.setdefault(launch.program, {})
     place = functools.cache(places)
 
     def words_of(i: Instruction) -> Words:
-        found = known.get(id(i))
-        if found is None:
-            found = known[id(i)] = ("" if i.location is None else str(place()(i.location)), i.line, i.name, class_of(i))
-        return found
+        return "" if i.location is None else str(place()(i.location)), i.line, i.name, class_of(i)
 
-    return Counters.of(counting, words_of, _copied(launch), _products(launch), residence_of(launch, counting.tensor_columns))
-
-
-@functools.cache
-def _registers_for(arch: str, threads: int, ctas: int) -> int:
-    return registers_for(card_of(arch), threads, ctas)
+    return Counters.of(counting, words_of, _copied(launch), _products(launch), residence_of(launch, counting.tensor_columns), known)
 
 
 def residence_of(launch: Launch, tensor_columns: int = 0) -> Residence:
     """The CTAs of a launch that a multiprocessor of its card holds at once."""
-    card, directives, size = card_of(launch.arch), launch.kernel.directives, launch.cluster_size
-    registers = directives.get("maxnreg", (None,))[0]
-    free = cta_fit(card, launch.threads, launch.asked_bytes)
-    fit = free if registers is None else cta_fit(card, launch.threads, launch.asked_bytes, registers)
+    registers = launch.kernel.directives.get("maxnreg", (None,))[0]
+    size = launch.cluster_size
+    return _residence(launch.arch, launch.threads, launch.asked_bytes, registers, size, launch.is_clustered and size > 1, tensor_columns)
+
+
+@functools.lru_cache(256)
+def _residence(arch: str, threads: int, asked: int, registers: int | None, size: int, is_clustered: bool, tensor_columns: int) -> Residence:
+    card = card_of(arch)
+    free = cta_fit(card, threads, asked)
+    fit = free if registers is None else cta_fit(card, threads, asked, registers)
     return Residence(
-        card.name, launch.threads, launch.asked_bytes, registers, _registers_for(launch.arch, launch.threads, max(free.most, 1)), fit, size,
-        card.clusters_at_once(size, fit.most) if launch.is_clustered and size > 1 else None, tensor_columns,
+        card.name, threads, asked, registers, registers_for(card, threads, max(free.most, 1)), fit, size,
+        card.clusters_at_once(size, fit.most) if is_clustered else None, tensor_columns,
     )  # fmt: skip
 
 

@@ -209,6 +209,7 @@ def _gist(f: Finding, sources: Sources) -> tuple[object, ...]:
     return f.code, f.severity, place, _shape(f.message), _shape(f.repair)
 
 
+@functools.lru_cache(1024)
 def _shape(text: str) -> str:
     """A sentence without what differs between those that say the same: numbers, registers, and how many there are in
     a list.
@@ -502,18 +503,23 @@ class Run(metaclass=OwnMembers):
     @schedules.setter
     def schedules(self, schedules: Schedules) -> None:
         self._schedules = schedules
-        self.__dict__.pop("_all", None)
+        self._judges_anew()
 
     def has_relaxed(self, notes: Sequence[Finding], lines: Sequence[str]) -> None:
         """Add notes on waits that were not needed, and a line for each wait that was weakened (`Gpu.run_relaxed`)."""
         self._needless, self._relaxed = tuple(notes), tuple(lines)
-        for name in ("_all", "_costs"):
-            self.__dict__.pop(name, None)
+        self._judges_anew()
+        self.__dict__.pop("_costs", None)
 
     def has_tried(self, outcomes: Outcomes) -> None:
         """Fixes were executed: findings have the results."""
         self._outcomes = outcomes
-        self.__dict__.pop("_all", None)
+        self._judges_anew()
+
+    def _judges_anew(self) -> None:
+        """Forget the findings that were put together."""
+        for name in ("_all", "_is_clean"):
+            self.__dict__.pop(name, None)
 
     @property
     def report(self) -> Report | None:
@@ -526,9 +532,22 @@ class Run(metaclass=OwnMembers):
 
     @functools.cached_property
     def _all(self) -> list[Finding]:
+        return self._every(self._costs)
+
+    @functools.cached_property
+    def _is_clean(self) -> bool:
+        """Is there no finding? Notes on costs are not needed for that."""
+        return not any(f.severity in (Severity.TRAP, Severity.WRONG) for f in self._every([*self._broken, *self._of_stages]))
+
+    @functools.cached_property
+    def _judgement(self) -> tuple[list[Finding], list[Finding]]:
+        return self._judged(self._checked[1]) if self._has_moved else ([], [])
+
+    def _every(self, costs: Sequence[Finding]) -> list[Finding]:
+        """All findings, with some of those on costs."""
         written, report = self._checked
-        causes, others = self._judged(report) if self._has_moved else ([], [])
-        of_schedules = [*(self._schedules.findings if self._schedules is not None else []), *self._costs]
+        causes, others = self._judgement
+        of_schedules = [*(self._schedules.findings if self._schedules is not None else []), *costs]
         findings = findings_of(
             causes, (*others, *own_ranks(self.launch), *self._watched, *of_schedules), written,
             (*report.findings, *report.remarks) if report else (), self.name, self.reads, self.launch.program.inlined.body,
@@ -546,12 +565,20 @@ class Run(metaclass=OwnMembers):
         """Notes on what lines cost, of a launch that was counted, and on its rings of stages, if these
         were recorded.
         """
-        stages = [*(self.pipeline.notes() if self.tells_stages else []), *self._needless]
-        if self.counting is None:
-            return stages
+        counted = [] if self.counting is None else cost_notes(self.launch, self.counting)
+        return [*self._broken, *counted, *self._of_stages]
+
+    @functools.cached_property
+    def _broken(self) -> list[Finding]:
+        """The bounds of counters that were exceeded."""
         limits = self.launch.options.counters
-        broken = limit_findings(self.counters, limits, self.launch.program.inlined.body) if isinstance(limits, tuple) else ()
-        return [*broken, *cost_notes(self.launch, self.counting), *stages]
+        if self.counting is None or not isinstance(limits, tuple):
+            return []
+        return list(limit_findings(self.counters, limits, self.launch.program.inlined.body))
+
+    @property
+    def _of_stages(self) -> list[Finding]:
+        return [*(self.pipeline.notes() if self.tells_stages else []), *self._needless]
 
     @functools.cached_property
     def _watched(self) -> list[Finding]:
@@ -596,6 +623,8 @@ class Run(metaclass=OwnMembers):
     @property
     def findings(self) -> list[Finding]:
         """The findings that need a change, the first cause first."""
+        if self.counting is not None and "_all" not in self.__dict__ and self._is_clean:
+            return []
         return [f for f in self._all if f.severity in (Severity.TRAP, Severity.WRONG)]
 
     @property

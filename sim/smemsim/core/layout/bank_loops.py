@@ -223,22 +223,28 @@ def warp_cost(places, base, nowhere, begin, group, distances, at, active, kept, 
 
 
 @compiled
-def count_group(places, shapes, mask, first, last, nowhere, group, begin, distances, out):  # type: ignore[no-untyped-def]
+def count_group(
+    places, shapes, mask, first, last, nowhere, group, begin, distances, out, count, kept, at, active, kinds, forms, then, costs, warps, own
+):  # type: ignore[no-untyped-def]
     """`count_accesses` of one group. Warps that access alike cost the same: `kinds` of these are remembered, each with
-    the places of its first warp, and which kind came after it.
+    the places of its first warp, and which kind came after it. All after `out` is work space.
     """
     unit = 1 << group[5] if group[5] else 4
-    count, kept, at, active = np.zeros(32, np.int64), np.zeros((32, 32), np.int64), np.zeros((1, 32), np.int64), np.zeros(1, np.int64)
-    kinds, forms, then = np.zeros((KINDS, 32), np.int64), np.zeros((KINDS, 2), np.int64), np.zeros(KINDS, np.int64)
-    costs, warps = np.zeros((KINDS, 4), np.int64), np.zeros(KINDS, np.int64)
+    forms[:], then[:], warps[:] = 0, 0, 0
     known, before, oldest = 0, 0, 0
-    row, own = places, np.zeros(32, np.int64)
+    row = places
     is_whole = len(mask) == 0 and not (first | last) & 31
     warp, end = first >> 5, (last + 31) >> 5
     while warp < end:
         kind, base = then[before], 32 * warp
         if is_whole:
             more = alike_from(places, shapes, warp, end, kinds[kind], forms[kind, 0], forms[kind, 1], unit, nowhere)
+            if more == warp:
+                kind = kind_by_shape(kinds, forms, known, kind, places, shapes, warp, unit, nowhere)
+                if kind >= 0:
+                    more = max(
+                        warp + 1, alike_from(places, shapes, warp + 1, end, kinds[kind], forms[kind, 0], forms[kind, 1], unit, nowhere)
+                    )
             if more > warp:
                 warps[kind] += more - warp
                 then[before] = kind
@@ -247,7 +253,7 @@ def count_group(places, shapes, mask, first, last, nowhere, group, begin, distan
         else:
             gather(places, mask, base, first, last, nowhere, own)
             row, base = own, 0
-        kind = kind_of(kinds, known, kind, row, base, unit, nowhere)
+            kind = kind_of(kinds, known, kind, row, base, unit, nowhere)
         if kind < 0:
             kind = known
             if known == KINDS:
@@ -279,6 +285,25 @@ def alike_from(places, shapes, warp, end, kind, lower, upper, unit, nowhere):  #
             break
         warp += 1
     return warp
+
+
+@compiled
+def kind_by_shape(kinds, forms, known, guess, places, shapes, warp, unit, nowhere):  # type: ignore[no-untyped-def]
+    """The kind with the shapes of a warp, all of whose threads run, that the warp is of; a guess is tried first. -1: a
+    new one.
+    """
+    lower, upper, base = shapes[2 * warp], shapes[2 * warp + 1], 32 * warp
+    for n in range(-1, known):
+        kind = guess if n < 0 else n
+        if not known or n == guess or forms[kind, 0] != lower or forms[kind, 1] != upper:
+            continue
+        if lower and upper:
+            is_found = alike_from(places, shapes, warp, warp + 1, kinds[kind], lower, upper, unit, nowhere) > warp
+        else:
+            is_found = is_moved(kinds[kind], places[base : base + 32], unit, nowhere)
+        if is_found:
+            return kind
+    return -1
 
 
 @compiled
@@ -315,6 +340,12 @@ def count_accesses(places, shapes, mask, first, last, nowhere, groups, begins, d
     shift of a sector (0: shared memory). `begins` are added to places. `out` (groups, 5) gets requests, wavefronts or
     sectors, the fewest of these, lanes, and the worst of any warp (as a maximum).
     """
+    count, kept, at, active = np.zeros(32, np.int64), np.zeros((32, 32), np.int64), np.zeros((1, 32), np.int64), np.zeros(1, np.int64)
+    kinds, forms, then = np.zeros((KINDS, 32), np.int64), np.zeros((KINDS, 2), np.int64), np.zeros(KINDS, np.int64)
+    costs, warps, own = np.zeros((KINDS, 4), np.int64), np.zeros(KINDS, np.int64), np.zeros(32, np.int64)
     for g in range(len(groups)):
         row, apart, paired = groups[g, 0], groups[g, 1], groups[g, 4]
-        count_group(places[row], shapes[row], mask, first, last, nowhere, groups[g], begins[g] + apart, distances[:paired], out[g])
+        count_group(
+            places[row], shapes[row], mask, first, last, nowhere, groups[g], begins[g] + apart, distances[:paired], out[g],
+            count, kept, at, active, kinds, forms, then, costs, warps, own,
+        )  # fmt: skip

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from smemsim.core.ptx.module import Immediate, Instruction, Register, Vector
 from smemsim.core.spec.wgmma import OPERAND_ROW_BYTES, WGMMA_M, WGMMA_THREADS
 
-__all__ = ["MULTIPLIES", "PLAIN", "Product", "class_of", "counted_ones", "op_of", "product_of"]
+__all__ = ["MULTIPLIES", "Product", "class_of", "counted_ones", "op_of", "product_of"]
 
 _SHAPE = re.compile(r"m(\d+)n(\d+)k(\d+)")
 _CLASSES: tuple[tuple[str, tuple[str, ...]], ...] = (
@@ -26,7 +26,6 @@ _CLASSES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("lanes", ("shfl", "vote", "match", "redux", "activemask")),
 )
 MULTIPLIES = ("mma", "wmma", "wgmma")  # whose shape is in their name
-PLAIN = frozenset({"arithmetic", "control", "lanes"})  # classes of instructions that access no memory
 _LOOP_TYPES = (
     "f32",
     "f64",

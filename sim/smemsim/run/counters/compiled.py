@@ -130,7 +130,7 @@ class CompiledCosts:
 
     def put(self, row_of: Callable[[Instruction], Row]) -> None:
         """Give the sums to the rows of the instructions."""
-        for members, (requests, cost, ideal, worst) in zip(self.plan.members, self._out[:, [0, 1, 2, 4]].tolist(), strict=True):
+        for members, (requests, cost, ideal, _, worst) in zip(self.plan.members, self._out.tolist(), strict=True):
             for n in members if requests else ():
                 row = row_of(self.plan.accesses[n].instruction)
                 if self.plan.accesses[n].space == "global":

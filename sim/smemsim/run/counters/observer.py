@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -13,7 +13,7 @@ from smemsim.core.layout.banks import operand_wavefronts
 from smemsim.core.layout.conflicts import OPS, BankAccess
 from smemsim.core.ptx.module import Instruction
 from smemsim.core.spec.counters import LANES, Sure
-from smemsim.run.counters.classes import MULTIPLIES, counted_ones, op_of, product_of
+from smemsim.run.counters.classes import MULTIPLIES, Product, counted_ones, op_of, product_of
 from smemsim.run.counters.compiled import MOST_WARPS, CompiledCosts
 from smemsim.run.counters.rows import Row, by_warp
 from smemsim.run.events import Access, Observer
@@ -27,7 +27,63 @@ __all__ = ["Counting"]
 
 _MATRIX = "machine code chooses how a fragment is loaded and stored"
 _REMOTE_CTA = "remote"
-_ONES: weakref.WeakKeyDictionary[Any, set[int]] = weakref.WeakKeyDictionary()  # by program: `counted_ones`
+_NO_BLOCK: tuple[Sequence[Instruction], np.ndarray] = (), np.zeros(0, np.int64)
+
+
+class Body:
+    """What is the same in each launch of a program: numbers of its instructions, in the order of its lines.
+
+    `ones` are its `counted_ones`, `instructions` have their numbers by their identity.
+    """
+
+    def __init__(self, body: Iterable[Instruction] = ()) -> None:
+        self.instructions = list(body)
+        self.ones = counted_ones(self.instructions)
+        self._numbers = {id(i): n for n, i in enumerate(self.instructions)}
+        self._blocks: dict[int, tuple[Sequence[Instruction], np.ndarray]] = {}  # by identity: instructions, their numbers
+        self._guards: dict[int, tuple[Sequence[tuple[Instruction, int]], np.ndarray, np.ndarray]] = {}
+        self._products: dict[int, Product | None] = {}
+        self._multiplies = np.zeros(0, bool)
+
+    def number(self, i: Instruction) -> int:
+        """The number of an instruction; a new one if it is not of the body."""
+        found = self._numbers.get(id(i))
+        if found is None:
+            found = self._numbers[id(i)] = len(self.instructions)
+            self.instructions.append(i)
+        return found
+
+    def block(self, instructions: Sequence[Instruction]) -> np.ndarray:
+        """The numbers of the instructions of a block, which is the same object in all launches."""
+        kept, numbers = self._blocks.get(id(instructions), _NO_BLOCK)
+        if kept is not instructions:
+            numbers = np.array([self.number(i) for i in instructions], np.int64)
+            self._blocks[id(instructions)] = instructions, numbers
+        return numbers
+
+    def guards(self, off: Sequence[tuple[Instruction, int]]) -> tuple[np.ndarray, np.ndarray]:
+        """The numbers of instructions with a predicate, and the entries of a tally with their lanes."""
+        found = self._guards.get(id(off))
+        if found is None or found[0] is not off:
+            numbers, entries = (np.array(some, np.int64) for some in ([self.number(i) for i, _ in off], [entry for _, entry in off]))
+            found = self._guards[id(off)] = off, numbers, entries
+        return found[1:]
+
+    def product(self, n: int) -> Product | None:
+        """`product_of` the instruction with this number."""
+        if n not in self._products:
+            self._products[n] = product_of(self.instructions[n])
+        return self._products[n]
+
+    def multiplies(self, ran: np.ndarray) -> list[int]:
+        """The numbers of the matrix instructions among those that ran (a mask)."""
+        if len(self._multiplies) < len(ran):
+            self._multiplies = np.array([i.op in MULTIPLIES for i in self.instructions], bool)
+        numbers: list[int] = np.flatnonzero(self._multiplies[: len(ran)] & ran).tolist()
+        return numbers
+
+
+_BODIES: weakref.WeakKeyDictionary[Any, Body] = weakref.WeakKeyDictionary()  # by program
 
 
 class _Sample(NamedTuple):
@@ -40,14 +96,23 @@ class _Sample(NamedTuple):
 
 
 class Counting(Observer):
-    """The counters of every instruction that ran, `rows` by the instruction's identity; `instructions` has it."""
+    """The counters of every instruction that ran.
+
+    `rows` has those of accesses and matrix instructions by the instruction's identity; `instructions` has it. After the
+    launch `executed`, `lanes` and `off` have the warps, their lanes, and those that a predicate leaves out, of each
+    instruction of `body`; `ran` says which ran.
+    """
 
     def __init__(self) -> None:
         self.rows: dict[int, Row] = {}
         self.instructions: dict[int, Instruction] = {}
         self.tensor_columns = 0  # the most that a CTA has allocated at once
         self._blocks: dict[int, tuple[Sequence[Instruction], list[int]]] = {}
+        self.body = Body()
+        self.executed = self.lanes = self.off = np.zeros(0, np.int64)
+        self.ran = np.zeros(0, bool)
         self._ones: set[int] = set()  # atomics whose number is 1 and whose result nothing reads
+        self._guarded: dict[int, tuple[Instruction, list[int]]] = {}
         self._memories: dict[int, tuple[np.ndarray, int]] = {}
         self._kept: dict[int, tuple[Instruction, list[_Sample]]] = {}
         self._pitch = 1  # bytes from the window of a CTA to the next one's
@@ -64,7 +129,14 @@ class Counting(Observer):
         if found is None:
             found = self.rows[id(i)] = Row()
             self.instructions[id(i)] = i
+            if self._is_finished:
+                self._fill(found, self.body.number(i))
         return found
+
+    def _fill(self, row: Row, n: int) -> None:
+        """Give a row the warps and lanes of its instruction."""
+        if n < len(self.executed):
+            row.executed, row.lanes, row.predicated_off = int(self.executed[n]), int(self.lanes[n]), int(self.off[n])
 
     @staticmethod
     def _warps(threads: np.ndarray) -> int:
@@ -77,11 +149,12 @@ class Counting(Observer):
     # ---- events
 
     def wave_began(self, x: Wave) -> None:
-        if not self._ones:
+        if not self.body.instructions:
             program = x.launch.program
-            if program not in _ONES:
-                _ONES[program] = counted_ones(program.inlined.body) or {0}
-            self._ones = _ONES[program]
+            if program not in _BODIES:
+                _BODIES[program] = Body(program.inlined.body)
+            self.body = _BODIES[program]
+            self._ones = self.body.ones
 
     def executes(self, x: Wave, instructions: Sequence[Instruction]) -> None:
         threads = x.threads
@@ -92,7 +165,7 @@ class Counting(Observer):
     def guarded(self, x: Wave, i: Instruction, holds: np.ndarray) -> None:
         off = len(holds) - int(np.count_nonzero(holds))
         if off:
-            self.row(i).predicated_off += off
+            self._guarded.setdefault(id(i), (i, [0]))[1][0] += off
 
     def tensor_allocated(self, x: Wave, i: Instruction, warp: int, cta: Cta, column: int, group: int) -> None:
         self.tensor_columns = max(self.tensor_columns, int(np.count_nonzero(x.memories.tensor_allocated[cta.index])))
@@ -202,30 +275,42 @@ class Counting(Observer):
         self._is_finished = True
         for costs in self._compiled.values():
             costs.put(self.row)
+        off: list[tuple[np.ndarray, np.ndarray]] = []
         for tally in self._tallies:
-            for i, entry in tally.off:
-                if tally.numbers[entry]:
-                    self.row(i).predicated_off += int(tally.numbers[entry])
+            if tally.off:
+                numbers, entries = self.body.guards(tally.off)
+                off.append((numbers, tally.numbers[entries]))
             for instructions, warps, lanes in tally.blocks:
                 if not tally.numbers[warps]:
                     continue
                 counts = self._blocks.setdefault(id(instructions), (instructions, [0, 0, 0]))[1]
                 counts[0] += int(tally.numbers[warps])
                 counts[1] += int(tally.numbers[lanes])
-        for instructions, (warps, lanes, _) in self._blocks.values():
-            for i in instructions:
-                row = self.row(i)
-                row.executed += warps
-                row.lanes += lanes
+        off += [(np.array([self.body.number(i)]), np.array(count)) for i, count in self._guarded.values()]
+        blocks = [(self.body.block(instructions), counts) for instructions, counts in self._blocks.values()]
+        of_rows = [self.body.number(i) for i in self.instructions.values()]
+        total = len(self.body.instructions)
+        self.executed, self.lanes, self.off, self.ran = *(np.zeros(total, np.int64) for _ in range(3)), np.zeros(total, bool)
+        for numbers, (warps, lanes, _) in blocks:
+            np.add.at(self.executed, numbers, warps)
+            np.add.at(self.lanes, numbers, lanes)
+            self.ran[numbers] = True
+        for numbers, lanes_off in off:
+            np.add.at(self.off, numbers, lanes_off)
+        self.ran |= self.off > 0
+        self.ran[of_rows] = True
+        for row, n in zip(self.rows.values(), of_rows, strict=True):
+            self._fill(row, n)
         self._count_products()
         self._blocks.clear()
         self._tallies.clear()
 
     def _count_products(self) -> None:
         """The matrix instructions, by the lanes that ran them."""
-        for key, row in self.rows.items():
-            product = product_of(i) if (i := self.instructions[key]).op in MULTIPLIES else None
+        for n in self.body.multiplies(self.ran):
+            product = self.body.product(n)
             if product is not None:
+                row = self.row(self.body.instructions[n])
                 row.mmas = (row.lanes - row.predicated_off) // product.threads
                 row.flop = row.mmas * product.flop
                 if product.b_bytes:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import operator
-from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -13,7 +13,6 @@ from smemsim.base.arguments import shown, suggestion
 from smemsim.base.errors import InputError
 from smemsim.core.ptx.module import Instruction
 from smemsim.core.spec.counters import COLUMNS, SECTOR, Sure
-from smemsim.run.counters.classes import PLAIN
 from smemsim.run.counters.rows import SUMMED, Row, sum_of
 from smemsim.run.counters.totals import OTHERS, MatrixCount, Residence, copy_kind, matrix_words
 
@@ -27,8 +26,30 @@ MOST_LINES = 12
 OPERANDS = Sure.NONE, "what tcgen05.mma reads of shared memory was not measured: no counter of a Blackwell card was recorded"
 _NUMBERS = operator.attrgetter(*(c.name for c in COLUMNS))
 _WORDS = ("source", "line", "instruction", "class")
-_ALL_HAVE = [(c.name, n) for n, c in enumerate(COLUMNS) if c.name in ("executed", "lanes", "predicated_off")]  # the others: no PLAIN class
+_ALL_HAVE = [[c.name for c in COLUMNS].index(name) for name in ("executed", "lanes", "predicated_off")]
 Words: TypeAlias = tuple[str, int, str, str]  # of an instruction: those columns
+
+
+class Places(NamedTuple):
+    """Where a table has the instructions that ran: the columns of their words, and by number the row of each (-1: it
+    did not run). It is the same in all launches that run the same instructions.
+    """
+
+    words: Mapping[str, np.ndarray]
+    at: np.ndarray
+
+    @classmethod
+    def of(cls, ran: np.ndarray, instructions: Sequence[Instruction], words: Callable[[Instruction], Words]) -> Places:
+        """Those of instructions that ran (a mask), in the order of their lines."""
+        named: dict[Words, list[int]] = {}
+        for n in np.flatnonzero(ran).tolist():
+            named.setdefault(words(instructions[n]), []).append(n)
+        rows = sorted(named.items(), key=lambda one: one[0][1])
+        at = np.full(len(ran), -1, np.int64)
+        for row, (_, own) in enumerate(rows):
+            at[own] = row
+        columns = {name: np.array([where[n] for where, _ in rows], np.int64 if name == "line" else object) for n, name in enumerate(_WORDS)}
+        return cls(columns, at)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -55,9 +76,10 @@ class Counters:
         copied: Iterable[tuple[Instruction, int]] = (),
         products: Iterable[tuple[Instruction, MatrixCount]] = (),
         residence: Residence | None = None,
+        known: dict[bytes, Places] | None = None,
     ) -> Counters:
         """The table of what was counted. `words` names instructions; `copied` are bytes of instructions in the records,
-        `products` tcgen05's matrix instructions.
+        `products` tcgen05's matrix instructions. `known` keeps the places of the program's instructions in tables.
         """
         counting.finish()
         for i, byte_count in copied:
@@ -73,21 +95,30 @@ class Counters:
             row.doubt(*OPERANDS)
             one = matrix.setdefault(made[:3], [0, 0])
             one[0], one[1] = one[0] + made.executed, one[1] + made.flop
-        joined: dict[Words, list[Row]] = {}
-        for key, row in counting.rows.items():
-            joined.setdefault(words(counting.instructions[key]), []).append(row)
-        rows = [(where, sum_of(own)) for where, own in sorted(joined.items(), key=lambda x: x[0][1])]
-        numbers = np.zeros((len(rows), len(COLUMNS)), np.int64)
-        busy = [n for n, (where, _) in enumerate(rows) if where[3] not in PLAIN]
-        numbers[busy] = np.array([_NUMBERS(rows[n][1]) for n in busy], np.int64).reshape(-1, len(COLUMNS))
-        for name, column in _ALL_HAVE:
-            numbers[:, column] = [getattr(row, name) for _, row in rows]
-        data: dict[str, np.ndarray] = {
-            name: np.array([where[n] for where, _ in rows], np.int64 if name == "line" else object) for n, name in enumerate(_WORDS)
-        }
+        ran = counting.ran.copy()
+        numbers_of = [counting.body.number(i) for i in counting.instructions.values()]
+        ran.resize(len(counting.body.instructions), refcheck=False)
+        ran[numbers_of] = True
+        places = None if known is None else known.get(ran.tobytes())
+        if places is None:
+            places = Places.of(ran, counting.body.instructions, words)
+            if known is not None:
+                known[ran.tobytes()] = places
+        joined: dict[int, list[Row]] = {}
+        for n, row in zip(numbers_of, counting.rows.values(), strict=True):
+            joined.setdefault(int(places.at[n]), []).append(row)
+        numbers, at = np.zeros((len(places.words["line"]), len(COLUMNS)), np.int64), places.at[: len(counting.ran)]
+        sure, why = np.full(len(numbers), str(Sure.EXACT), object), np.full(len(numbers), "", object)
+        for place, own in joined.items():
+            total = sum_of(own)
+            numbers[place] = _NUMBERS(total)
+            sure[place], why[place] = str(total.sure), total.why
+        for column, values in zip(_ALL_HAVE, (counting.executed, counting.lanes, counting.off), strict=True):
+            numbers[:, column] = 0
+            np.add.at(numbers[:, column], at[counting.ran], values[counting.ran])
+        data = {name: array.copy() for name, array in places.words.items()}
         data |= {column.name: numbers[:, n].copy() for n, column in enumerate(COLUMNS)}
-        data["sure"] = np.array([str(row.sure) for _, row in rows], object)
-        data["why"] = np.array([row.why for _, row in rows], object)
+        data |= {"sure": sure, "why": why}
         counts = sorted((MatrixCount(*words, count, flop) for words, (count, flop) in matrix.items()), key=lambda one: -one.flop)
         return cls(data, tuple(counts), residence)
 

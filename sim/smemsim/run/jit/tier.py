@@ -568,7 +568,7 @@ class Segment:
         begin = first // frame.tiles.tile * frame.tiles.tile
         threads = x.threads[(x.threads >= first) & (x.threads < begin + frame.tiles.tile)] - begin
         rows = {access: frame.tiles.places[access.row.number][threads] for access in code.of_global}
-        return self._find(x, frame, code, {access.number: row[row != NOWHERE.ctypes.data] + access.apart for access, row in rows.items()})
+        return self._find(x, frame, code, {access.number: row[row != NOWHERE_AT] + access.apart for access, row in rows.items()})
 
     def _find(self, x: Wave, frame: Frame, code: Code, places: dict[int, np.ndarray]) -> bool:
         """Look for the array that each access of global memory is in, those of a row in one, by where threads do it.

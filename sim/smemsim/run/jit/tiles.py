@@ -23,7 +23,7 @@ __all__ = ["LOOK", "LOOK_NUMBERS", "RUN", "Tiles"]
 
 LOOK, RUN = 1, 2  # the work of a call: checks addresses and asks the sanitizer, moves bytes; both are one pass
 # of places in a tile: without, and with observers that count, which get each tile
-_BYTES, _COUNTED_BYTES = 1 << 15, 1 << 18
+_BYTES, _COUNTED_BYTES = 1 << 15, 1 << 19
 LOOK_NUMBERS = (
     # of each access that the sanitizer checks: a function's address, the row, the line, the token, the distance from
     # the row's places
