@@ -164,8 +164,9 @@ def test_of_a_kernel_that_hangs_no_ring_is_called_right(tmp_path, instead, overd
     assert "|~until 0 is read~" in pipeline.text()
     assert " ".join(alarms(pipeline)) == " ".join(pipeline.sentences()[:-1])  # the ring has no verdict
     dots = re.findall(r'<circle cx="([0-9.]+)" cy="([0-9.]+)"', pipeline.svg())
-    # stage 0 is full, stage 0 is free (stage 2 is full then, too); the legend
-    assert (len(dots), len({y for _, y in dots})) == (3, 2)
+    # stage 0 is full (for both rows of warpgroups), stage 0 is free (stage 2 is full then, too); the legend
+    assert (len(dots), len({y for _, y in dots})) == (4 if overdue else 3, 2)
+    assert ("MMAs, overdue: warps 8 to 11" in pipeline.svg()) == bool(overdue)
     drawn = ("waits for ever", "accumulator is computed", "empty, and the next load waits")
     assert [says in pipeline.svg() for says in drawn] == [True, False, False]  # the legend has what is drawn
     assert "before issuing load 5 into stage 1, for mbarrier " in pipeline.sentences()[0]

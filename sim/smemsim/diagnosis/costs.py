@@ -37,7 +37,7 @@ IDLE = 0.5  # of the lanes of the launch's warp instructions
 MOST_NOTES = 4
 PATTERN = max(mode.period for mode in MODES.values())  # bytes after which every swizzle repeats
 MOST_LINES = 6
-MOST_HEAT = 400  # lines of a page
+MOST_HEAT, MOST_RUNS = 400, 3  # lines of a page, and instructions of each
 HEAT = (
     ("wavefronts", "shared wavefronts"), ("ideal_wavefronts", "needed"), ("worst_degree", "conflict degree"), ("sectors", "global sectors"), ("ideal_sectors", "needed"),
     ("operand_wavefronts", "operand wavefronts"), ("copied_bytes", "bytes copied"),
@@ -64,6 +64,7 @@ def heat_of(table: Counters, text: Callable[[int], str], source: Callable[[str],
     `source` a line of a source file, "" if there is none.
     """
     costs: dict[tuple[str, int], list[int]] = {}
+    runs: dict[tuple[str, int], list[str]] = {}
     for n in range(len(table)):
         where = str(table["source"][n])
         key = (where.rpartition(":")[0], int(where.rpartition(":")[2])) if where else ("", int(table["line"][n]))
@@ -71,6 +72,8 @@ def heat_of(table: Counters, text: Callable[[int], str], source: Callable[[str],
         for k, (column, _) in enumerate(HEAT):
             value = int(table[column][n])
             one[k] = max(one[k], value) if column == "worst_degree" else one[k] + value
+        if where and any(table[column][n] for column, _ in HEAT):
+            runs.setdefault(key, []).append(f"{shorter(str(table['instruction'][n]))} (PTX line {table['line'][n]})")
     costs = {key: one for key, one in costs.items() if any(one)}
     weight = {key: (one[0] + one[5]) * SECTORS_OF_WAVEFRONT + one[3] for key, one in costs.items()}
     total = max(sum(weight.values()), 1)
@@ -79,6 +82,7 @@ def heat_of(table: Counters, text: Callable[[int], str], source: Callable[[str],
         HeatLine(
             f"{file.rpartition('/')[2]}:{line}" if file else f"PTX {line}", (source(f"{file}:{line}") if file else text(line)).strip(),
             tuple(f"{one[k]:,}" if one[k] else "" for k in used), weight[file, line] / total, _loses(one),
+            ", ".join(runs.get((file, line), ())[:MOST_RUNS]),
         )
         for (file, line), one in sorted(costs.items())[:MOST_HEAT]
     )  # fmt: skip

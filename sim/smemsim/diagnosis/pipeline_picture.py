@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from smemsim.core.picture.svg import MARGIN, arrow, hatch, rect, svg
 from smemsim.core.picture.svg import text as svg_text
-from smemsim.diagnosis.rings import SAYS, WORDS, Ring, Verdicts, shorter, warps_named
+from smemsim.diagnosis.rings import SAYS, SAYS_OF_TEXT, WORDS, Ring, Verdicts, shorter, warps_named
 from smemsim.run.pipeline.knowledge import READERS, bits_of
+from smemsim.run.pipeline.lanes import GROUP, Role
 
 if TYPE_CHECKING:
     from smemsim.run.pipeline.lanes import Span, Stuck
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["lanes_dict", "pipeline_svg", "pipeline_text"]
 
 COLUMNS, NAMES = 110, 26  # of a text: in all, and for the names of rows
+LEAST_LETTERS = 3  # shorter labels stand in boxes of a picture, and not between the marks of a text
 ROUNDS, MOST_LOADS = 3, 16  # how often each stage is drawn, after the first filling; of many stages fewer rounds
 
 
@@ -76,7 +78,7 @@ def drawing_of(pipeline: Verdicts) -> Drawing:
         if ring.kind != "accumulator":
             lanes.append(Lane(group, f"{WORDS[ring.kind][0]}s in flight", tuple(_in_flight(ring))))
     arrows: list[tuple[float, int, int, bool]] = []
-    for role in pipeline.lanes.roles():
+    for role in _split(pipeline):
         arrows += [(time, stages[n], len(lanes), is_long) for time, n, is_long in _learned(pipeline, role.warp) if n in stages]
         lanes.append(Lane("roles", f"{role.name}: {warps_named(role.warps)}", tuple(_role_bars(pipeline, role.warp, labels, end))))
     known = {warp for role in pipeline.lanes.roles() for warp in role.warps}
@@ -92,6 +94,38 @@ def drawing_of(pipeline: Verdicts) -> Drawing:
         )
         lanes += [Lane("engines", name, bars)] if bars else []
     return Drawing(tuple(lanes), tuple(arrows), begin, end)
+
+
+def _split(pipeline: Verdicts) -> Iterator[Role]:
+    """The roles; warps whose arrivals a wait lacks for ever are apart from those that have arrived. Of a warpgroup often
+    one warp arrives for all.
+    """
+    overdue: set[int] = set()
+    for stuck in pipeline.lanes.stuck:
+        came = {warp // GROUP for warp, _ in stuck.missing.came} if stuck.missing is not None else set()
+        late = set(pipeline.overdue(stuck))
+        overdue |= late | {
+            warp for one in late if one // GROUP not in came for warp in range(one // GROUP * GROUP, one // GROUP * GROUP + GROUP)
+        }
+    for role in pipeline.lanes.roles():
+        behind, others = (tuple(warp for warp in role.warps if (warp in overdue) == is_late) for is_late in (True, False))
+        if behind and others:
+            yield role._replace(warps=others, warp=others[0])
+            yield Role(f"{role.name}, overdue", behind, behind[0])
+        else:
+            yield role
+
+
+def _notes(pipeline: Verdicts, drawing: Drawing) -> list[str]:
+    """What the sentences and the picture mean, where it is not said beside them."""
+    found = []
+    if pipeline.is_over and any(ring.is_held_back for ring in pipeline.rings):
+        found.append("N stages work as M: each load is issued as late as in a ring of M stages.")
+    first = next((ring for ring in pipeline.rings if ring.kind not in ("accumulator", "answer")), None)
+    if first is not None and pipeline.is_over and (drawn := sum(one.at < drawing.end for one in first.fillings)) < len(first.fillings):
+        load = WORDS[first.kind][0]
+        found.append(f"The first {drawn} of {len(first.fillings)} {load}s are drawn.")
+    return found
 
 
 def _window(pipeline: Verdicts) -> tuple[float, float]:
@@ -174,7 +208,7 @@ def _role_bars(pipeline: Verdicts, warp: int, labels: dict[int, str], end: float
             yield Bar(kind, span.begin, span.end, says, title)
         else:
             yield Bar(kind, span.begin, long, (), title)
-            yield Bar("long", long, span.end, says, title)
+            yield Bar("long", long, span.end, (*says, *(one.partition(" ")[0] for one in says[3:])), title)
         last = max(last, span.end)
     for stuck in pipeline.lanes.stuck:
         if warp in stuck.warps:
@@ -298,12 +332,23 @@ def pipeline_text(pipeline: Verdicts) -> str:
         lines.append(f"{_cut(_brief(lane.name), NAMES):<{NAMES}}{_row(lane, drawing)}".rstrip())
     lines += [""] * bool(drawing.lanes)
     for of, kinds in _explained(pipeline, drawing).items():
-        numbers = ["a number: the load; in flight: how many loads are"] if of == STAGES else ["a number: the load"] if of == ENGINES else []
+        numbers = (
+            [f"a number: the load; in the row in flight: how many {_many(pipeline)} are under way at once"]
+            if of == STAGES
+            else ["a number: the load"]
+            if of == ENGINES
+            else []
+        )
         entries = [f"{MARKS[kind]} {says}" for kind, says in kinds if kind in MARKS]
         lines += textwrap.wrap(f"{of}: {'; '.join([*entries, *numbers])}", COLUMNS, subsequent_indent="  ")
     if pipeline.is_cut:
         lines.append("Later loads repeat these and were not recorded.")
-    return "\n".join([*lines, "", SAYS])
+    return "\n".join([*lines, "", *_notes(pipeline, drawing), SAYS_OF_TEXT])
+
+
+def _many(pipeline: Verdicts) -> str:
+    """What rings are filled by, in words."""
+    return " or ".join(dict.fromkeys(f"{WORDS[ring.kind][0]}s" for ring in pipeline.rings if ring.kind != "accumulator"))
 
 
 def _brief(name: str) -> str:
@@ -332,7 +377,7 @@ def _row(lane: Lane, drawing: Drawing) -> str:
             row[k] = MARKS[bar.kind]
         if bar.kind in ("load", "work", "stuck"):
             labels.append((begin, _fitting(bar.labels, end - begin) or bar.label))
-        elif says := _fitting(bar.labels, end - begin - 3):
+        elif len(says := _fitting(bar.labels, end - begin - 3)) > LEAST_LETTERS:
             labels.append((begin + 2, says))
     issues = [(int((bar.begin - drawing.begin) * scale), MARKS["issue"]) for bar in lane.bars if bar.kind == "issue"]
     for begin, label in (*issues, *labels):
@@ -368,13 +413,14 @@ def pipeline_svg(pipeline: Verdicts, style: str | None = None) -> str:
     """The rows over time, light and dark. `style` "" is for a page, which has the rules and the sentences already."""
     drawing = drawing_of(pipeline)
     if style is None:
-        parts, y = [svg_text(MARGIN, 30, "t", "Pipeline"), svg_text(MARGIN, 50, "s", SAYS)], 74.0
+        notes = " ".join([SAYS, *_notes(pipeline, drawing)])
+        parts, y = [svg_text(MARGIN, 30, "t", "Pipeline"), svg_text(MARGIN, 50, "s", notes)], 74.0
         for says, is_bad in pipeline.verdicts():
             for line in textwrap.wrap(says, 186):
                 parts.append(svg_text(MARGIN, y, "s alarm" if is_bad else "s", line))
                 y += 17
     else:
-        parts, y = [svg_text(MARGIN, 20, "s", SAYS)], 24.0
+        parts, y = [svg_text(MARGIN, 20, "s", " ".join([SAYS, *_notes(pipeline, drawing)]))], 24.0
     tops, group, heads = [], "", []
     for lane in drawing.lanes:
         if lane.group != group:

@@ -20,12 +20,13 @@ from smemsim.run.pipeline.barriers import Passes
 from smemsim.run.pipeline.knowledge import READERS, WARP, Waited
 from smemsim.run.pipeline.lanes import Missing, Stuck
 
-__all__ = ["SAYS", "Held", "Ring", "Verdicts", "shorter", "warps_named"]
+__all__ = ["SAYS", "SAYS_OF_TEXT", "Held", "Ring", "Verdicts", "shorter", "warps_named"]
 
 LEAST_HELD = 0.9  # the share of a ring's loads that are held back in a ring that is
 FEWEST_STAGES = 3  # of a ring that is expected to have more than one load in flight
 FEWEST_PASSES = 3  # of a wait that never waits
 SAYS = "Order and arrows are exact, lengths are assumed, nothing was measured."
+SAYS_OF_TEXT = "Order is exact, lengths are assumed, nothing was measured."
 WORDS = {
     "load": ("load", "stage", "loaded"),
     "cp.async": ("group", "stage", "filled"),
@@ -510,8 +511,13 @@ class Verdicts:
         if not ring.is_held_back:
             origin, last = ring.awaited(), len(ring.fillings) - 1
             by = "" if origin is None else f", by {_with_number(origin.wait)} at {self.place(origin.wait)}"
-            by += f", for {self.mbarrier(origin.barrier, origin.phase)}" if origin is not None and origin.barrier is not None else ""
-            text = f"{load.capitalize()} {self.label(ring, last)} is issued only when {load} {self.label(ring, last - 1)} is complete{by}: one {load} is in flight at a time."
+            if origin is not None and origin.barrier is not None:
+                by += f", where warp {ring.fillings[-1].thread // WARP} waits for {self.mbarrier(origin.barrier, origin.phase)}"
+            since = next((n for n in reversed(range(ring.overwrites.index(True))) if ring.allowed[n] > 1), 0)
+            after = f" after {load} {self.label(ring, since)}" if since else ""
+            text = f"{load.capitalize()} {self.label(ring, last)} is issued only when {load} {self.label(ring, last - 1)} is complete{by}: one {load} is in flight at a time{after}."
+            if origin is not None and origin.barrier is not None:
+                text += " Leave this wait out where loads are issued."
             return [first, f"{text}{' ' + self._enough(ring) if ring.kind == 'cp.async' else ''}"]
         one = ring.held[-1]
         owner = self._owner(ring)
@@ -520,7 +526,7 @@ class Verdicts:
         if one.origin is not None and owner is not None:
             text += f": it is issued after the wait at {self.place(one.origin.wait)}, which holds ring{self.letters[owner.fillings[0].number]} back"
         elif one.origin is not None:
-            text += f". The wait is at {self.place(one.origin.wait)}"
+            text += f". Warp {ring.fillings[one.load].thread // WARP} waits at {self.place(one.origin.wait)}"
             if one.origin.barrier is not None:
                 text += f", for {self.mbarrier(one.origin.barrier, one.origin.phase)}"
             if one.origin.arrival is not None:

@@ -300,13 +300,16 @@ class Entry:
 
 
 class HeatLine(NamedTuple):
-    """A line of source, its numbers, and its share (0 to 1) of the cost of the launch. `says` is printed next to it."""
+    """A line of source, its numbers, and its share (0 to 1) of the cost of the launch. `says` is what it loses, `runs`
+    its instructions that access memory; both are printed next to it.
+    """
 
     where: str
     text: str
     numbers: tuple[str, ...]
     share: float
     says: str = ""
+    runs: str = ""
 
 
 @dataclasses.dataclass(frozen=True)

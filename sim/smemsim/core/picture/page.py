@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from importlib import resources
 
-from smemsim.core.picture.model import COLOURS, Above, Entry, Excerpt, Heat, Page, Part, Side, Stages, Strip, Told
+from smemsim.core.picture.model import COLOURS, Above, Entry, Excerpt, Heat, HeatLine, Page, Part, Side, Stages, Strip, Told
 from smemsim.core.picture.svg import boxes_svg, grids_svg, rules
 
 __all__ = ["page_fragment", "page_html", "program_html"]
@@ -203,6 +203,11 @@ def _unchecked(names: Sequence[str]) -> str:
 # ---- What lines cost
 
 
+def _says(line: HeatLine) -> str:
+    """What a line loses, and its instructions."""
+    return ": ".join(filter(None, (line.says, line.runs)))
+
+
 def _heat(heat: Heat) -> str:
     """A table of source lines; the bar before each is its share of the launch's cost, coloured if it loses more than it
     needs.
@@ -211,7 +216,7 @@ def _heat(heat: Heat) -> str:
     rows = "".join(
         f"<tr><td class=heatbar><i{'' if line.says else ' class=fine'} style='width:{line.share:.0%}'></i></td><td class=num>{line.share:.0%}</td>"
         f'<td class=mono>{html.escape(line.where)}</td><td class=mono title="{html.escape(line.says)}">{html.escape(line.text[:LONGEST_LINE])}'
-        f"{f'<br><span class=dim>{html.escape(line.says)}</span>' if line.says else ''}</td>"
+        f"{f'<br><span class=dim>{html.escape(_says(line))}</span>' if _says(line) else ''}</td>"
         f"{''.join(f'<td class=num>{html.escape(number)}</td>' for number in line.numbers)}</tr>"
         for line in heat.lines
     )

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from smemsim.core.ptx.module import Instruction
 
-__all__ = ["Lanes", "Missing", "Role", "Span", "Stuck"]
+__all__ = ["GROUP", "Lanes", "Missing", "Role", "Span", "Stuck"]
 
 MOST_SPANS = 4096
 GROUP = 4  # warps of a warpgroup
