@@ -271,7 +271,10 @@ def _idle(counting: Counting) -> Iterator[Finding]:
     executed, lanes = int(counting.executed.sum()), int(counting.lanes.sum())
     if executed < FEWEST or lanes >= IDLE * executed * LANES:
         return
-    n = int((counting.executed * LANES - counting.lanes).argmax())
+    idle = counting.executed * LANES - counting.lanes
+    most = np.flatnonzero(idle == idle.max()).tolist()
+    accessing = {counting.body.number(counting.instructions[key]) for key in counting.rows}
+    n = next((n for n in most if n in accessing or counting.off[n]), most[0])  # rather not just any instruction of a block
     said = f"idle lanes: {counting.lanes[n] / counting.executed[n]:.1f} of 32 lanes run here, {counting.executed[n]:,} times"
     yield at_instruction(
         "P904", counting.body.instructions[n], said, "let whole warps take one side of a branch, and share the work of long rows among the lanes",

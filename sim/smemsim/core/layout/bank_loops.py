@@ -223,9 +223,9 @@ def warp_cost(places, base, nowhere, begin, group, distances, at, active, kept, 
 
 
 @compiled
-def count_group(
+def count_group(  # type: ignore[no-untyped-def]
     places, shapes, mask, first, last, nowhere, group, begin, distances, out, count, kept, at, active, kinds, forms, then, costs, warps, own
-):  # type: ignore[no-untyped-def]
+):
     """`count_accesses` of one group. Warps that access alike cost the same: `kinds` of these are remembered, each with
     the places of its first warp, and which kind came after it. All after `out` is work space.
     """

@@ -567,8 +567,9 @@ class Segment:
             return False
         begin = first // frame.tiles.tile * frame.tiles.tile
         threads = x.threads[(x.threads >= first) & (x.threads < begin + frame.tiles.tile)] - begin
-        rows = {access: frame.tiles.places[access.row.number][threads] for access in code.of_global}
-        return self._find(x, frame, code, {access.number: row[row != NOWHERE_AT] + access.apart for access, row in rows.items()})
+        rows = {number: frame.tiles.places[number][threads] for number in {access.row.number for access in code.of_global}}
+        rows = {number: row[row != NOWHERE_AT] for number, row in rows.items()}
+        return self._find(x, frame, code, {access.number: rows[access.row.number] + access.apart for access in code.of_global})
 
     def _find(self, x: Wave, frame: Frame, code: Code, places: dict[int, np.ndarray]) -> bool:
         """Look for the array that each access of global memory is in, those of a row in one, by where threads do it.
