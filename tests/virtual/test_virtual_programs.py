@@ -606,7 +606,7 @@ def test_what_compiled_code_gives_back_when_python_has_ended_is_taken():
 def test_a_launch_that_a_limit_ends_is_no_clean_bill_of_a_program_that_asks_for_no_errors():
     done = run([sys.executable, "-c", CARELESS], "--limit-seconds", 0.2)
     assert (done.stdout, done.returncode) == ("0\n", 1)
-    assert "1 ended before it was over; the program: exit code 0; smemsim exec: exit code 1" in done.stderr
+    assert "1 stopped before its end; the program: exit code 0; smemsim exec: exit code 1" in done.stderr
 
 
 def test_findings_without_source_lines_say_how_to_get_them():
