@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from smemsim.core.ptx.module import Address, Immediate, Instruction, Register, Symbol
+from smemsim.core.ptx.module import Address, Immediate, Instruction, Operand, Register, Symbol
 
 __all__ = ["number_of", "origin", "symbols_behind"]
 
@@ -61,7 +61,8 @@ def symbols_behind(body: Sequence[Instruction], address: Address) -> frozenset[s
     >>> symbols_behind(k.body, k.body[2].operands[1])
     frozenset({'full'})
     """
-    names, ways, been = set[str](), [address.base], set[int]()
+    names, been = set[str](), set[int]()
+    ways: list[Operand] = [address.base]
     while ways:
         base = ways.pop()
         if isinstance(base, Symbol):

@@ -165,7 +165,7 @@ def _bytes(f: Finding, at: InLaunch, i: Instruction, code: _Code) -> Iterator[Ca
     """The numbers of bytes that make all phases right, in the lines that expect bytes."""
     expecting = {other.line: other for other in code.named("mbarrier") if "expect_tx" in other.modifiers}
 
-    body = next((one for one in code.bodies if any(other.line == i.line for other in one)), [])
+    body: Sequence[Instruction] = next((one for one in code.bodies if any(other.line == i.line for other in one)), [])
 
     def changed(numbers: Sequence[tuple[int, int]]) -> Candidate:
         return Candidate(
