@@ -14,7 +14,7 @@ from collections.abc import Callable
 import click
 
 import smemsim
-from smemsim.base.members import MEMBERS, public_members
+from smemsim.base.members import MEMBERS, is_called, public_members
 from smemsim.cli import main as cli
 from smemsim.core.spec.alternatives import ALTERNATIVES, Alternative
 from smemsim.core.spec.calibration import CALIBRATION, calibration
@@ -452,7 +452,7 @@ def options(_: Page, name: str) -> str:
 # ---- Python
 
 GROUPS: dict[str, tuple[str, ...]] = {
-    "Words": ("SmemDescriptor", "InstrDescriptor", "TensorMap", "LboMode", "Swizzle", "build_sequence", "tensormap_replace", "INSTR_RULES", "TENSOR_MAP_RULES", "BULK_TRAPS"),
+    "Descriptors and tensor maps": ("SmemDescriptor", "InstrDescriptor", "TensorMap", "LboMode", "Swizzle", "build_sequence", "tensormap_replace", "INSTR_RULES", "TENSOR_MAP_RULES", "BULK_TRAPS"),
     "Layouts": ("operand_addresses", "CuteLayout", "find_descriptors", "Answer", "FoundDescriptor"),
     "Shared memory and TMA": ("SharedMemory", "GlobalMemory", "Operand", "Transfer", "tma_load", "tma_store", "tma_reduce", "tma_prefetch", "tma_load_bytes", "tma_store_bytes", "BulkTransfer", "bulk_copy", "bulk_bytes", "bulk_prefetch", "bulk_reduce", "Cluster", "ClusterAddress", "Delivery", "mapa", "multicast"),
     "Tensor memory": ("TensorMemory", "TmemAccess", "TmemAddress", "AccumulatorLayout", "ATmemLayout", "MetadataLayout", "ScaleLayout", "tmem_put", "tmem_take", "tcgen05_cp", "tcgen05_shift"),
@@ -564,8 +564,15 @@ def _members(value: object) -> list[str]:
     for name, member in public_members(value).items():
         doc = inspect.getdoc(getattr(member, "__func__", member)) or ""
         first = _escaped(doc.split("\n\n")[0].replace("\n", " ")).replace("|", "\\|").replace("\\\\|", "\\|")
-        rows.append((f"`{name}{'' if isinstance(member, property) else '()'}`", first))
+        rows.append((f"`{name}{_parameters(member) if is_called(member) else ''}`", first))
     return [table(("member", "what it is"), rows)] if rows else []
+
+
+def _parameters(member: object) -> str:
+    """The parameters of a method without their types: "(byte_offset, *, arch='sm_90a')"."""
+    of = getattr(member, "__func__", member)
+    parameters = list(inspect.signature(of).parameters.values())[not isinstance(member, staticmethod) :]
+    return str(inspect.Signature([p.replace(annotation=inspect.Parameter.empty) for p in parameters])).replace("|", "\\|")
 
 
 def _standing() -> dict[str, dict[str, list[Alternative]]]:

@@ -7,10 +7,11 @@ a class with many members would show some 200 lines.
 from __future__ import annotations
 
 import enum
+import functools
 import inspect
 import sys
 
-__all__ = ["MEMBERS", "OwnEnumMembers", "OwnMembers", "public_members"]
+__all__ = ["MEMBERS", "OwnEnumMembers", "OwnMembers", "is_called", "public_members"]
 
 FEW = 6  # a class with so many members is shown with all of them
 
@@ -28,9 +29,19 @@ def public_members(cls: type) -> dict[str, object]:
     for name in _own(cls):
         member = inspect.getattr_static(cls, name)
         of = member.__func__ if isinstance(member, classmethod | staticmethod) else member
-        if name not in internal and (callable(of) or isinstance(of, property)) and of.__doc__ and not isinstance(of, type):
+        if (
+            name not in internal
+            and (callable(of) or isinstance(of, property | functools.cached_property))
+            and of.__doc__
+            and not isinstance(of, type)
+        ):
             found[name] = member
     return found
+
+
+def is_called(member: object) -> bool:
+    """Is a member of a class a method? Else it is a property, or an attribute with a default."""
+    return isinstance(member, classmethod | staticmethod) or inspect.isfunction(member)
 
 
 class _Text(str):
@@ -73,7 +84,7 @@ class OwnMembers(type):
         super().__init__(name, bases, namespace, **options)
         members = public_members(cls)
         if cls.__doc__ and len(members) > FEW and MEMBERS not in cls.__doc__:
-            listed = ", ".join(name if isinstance(of, property) else f"{name}()" for name, of in members.items())
+            listed = ", ".join(f"{name}()" if is_called(of) else name for name, of in members.items())
             cls.__doc__ = f"{inspect.cleandoc(cls.__doc__)}\n\n{MEMBERS}{listed}."
 
     @property

@@ -811,7 +811,7 @@ def explain_product(
     missing K steps and rows in other places.
 
     Raises InputError for shapes that no instructions have, and Unmodelled for kinds with scale factors. Addresses and
-    sums are measured on an H200 for sm_90a, and documented or inferred for sm_100a.
+    sums are measured on an H200 for sm_90a, and witnessed, documented or inferred for sm_100a.
 
     >>> from smemsim import explain_product
     >>> import numpy as np

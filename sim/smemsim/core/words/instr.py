@@ -46,8 +46,13 @@ class InstrDescriptor(metaclass=OwnMembers):
     """The instruction descriptor of tcgen05.mma under a `.kind`: types, shape, major-ness. Every 32-bit word has a
     meaning under every kind.
 
-        kinds f16, tf32, f8f6f4, i8     max_shift - M>>4 - N>>3 transpose B A negate B A b_type a_type - d_type saturate sparsity selector
-        kinds mxf8f6f4, mxf4, mxf4nvf4  K  A's scale id  M>>7 - scale_type N>>3 transpose B A negate B A b_type a_type - B's scale id - sparsity -
+        bits   f16, tf32, f8f6f4, i8       mxf8f6f4, mxf4, mxf4nvf4
+        31:24  max_shift 31:30, M>>4 28:24   k_size 31 (mxf4), a_sf_id 30:29, M>>7 28:27
+        23:17  N>>3 22:17                    scale_type 23, N>>3 22:17
+        16:13  transpose_b, transpose_a, negate_b, negate_a (all kinds)
+        12:7   b_type 12:10, a_type 9:7      the same (mxf4 kinds: b_type 11:10)
+        5:0    d_type 5:4, saturate 3,       b_sf_id 5:4, sparsity 2
+               sparsity 2, selector 1:0
 
     M and N are those of the instruction, of both CTAs with `.cta_group::2`. Two descriptors are equal if their kinds
     and words are. Documented: PTX ISA 9.1 §9.7.16.4.2 (tables 42 to 44), not measured. Compilers emit the words under
@@ -192,7 +197,7 @@ class InstrDescriptor(metaclass=OwnMembers):
 
     @property
     def k(self) -> int:
-        """K of the instruction: the dense K. With sparsity it is twice the dense K, with `k_size` it is 96."""
+        """K of the instruction, in elements: 32 B of a row of A if it is dense, twice as many elements if it is sparse. 96 with `k_size`."""
         if self.k_size:
             return WIDE_K
         return self.row.k * (2 if self.sparsity else 1)

@@ -61,7 +61,8 @@ def operand_addresses(
     hardware does; `SmemDescriptor.problems` reports them.
 
     Measured on an H200 for wgmma (traces wgmma_operands, wgmma_reserved_bits, tma_wgmma, reference_gemm). For tcgen05
-    documented by PTX ISA 9.1 §9.7.16.3.3 and emitted by compilers. `smemsim.RULES` has the grade of each rule.
+    not measured: most rules are witnessed by programs that are right on a card, some are inferred. `smemsim.RULES` has
+    the grade of each rule.
 
     Raises InputError for arguments that no kernel has, and Unmodelled for unknown behaviour (an invalid layout code).
 

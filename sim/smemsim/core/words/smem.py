@@ -38,10 +38,13 @@ class LboMode(enum.IntEnum, metaclass=OwnEnumMembers):
 
 @dataclasses.dataclass(frozen=True, repr=False, init=False)
 class SmemDescriptor(metaclass=OwnMembers):
-    """A shared-memory matrix descriptor of one architecture. Offsets and addresses are bytes. Every 64-bit word is one.
+    """A shared-memory matrix descriptor of one architecture. Offsets and addresses are bytes. Every 64-bit word is a
+    descriptor.
 
-        63  61        52 51 49 48 46 45            32 31 30 29            16 15 14 13             0
-        layout  … lbo_mode base  const stride_byte_offset  -- leading_byte_offset  -- start_address     (all three >> 4)
+        63:61  layout (swizzle; on sm_90a 63:62)   45:32  stride_byte_offset >> 4
+        52     lbo_mode (sm_103a)                  29:16  leading_byte_offset >> 4
+        51:49  base_offset                         13:0   start_address >> 4
+        48:46  constant 0b001 (tcgen05)            other bits are reserved
 
     Two descriptors are equal if their architectures and words are. Documented: PTX ISA 9.1 §9.7.16.4.1 (tcgen05),
     9.7.15.5.1.2.2 (wgmma). For wgmma every field is measured; the reserved bits have no effect (trace
@@ -138,7 +141,7 @@ class SmemDescriptor(metaclass=OwnMembers):
 
     @property
     def base_offset(self) -> int:
-        """Where the swizzle pattern begins: the distance from its natural boundary, in lines of 128 bytes (0 to 7)."""
+        """The number of lines of 128 bytes (0 to 7) from the start of the swizzle's pattern to the start of the tile."""
         return self._value("base_offset")
 
     @property
@@ -184,7 +187,7 @@ class SmemDescriptor(metaclass=OwnMembers):
         packing: str = "packed",
         tile_bytes: int | None = None,
     ) -> list[Finding]:
-        """The findings about the descriptor. More context allows more checks.
+        """The findings about the descriptor. Each argument that is given allows more checks, such as `dtype` and `major`.
 
         `dtype`, `major`, `rows`, `k` and `packing` are those of `operand_addresses`. `tile_bytes` is the size of the
         buffer from the start address on.

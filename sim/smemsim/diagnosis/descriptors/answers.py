@@ -151,7 +151,8 @@ class Answer(metaclass=OwnMembers):
     """The answer of `find_descriptors`.
 
     - `descriptors`: all that read the operand. `ambiguous` says why the search was given up.
-    - `why`: the proof if there are none, a `Witness` for every layout. `nearest`: the one that comes closest.
+    - `why`: if there are none, the proof in words. `witnesses` has its parts: for each layout, elements that no
+      descriptor with this layout reads at their places. `nearest`: the descriptor that comes closest.
     - `unmodelled`: layouts of unknown behaviour; nothing is claimed about them.
 
     >>> import smemsim

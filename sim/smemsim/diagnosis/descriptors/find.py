@@ -60,8 +60,8 @@ def find_descriptors(
     in a dump, `alternatives` has every possible start address of a word. If there are too many, the answer is
     `ambiguous`.
 
-    The addresses follow the rules of `operand_addresses`: measured on an H200 for sm_90a, documented or inferred for
-    sm_100a and sm_103a. `grade` has the grade.
+    The addresses follow the rules of `operand_addresses`: measured on an H200 for sm_90a, witnessed
+    or inferred for sm_100a and sm_103a. `grade` has the grade.
 
     Raises InputError for arguments that do not go together, and Unmodelled if it is not known what a layout reads.
 

@@ -212,7 +212,9 @@ class Encoded(Arguments):
 
     @functools.cached_property
     def unknown_fields(self) -> tuple[str, ...]:
-        """Names of the fields whose bits are not what the encoder writes for these arguments."""
+        """Names of the fields whose bits are not what the encoder writes for these arguments. () for a map that was
+        encoded.
+        """
         if not self.unknown_bits:
             return ()
         return tuple(name for name, field in TENSOR_MAP.fields.items() if field.raw(self.unknown_bits))

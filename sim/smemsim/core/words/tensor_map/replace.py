@@ -46,7 +46,7 @@ def tensormap_replace(raw: Any, field: str, new_value: Any, *, ordinal: int | No
     that is not a multiple of 16, or 2^40 and more. Three things are easy to miss:
 
     - elemtype tf32 sets bit 16 of word 2, and no other type clears it;
-    - swizzle_mode also writes bit 22;
+    - swizzle_mode also writes bit 22 of word 2, which has no effect on Hopper;
     - global_stride ordinal 4 overwrites the high bits of all strides.
 
     Source and grade: RULES["tensor_map.replace"]. Raises InputError for operands that ptxas refuses on the
@@ -85,8 +85,8 @@ def build_sequence(tm: TensorMap) -> list[Step]:
     """The `tensormap.replace` instructions that turn 128 zero bytes into a tiled map, as (field, ordinal, value).
 
     Fields that the instruction cannot set stay zero. These are L2 promotion, the version (driver 580 leaves it 0), and
-    the words 16 and 18 (`box_bytes`, `swizzle_period`), which have no effect. The atom swizzles of Blackwell end in a
-    swizzle_atomicity, which sm_90a does not have.
+    the words 16 and 18 (`box_bytes`, `swizzle_period`), which have no effect. For 128B swizzles with other
+    atoms (Blackwell) the last instruction sets swizzle_atomicity, a field that sm_90a does not have.
 
     Raises InputError for an im2col map: the instruction has no field for its corners and pixels. Grade: the sequence is
     documented (CUDA programming guide), the bytes are those of RULES["tensor_map.replace"].
