@@ -674,7 +674,7 @@ class Finding(metaclass=OwnMembers):
             yield from (Labelled(half.does, told(half.text)) for half in self.halves)
         if self.why or self.because:
             because = self._follows_from or self.because
-            yield (Labelled("why", told(self.why), because) if self.why else _alone(because, follows=self.cause is not None))
+            yield Labelled("why", told(self.why), because) if self.why else _alone(because, follows=self.cause is not None)
         yield from _fix_rows(self._fix())
 
     def _fix(self) -> dict[str, Any]:
@@ -883,8 +883,9 @@ def _rows_of(found: Mapping[str, Any]) -> Iterator[Labelled]:
         )
     if (ctas := found.get("ctas")) is not None and ctas["count"] > 1:
         yield Labelled("in", f"{ctas['count']} CTAs, first CTA {ctas['first']}")
-    if found["why"] or found.get("because"):
-        yield (Labelled("why", told(found["why"]), found.get("because", "")) if found["why"] else _alone(found["because"], follows=bool(found.get("follows"))))
+    because = found.get("because", "")
+    if found["why"] or because:
+        yield Labelled("why", told(found["why"]), because) if found["why"] else _alone(because, follows=bool(found.get("follows")))
     yield from _fix_rows(found["fix"])
 
 

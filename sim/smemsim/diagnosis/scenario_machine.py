@@ -493,9 +493,8 @@ class Machine:
     refused: dict[str, Finding] = dataclasses.field(default_factory=dict)  # maps that no driver makes
     failed: dict[str, Finding] = dataclasses.field(default_factory=dict)  # buffers that a stopped transfer did not fill
 
-    missed: list[tuple[Finding, np.ndarray]] = dataclasses.field(
-        default_factory=list
-    )  # wrong operands, and the global bytes that they need
+    # (the finding about a wrong operand, the global bytes that it needs)
+    missed: list[tuple[Finding, np.ndarray]] = dataclasses.field(default_factory=list)
     unchecked: list[str] = dataclasses.field(default_factory=list)  # paths of what nothing here looks at
     mismatched: dict[str, Finding] = dataclasses.field(default_factory=dict)  # maps that are not their tensor's
 

@@ -56,8 +56,8 @@ class Pairings:
 
     A wrong start address also looks like this. But then a part of a tile is not read, or an operand lies across two
     tiles. So all of this must hold: each operand is a whole part of its tiles; all k of each tile are read; each tile
-    of these tensors is read. Besides, the sum reads a k again with another k of the other operand, or it exchanges
-    runs of at least two instructions.
+    of these tensors is read. Besides, the sum reads a k again with another k of the other operand, or its runs of
+    successive k have two instructions or more on average.
     """
 
     def __init__(self, trace: CtaTrace, read_of: Callable[[Noted], OperandRead]) -> None:
@@ -98,7 +98,7 @@ class Pairings:
 
     @staticmethod
     def _is_meant(uses: list[_Use]) -> bool:
-        """Is a k read again with another k, or are runs of several instructions exchanged?"""
+        """Is a k read again with another k, or do runs of successive k have two instructions or more on average?"""
         partners: dict[tuple[Any, ...], set[Any]] = collections.defaultdict(set)
         visits: list[tuple[Any, ...]] = []
         for use in uses:
