@@ -141,7 +141,9 @@ class SmemDescriptor(metaclass=OwnMembers):
 
     @property
     def base_offset(self) -> int:
-        """The number of lines of 128 bytes (0 to 7) from the start of the swizzle's pattern to the start of the tile."""
+        """By how many lines of 128 bytes (0 to 7) the swizzle's pattern is moved. With 0 it begins at multiples of its
+        size: 1024 B with 128B.
+        """
         return self._value("base_offset")
 
     @property
