@@ -592,7 +592,7 @@ _COUNTERS = RuleTopic(
     {
         "gpu.execution": RuleText(
             "Execution of a whole kernel",
-            "smemsim executes a kernel instruction by instruction, as the PTX says. Every byte that it leaves in memory was compared with a card.",
+            "smemsim executes a kernel instruction by instruction, as the PTX says. The recorded kernels leave the same bytes in memory as on the card.",
             "A Triton matmul leaves the bytes that an H200 left.",
             "An instruction that smemsim does not know raises Unmodelled.",
         ),
