@@ -147,9 +147,8 @@ PROPERTY_BYTES = {12: 1032, 13: 1008}
 
 
 # What a multiprocessor gives out, in units of these: bytes of shared memory, registers of a warp, warps of the register
-# file. With them 15,200 answers
-# of cuOccupancyMaxActiveBlocksPerMultiprocessor on an H200 come out as they were (tests/data/h200_card.npz); taken over
-# for Blackwell (inferred).
+# file. With them 15,200 answers of cuOccupancyMaxActiveBlocksPerMultiprocessor on an H200 come out as they were
+# (tests/data/h200_card.npz); taken over for Blackwell (inferred).
 SHARED_UNIT, REGISTER_UNIT, WARP_UNIT = 128, 256, 4
 
 # CTAs of a multiprocessor that count for clusters, and what cuOccupancyMaxActiveClusters gave on one H200 (measured).

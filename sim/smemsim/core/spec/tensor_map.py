@@ -215,10 +215,9 @@ class Limits(NamedTuple):
     wide_corner_bits: int = 16  # cuTensorMapEncodeIm2colWide: pixelBoxLowerCornerWidth -32768 to 32767, of every rank
     wide_pixels: int = 128  # pixels of a column with mode W128
     smem_alignment: int = 128
-    # of the 128 bytes that a transfer reads, CUDA error 716 otherwise: trace tma_mode_traps (the documents
+    # of the 128 bytes that a transfer reads, CUDA error 716 otherwise: trace tma_mode_traps (the documents say 64 as
+    # well; CUDA 13's header aligns the type to 128). The encode call writes to any address: trace encode_pointers
     object_alignment: int = 64
-    # say 64 as well; CUDA 13's header aligns the type to 128). The encode call writes to any address: trace
-    # encode_pointers
 
 
 LIMITS = Limits()

@@ -101,9 +101,8 @@ class Guarded(NamedTuple):
 
 
 # Read off the machine code of small kernels: ptxas 13.0.88, sm_90a, -O0 to -O3 (compiled). It sees D of a wgmma as a
-# value like any other. Only of A in
-# registers it does not: a loop that loads A anew without wgmma.wait_group overwrites the registers that the last
-# round's wgmma may still read.
+# value like any other. Only of A in registers it does not: a loop that loads A anew without wgmma.wait_group overwrites
+# the registers that the last round's wgmma may still read.
 # fmt: off
 IN_FLIGHT: dict[str, Guarded] = {
     "D read":    Guarded("ptxas inserts the wait before the first use, or serialises all wgmma of the function", ("C7517", "C7514"), True),
