@@ -8,7 +8,7 @@ import re
 import pytest
 
 from places import ROOT
-from smemsim import InstrDescriptor, SmemDescriptor
+from smemsim import InstrDescriptor, SmemDescriptor, dot_product, operand_addresses
 from smemsim.core.layout.swizzle import swizzle
 from smemsim.core.spec.architectures import ARCHITECTURES, MACHINES
 from smemsim.core.spec.disputes import CUTE_DSL_BITS, CUTE_DSL_DISPUTES
@@ -17,6 +17,7 @@ from smemsim.core.spec.evidence import RULES
 from smemsim.core.spec.findings import CODES
 from smemsim.core.spec.formats import FORMATS, element_format
 from smemsim.core.spec.grades import Grade
+from smemsim.core.spec.rule_texts import RULE_TOPICS
 from smemsim.core.spec.smem_descriptor import SM90_SMEM_DESC, SM100_SMEM_DESC, layout_codes
 from smemsim.core.spec.swizzles import MODES, Swizzle
 from smemsim.core.spec.tensor_map import DATA_TYPES, SWIZZLES, TensorMapSwizzle, corner_bits
@@ -179,6 +180,39 @@ def test_a_rule_is_graded_on_known_architectures_and_says_something(rule):
     assert RULES[rule.name] is rule
     assert str(rule).startswith(f"{rule.name}: {rule.statement} (")
     assert all(f"{arch} {grade}" in str(rule) for arch, grade in rule.grades.items())
+
+
+def test_every_rule_has_its_words_in_one_topic():
+    assert sorted(name for topic in RULE_TOPICS for name in topic.rules) == sorted(RULES)
+
+
+@pytest.mark.parametrize(("rule", "major", "fields", "at"), [
+    ("operand.k_major", "K", {"start_address": 0x400, "stride_byte_offset": 1024}, (9, 8)),
+    ("operand.mn_major", "MN", {"start_address": 0, "leading_byte_offset": 2048, "stride_byte_offset": 1024}, (64, 9)),
+    ("operand.swizzle", "K", {"start_address": 0x420, "stride_byte_offset": 1024}, (0, 0)),
+    ("operand.swizzle", "K", {"start_address": 0x420, "stride_byte_offset": 1024}, (1, 0)),
+    ("operand.any_start", "K", {"start_address": 0x460, "stride_byte_offset": 1024}, (0, 24)),
+])  # fmt: skip
+def test_the_example_of_an_operand_rule_has_the_address_that_is_computed(rule, major, fields, at):
+    word = SmemDescriptor(arch="sm_90a", swizzle="128B", **fields).word
+    addresses = operand_addresses(word, arch="sm_90a", dtype="bf16", major=major, rows=128, k=32)
+    assert re.search(rf"(moves it to|read at) {int(addresses[at]):#x}\b", RULES[rule].example)
+
+
+@pytest.mark.parametrize(("rule", "arch", "kind", "dtype", "one", "last", "d"), [
+    ("arithmetic.wgmma", "sm_90a", "wgmma", "bf16", 0x3F80, (0x3980, 0x3900), "terms 1, -1 and 2^-25 give 2^-25"),
+    ("arithmetic.wgmma", "sm_90a", "wgmma", "bf16", 0x3F80, (0x3900, 0x3900), "terms 1, -1 and 2^-26 give 0"),
+    ("arithmetic.tcgen05", "sm_100a", "f8f6f4", "e4m3", 0x38, (0x04, 0x04), "terms 1, -1 and 2^-14 give 2^-14"),
+    ("arithmetic.tcgen05", "sm_90a", "wgmma", "e4m3", 0x38, (0x04, 0x04), "wgmma gives 0"),
+])  # fmt: skip
+def test_the_example_of_a_sum_has_the_result_that_is_computed(rule, arch, kind, dtype, one, last, d):
+    sign = 1 << element_format(dtype).bits - 1
+    rest = [0] * (256 // element_format(dtype).bits - 3)
+    a, b = [one, one, last[0], *rest], [one, one | sign, last[1], *rest]
+    found = dot_product(a, b, arch=arch, kind=kind, a_type=dtype, b_type=dtype, d_type="f32").d
+    power = re.search(r"give 2\^(-\d+)", d)
+    assert int(found) == (127 + int(power[1]) << 23 if power else 0)
+    assert d.lower() in RULES[rule].example.lower()
 
 
 def test_every_trace_is_evidence_for_some_rule():
