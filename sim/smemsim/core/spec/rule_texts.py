@@ -158,7 +158,7 @@ _TCGEN05 = RuleTopic(
             "A warp writes cells by tcgen05.st and reads them by tcgen05.ld. The PTX ISA requires tcgen05.wait::st between them. "
             "smemsim assumes that hardware executes the two in order, because no failure without the wait is known.",
             "tcgen05.st to columns 0 to 7, then tcgen05.ld of columns 0 to 7, with no wait between.",
-            "A missing wait is the remark X012. For all other warps the stores are visible only after the wait, so there it is X012.",
+            "A missing wait is the remark X012. Other warps see the stores only after the wait: there X012 is no remark.",
         ),
         "tcgen05.own_loads": RuleText(
             "tcgen05.ld, then tcgen05.st of one warp",
