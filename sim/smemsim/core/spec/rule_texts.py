@@ -66,7 +66,7 @@ _OPERANDS = RuleTopic(
             "Base offset b changes the key of the XOR to `(address - 128*b) >> 7`, cut to the bits of the swizzle. "
             "This holds for 32B, 64B and 128B. Without a swizzle, base offset has no effect.",
             "With the 128B swizzle, line 6 (address 0x300) has the key 6. With base offset 2 it has the key 4.",
-            "A base offset for data that TMA wrote is D306, because TMA swizzles by addresses.",
+            "TMA swizzles with base offset 0. A reader with another base offset that reads other bytes than it needs is D306.",
         ),
         "operand.lbo_past_width": RuleText(
             "LBO of a K-major swizzled operand",
