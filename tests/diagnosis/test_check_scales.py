@@ -578,20 +578,11 @@ SIBLINGS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("gemm", "code", "words"), SIBLINGS.values(), ids=SIBLINGS)
-def test_a_wrong_scale_factor_is_found_on_either_side_and_alone(gemm, code, words):
-    done, wrong = run(gemm)
-    assert (wrong > 1000, [f.code for f in done.findings]) == (True, [code]), done.text()
-    assert words in done.findings[0].message
-    assert done.findings[0].line is not None
-
-
 @pytest.mark.parametrize(
     "gemm",
     [
         Gemm(n=96, grid=(1, 2)), Gemm(n=64, tiles=2, parts=2), Gemm(n=64, tiles=2, parts=4, stages=2), Gemm("mxf4nvf4", "4X", n=64, parts=2),
         Stored(n=64, by="computed", tiles=1, wrong="ab"),
-
     ],
     ids=str,
 )  # fmt: skip
@@ -682,11 +673,12 @@ WRONG_STORES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("gemm", "code", "words"), WRONG_STORES.values(), ids=WRONG_STORES)
-def test_factors_that_threads_store_for_others_are_found(gemm, code, words):
+@pytest.mark.parametrize(("gemm", "code", "words"), (SIBLINGS | WRONG_STORES).values(), ids=SIBLINGS | WRONG_STORES)
+def test_a_wrong_scale_factor_is_found_on_either_side_and_alone(gemm, code, words):
     done, wrong = run(gemm)
     assert (wrong > 1000, [f.code for f in done.findings]) == (True, [code]), done.text()
     assert words in done.findings[0].message
+    assert done.findings[0].line is not None
 
 
 def test_the_same_factors_in_other_columns_are_followed():

@@ -260,10 +260,8 @@ def test_the_phase_the_line_and_the_number_of_wrong_bytes_are_named(body, right,
             first, *others = ran(body.replace("{}", str(wrong)), **given)[0].findings
         assert (first.code, first.tried, first.what.startswith(phases)) == ("T210", True, True), first.what
         assert line in (first.line, *(half.instruction.line for half in first.halves if half.instruction is not None))
-        assert first.repair in (
-            f"expect {right} bytes in line {first.line}",
-            f"expect {right} bytes: change the number in line {line}, which line {first.line} uses",
-        )
+        where = f" in line {line}" if line == first.line else f": change the number in line {line}, which line {first.line} uses"
+        assert first.repair == f"expect {right} bytes{where}"
         assert all(f.cause is not None and f.because == f"follows from T210 at line {first.line}" for f in others)
 
 
