@@ -453,6 +453,13 @@ CAS, CAS_ACQUIRE = "atom.relaxed.cta.shared.cas.b32 %r15, [sm], 0, 1;", "atom.ac
 SLOW = "barrier.cluster.arrive.relaxed.aligned; barrier.cluster.wait.acquire.aligned;"
 BYTES = "cvt.u16.u32 %h1, %r1; mov.b16 %h2, 77; mad.lo.u32 %r10, %r3, 2, %r5; add.u32 %r10, %r10, %r2; st.shared.u8 [%r10], %h1; bar.sync 0;"  # warps share words
 BYTE = "@%p1 st.shared.u32 [sm], 0; mov.b16 %h0, 0; mov.b16 %h1, 5; mov.b16 %h3, 9; mov.u32 %r9, 0; bar.sync 0;"
+
+
+def bytes_at_once(other: str, first: str) -> str:
+    """The first warp does one thing to bytes of a word, and each other warp does another, without an order."""
+    return f"{BYTE} @%p2 bra A; {other} bra OUT; A: {first} OUT:"
+
+
 BY_WARP = "@%p2 st.shared.u32 [%r8], {}; @!%p2 st.shared.u32 [%r8], {};"
 SHOW = f"bar.sync 0; ld.shared.u32 %r9, [%r8]; {RESULT}"
 
@@ -784,16 +791,16 @@ KERNELS = (
     Kernel("bytes of two warps, one overwrites both",  "cvt.u16.u32 %h1, %r1; mad.lo.u32 %r11, %r3, 2, %r5; add.u32 %r10, %r11, %r2; st.shared.u8 [%r10], %h1; setp.lt.u32 %p10, %r1, 32; @%p10 bra OUT; st.shared.u16 [%r11], %h2; OUT:", "X008"),
     Kernel("bytes of two warps, a barrier, one overwrites both",  "cvt.u16.u32 %h1, %r1; mad.lo.u32 %r11, %r3, 2, %r5; add.u32 %r10, %r11, %r2; st.shared.u8 [%r10], %h1; bar.sync 0; setp.lt.u32 %p10, %r1, 32; @%p10 bra OUT; st.shared.u16 [%r11], %h2; OUT:"),
     Kernel("one byte of two warps with one value, one reads",  f"mad.lo.u32 %r11, %r3, 2, %r5; mov.b16 %h1, 7; st.shared.u8 [%r11], %h1; setp.lt.u32 %p10, %r1, 32; @%p10 bra OUT; ld.shared.u8 %r9, [%r11]; {RESULT} OUT:"),
-    Kernel("a byte by volatile, a plain load", f"{BYTE} @%p2 bra A; @%p4 st.volatile.shared.u8 [sm+1], %h1; bra OUT; A: ld.shared.u8 %r9, [sm+1]; {RESULT} OUT:", "X008"),
-    Kernel("a byte by volatile, a plain load of its neighbour", f"{BYTE} @%p2 bra A; @%p4 st.volatile.shared.u8 [sm+1], %h1; bra OUT; A: ld.shared.u8 %r9, [sm+2]; {RESULT} OUT:"),
-    Kernel("a byte by volatile, a plain load of the word", f"{BYTE} @%p2 bra A; @%p4 st.volatile.shared.u8 [sm+1], %h1; bra OUT; A: ld.shared.u32 %r9, [sm]; {RESULT} OUT:", "X008"),
+    Kernel("a byte by volatile, a plain load", bytes_at_once("@%p4 st.volatile.shared.u8 [sm+1], %h1;", f"ld.shared.u8 %r9, [sm+1]; {RESULT}"), "X008"),
+    Kernel("a byte by volatile, a plain load of its neighbour", bytes_at_once("@%p4 st.volatile.shared.u8 [sm+1], %h1;", f"ld.shared.u8 %r9, [sm+2]; {RESULT}")),
+    Kernel("a byte by volatile, a plain load of the word", bytes_at_once("@%p4 st.volatile.shared.u8 [sm+1], %h1;", f"ld.shared.u32 %r9, [sm]; {RESULT}"), "X008"),
     Kernel("a byte by volatile, a barrier, a plain load of the word", f"{BYTE} @%p4 st.volatile.shared.u8 [sm+1], %h1; bar.sync 0; ld.shared.u32 %r9, [sm]; {RESULT}"),
-    Kernel("a plain byte, a relaxed load", f"{BYTE} @%p2 bra A; @%p4 st.shared.u8 [sm+1], %h1; bra OUT; A: ld.relaxed.cta.shared.u8 %r9, [sm+1]; {RESULT} OUT:", "X008"),
-    Kernel("a plain byte, a relaxed load of two others", f"{BYTE} @%p2 bra A; @%p4 st.shared.u8 [sm+1], %h1; bra OUT; A: ld.relaxed.cta.shared.u16 %r9, [sm+2]; {RESULT} OUT:"),
-    Kernel("a relaxed load of a byte, a plain store of the word", f"{BYTE} @%p2 bra A; ld.relaxed.cta.shared.u8 %r9, [sm+3]; {RESULT} bra OUT; A: @%p1 st.shared.u32 [sm], 7; OUT:", "X008"),
-    Kernel("a relaxed load of a byte, a plain store of the others", f"{BYTE} @%p2 bra A; ld.relaxed.cta.shared.u8 %r9, [sm+3]; {RESULT} bra OUT; A: @%p1 st.shared.u16 [sm], %h3; OUT:"),
-    Kernel("halves by cas, a plain store of one", f"{BYTE} @%p2 bra A; @%p4 atom.shared.cas.b16 %h2, [sm+2], %h0, %h1; bra OUT; A: @%p1 st.shared.u16 [sm+2], %h3; OUT:", "X008"),
-    Kernel("halves by cas, plain stores of the others", f"{BYTE} @%p2 bra A; @%p4 atom.shared.cas.b16 %h2, [sm+2], %h0, %h1; bra OUT; A: @%p1 st.shared.u16 [sm], %h3; OUT:"),
+    Kernel("a plain byte, a relaxed load", bytes_at_once("@%p4 st.shared.u8 [sm+1], %h1;", f"ld.relaxed.cta.shared.u8 %r9, [sm+1]; {RESULT}"), "X008"),
+    Kernel("a plain byte, a relaxed load of two others", bytes_at_once("@%p4 st.shared.u8 [sm+1], %h1;", f"ld.relaxed.cta.shared.u16 %r9, [sm+2]; {RESULT}")),
+    Kernel("a relaxed load of a byte, a plain store of the word", bytes_at_once(f"ld.relaxed.cta.shared.u8 %r9, [sm+3]; {RESULT}", "@%p1 st.shared.u32 [sm], 7;"), "X008"),
+    Kernel("a relaxed load of a byte, a plain store of the others", bytes_at_once(f"ld.relaxed.cta.shared.u8 %r9, [sm+3]; {RESULT}", "@%p1 st.shared.u16 [sm], %h3;")),
+    Kernel("halves by cas, a plain store of one", bytes_at_once("@%p4 atom.shared.cas.b16 %h2, [sm+2], %h0, %h1;", "@%p1 st.shared.u16 [sm+2], %h3;"), "X008"),
+    Kernel("halves by cas, plain stores of the others", bytes_at_once("@%p4 atom.shared.cas.b16 %h2, [sm+2], %h0, %h1;", "@%p1 st.shared.u16 [sm], %h3;")),
     Kernel("halves by cas of two warps, a barrier, read", f"{BYTE} @%p4 atom.shared.cas.b16 %h2, [sm+2], %h0, %h1; bar.sync 0; ld.shared.u32 %r9, [sm]; bar.sync 0; @%p1 st.shared.u32 [sm], 9; {RESULT}"),
     Kernel("a flag of one byte, released and acquired", f"{BYTE} @%p2 bra GIVE; W: ld.acquire.cta.shared.u8 %r15, [sm+1]; setp.eq.u32 %p10, %r15, 0; @%p10 bra W; ld.shared.u8 %r16, [sm+1]; add.u32 %r10, %r8, 1024; ld.shared.u32 %r9, [%r10]; {RESULT} bra OUT; GIVE: add.u32 %r10, %r8, 1024; st.shared.u32 [%r10], %r3; bar.warp.sync -1; @%p1 st.release.cta.shared.u8 [sm+1], %h1; OUT:"),
     Kernel("a flag of one byte, relaxed, and its value read again", f"{BYTE} @%p2 bra GIVE; W: ld.relaxed.cta.shared.u8 %r15, [sm+1]; setp.eq.u32 %p10, %r15, 0; @%p10 bra W; ld.shared.u8 %r9, [sm+1]; {RESULT} bra OUT; GIVE: @%p1 st.relaxed.cta.shared.u8 [sm+1], %h1; OUT:"),

@@ -113,8 +113,8 @@ def page() -> str:
         "Each kernel has a table below. *Found by compute-sanitizer* lists the tools that found the fault, a dash none. "
         "*Found by smemsim* is the code of its first finding:", "",
         "- A code in brackets names another cause than the fault, or is at another line. The fault is found, but not right.",
-        "- *Not found*: smemsim reports something that is not at a line of the fault, and it has a remark for the correct kernel too. "
-        "The code of the first report is in brackets.",
+        "- *Not found*: the first report is the remark that smemsim has for the correct kernel too. "
+        "Its code is in brackets.",
         "- *Unmodelled*: smemsim stops at the fault and names its line. This counts as found and as right.",
         "- The numbers have gaps. Each fault that is planted today has a row.", "",
         "The kernels:", "",
