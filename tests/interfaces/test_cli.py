@@ -237,6 +237,13 @@ def dump_as_xxd(raw):
     return "".join(f"{i:08x}: {raw[i : i + 16].hex(' ', 2)}  {'.' * 16}\n" for i in range(0, 128, 16))
 
 
+@pytest.mark.parametrize("command", main.list_commands(None))
+def test_each_help_has_an_example_and_no_control_characters(command):
+    text = smemsim(f"{command} --help").stdout
+    assert re.search(rf"^  smemsim {command}\b", text, re.MULTILINE)
+    assert all(c.isprintable() or c == "\n" for c in text)
+
+
 def test_the_help_names_every_code_of_a_finding():
     from smemsim.core.spec.findings import CODES
 
