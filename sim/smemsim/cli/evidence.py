@@ -102,7 +102,7 @@ def _open_on(arch: str, found: list[dict[str, Any]]) -> str:
         f"  {met} would change the result of a recorded run\n"
         f"  {told} are contradicted by measurements that others published\n"
         f"  {compiled} are contradicted by what compilers write\n"
-        "A card would settle most of them: see docs/howto/your-card.md. "
+        "A card would settle most of them: see docs/howto/your-card.md.\n"
         f"smemsim capture --dry-run --arch {arch} shows what would be measured"
     )
 

@@ -72,11 +72,14 @@ def banks_picture(access: BankAccess) -> Picture:
     one = BankAccess(access.op, access.at[:1], access.size, access.active[:1])
     least = min(one.ideal, one.cost)
     title = f"{access.name or access.op}: {one.cost} pass{'es' * (one.cost > 1)}, {least} without conflicts"
-    says = f"A warp accesses shared memory: {access.op}, {access.size} bytes a lane. A pass is what ncu calls a wavefront. A column is 4 banks."
+    says = (
+        f"A warp accesses shared memory: {access.op}, {access.size} bytes a lane.",
+        "A pass is what ncu calls a wavefront. A column is 4 banks.",
+    )
     better = conflict_free_layouts([one]).layouts[:1] if one.cost > least else ()
     notes = tuple(f"without conflicts: {layout.says}" for layout in better)
     return Picture(
-        title, (says,), "the rule was measured on an H200", (Grid("passes through the banks", tuple((str(BANKS.of(column * CHUNK)),) for column in range(BANKS.groups)), tuple(rows), "bank"),), cell="lanes that the pass serves in these four banks",
+        title, says, "the rule was measured on an H200", (Grid("passes through the banks", tuple((str(BANKS.of(column * CHUNK)),) for column in range(BANKS.groups)), tuple(rows), "bank"),), cell="lanes that the pass serves in these four banks",
         colours=(), legend=(Legend("the first pass of these lanes", colour(0)), Legend("a further pass of the same lanes: a bank conflict", colour(3), Mark.WRONG), Legend("no lane", EMPTY, Mark.NOTHING)),
         notes=notes,
     )  # fmt: skip
