@@ -40,7 +40,7 @@ def dot_view(product: DotProduct, places: Sequence[str] = ()) -> list[Line]:
             styles.append("dim")
     lines += table_lines(Table(tuple(columns), tuple(rows), tuple(styles), head_style=""), "  ")
     if zeros:
-        lines.append(Line([(f"  {zeros} terms are zero", "dim")]))
+        lines.append(Line([(f"  {zeros} term{' is' if zeros == 1 else 's are'} zero", "dim")]))
     return lines + [Line([(step, "")]) for step in product.steps()]
 
 
