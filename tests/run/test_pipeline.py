@@ -320,14 +320,38 @@ def test_a_launch_without_a_record_says_how_to_get_one(tmp_path):
         smemsim.launch_file(FOLDER, pipeline=True, workers=2)
 
 
-@pytest.mark.parametrize("name", ["triton_tma_f16_stages4", "gluon_specialized_e4m3", "cuda_kit_bf16_1_kk_128b_128b"])
-def test_rings_of_tcgen05_allow_as_many_loads_as_they_have_stages(tmp_path, name):
+def unpacked(tmp_path, name):
+    """The folder of a compiled launch."""
     with tarfile.open(ROOT / "golden" / "compiled" / "launches_sm_100a" / "launches.tar.xz") as archive:
         archive.extractall(tmp_path, [one for one in archive.getmembers() if one.name.split("/")[-2:][0] == name], filter="data")
-    run, _ = smemsim.launch_file(next(tmp_path.rglob("launch.json")).parent, pipeline=True, progress=False)
+    return next(tmp_path.rglob("launch.json")).parent
+
+
+@pytest.mark.parametrize("name", ["triton_tma_f16_stages4", "gluon_specialized_e4m3", "cuda_kit_bf16_1_kk_128b_128b"])
+def test_rings_of_tcgen05_allow_as_many_loads_as_they_have_stages(tmp_path, name):
+    run, _ = smemsim.launch_file(unpacked(tmp_path, name), pipeline=True, progress=False)
     (ring,) = run.pipeline.rings
     assert len(ring.stages) - 1 <= ring.depth <= len(ring.stages)
     assert not ring.held
+
+
+def test_what_is_enough_is_never_a_barrier_that_the_wait_itself_taught(tmp_path):
+    """The wait for a load tells of an epilogue, too, if the thread knew of it as it arrived there: no advice."""
+    folder = unpacked(tmp_path, "gluon_overlapped")
+    text = (folder / "kernel.ptx").read_text()
+    changes = {
+        "not.b32 \t%r30, %r137;": ".reg .b32 %u, %v; add.s32 %u, %r137, -1; and.b32 %v, %u, 1; shl.b32 %v, %v, 3; add.s32 %v, %v, %r9; mov.b32 %r30, %u;",
+        "add.s32 \t%r24, %r6, 24720;": "",
+        "[%r24], %r25": "[%v + 24720], %r25",
+    }
+    for old, new in changes.items():
+        assert text.count(old) == 1
+        text = text.replace(old, new)
+    (folder / "kernel.ptx").write_text(text)
+    run, _ = smemsim.launch_file(folder, pipeline=True, progress=False)
+    (note,) = run.pipeline.notes()
+    assert "for mbarrier 0x6498 phase 1" in note.why
+    assert "Enough would be mbarrier 0x6490 phase 1" in note.why
 
 
 MULTICAST = """.version 8.8

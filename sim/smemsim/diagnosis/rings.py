@@ -41,8 +41,8 @@ class Held:
 
     Numbers are those of the ring's loads. `origin` is the wait by which its thread knows of the newest one. `until` is
     the newest filling of any ring whose readers are complete at that wait. `enough` is a wait before the load that ends
-    with the readers of `needs`, and not with those of `newer`; `right` is such a wait anywhere. `is_own`: the wait comes
-    just before the load.
+    with the readers of `needs`, and not with those of `newer`; `right` is such a wait at any time, by an instruction
+    that waits for this ring's readers. `is_own`: the wait comes just before the load.
     """
 
     load: int
@@ -152,7 +152,8 @@ class Ring:
         own = sum(1 << one.number for one in fillings)
         place = {one.number: n for n, one in enumerate(fillings)}
         of = {one.number: one for one in fillings}
-        everywhere = [wait for one in fillings for wait in one.waits]
+        releases = {origin.wait for one in fillings for bit, origin in one.origins.items() if bit // READERS in of}
+        everywhere = [wait for one in others or fillings for wait in one.waits if wait.wait in releases]
         stages = tuple(dict.fromkeys(one.stage for one in fillings))
         allowed = tuple((one.issued & own & ~one.loads).bit_count() + 1 for one in fillings)
         held: list[Held] = []

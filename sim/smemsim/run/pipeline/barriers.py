@@ -151,6 +151,7 @@ class BarrierObserver(Observer):
                 known = self._known[thread]
                 fresh = known.reads & ~phase.reads
                 phase.learn(known)
+                phase.brought[thread] = phase.brought.get(thread, 0) | known.reads
                 for bit in bits_of(fresh):
                     was = known.origins.get(bit)
                     phase.origins[bit] = Origin(i if was is None else was.wait, i)
@@ -190,10 +191,9 @@ class BarrierObserver(Observer):
             if done is not None:
                 self._variable(x, key[1])
                 self._waits(x, own, "wait", done, f"{self.barrier_names.get(key[1], f'{key[1]:#x}')} phase {phase}", i)
-                waited = Waited(i, key, phase, done.loads, done.reads)
                 for thread in own:
                     self._known[thread].learn(done, i, key, phase)
-                    self._waited[thread].append(waited)
+                    self._waited[thread].append(Waited(i, key, phase, done.loads, done.reads & ~done.brought.get(thread, 0)))
             for thread in own:
                 self._blocked.pop(thread, None)
 

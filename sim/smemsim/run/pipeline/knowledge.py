@@ -77,7 +77,9 @@ class Origin(NamedTuple):
 
 
 class Waited(NamedTuple):
-    """A wait for a phase of an mbarrier that has passed, and what that phase knew: bit sets as in `Known`."""
+    """A wait for a phase of an mbarrier that has passed, and what that phase knew: bit sets as in `Known`. `reads` are
+    without those that the waiting thread itself had brought to the phase.
+    """
 
     wait: Instruction
     barrier: tuple[int, int]
@@ -139,7 +141,7 @@ class Filling:
 @dataclasses.dataclass(eq=False)
 class Known:
     """What a thread, or a phase of a barrier, knows. `origins` is by bit of `reads`, `load_origins` by
-    bit of `loads`.
+    bit of `loads`. `brought` is of a phase, by thread: the reads that it already knew as it arrived.
     """
 
     issued: int = 0
@@ -148,6 +150,7 @@ class Known:
     origins: dict[int, Origin] = dataclasses.field(default_factory=dict)
     load_origins: dict[int, Origin] = dataclasses.field(default_factory=dict)
     time: float = 0.0
+    brought: dict[int, int] = dataclasses.field(default_factory=dict)
 
     def learn(self, other: Known, via: Instruction | None = None, barrier: tuple[int, int] | None = None, phase: int = -1) -> None:
         """Know what another knows too; `via` is the wait by which it is learned."""

@@ -253,7 +253,9 @@ class PipelineRecorder(BarrierObserver):
                 made.loads |= self._summed[thread]
                 made.learn(known)  # what has been issued began after what its thread knew
                 made.time = self._ends[thread]
-                self._open[barrier.cta.index, barrier.offset].learn(made)
+                phase = self._open[barrier.cta.index, barrier.offset]
+                phase.learn(made)
+                phase.brought[thread] = phase.brought.get(thread, 0) | known.reads
 
     # ---- accumulators in tensor memory
 
