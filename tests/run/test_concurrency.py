@@ -1093,6 +1093,19 @@ def test_a_racing_read_whose_value_no_instruction_uses_is_a_remark(name, tiers, 
     assert [f.code for f in run(Kernel("", f"{racing} mov.u32 %r9, {last}; {RESULT}")).findings] == ["X008"]
 
 
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        Kernel("brx", "st.shared.u32 [%r6], 0; ld.shared.u32 %r20, [%r7]; TO: .branchtargets ONE, ONE; brx.idx %r20, TO; ONE:"),
+        Kernel("dealloc", """@!%p2 bra A; tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [sm], 32; A: bar.sync 0; @%p3 st.shared.u32 [sm], 0;
+                             ld.shared.u32 %r11, [sm]; @%p2 tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r11, 32;""", arch="sm_100a"),
+    ],
+    ids=lambda k: k.name,
+)  # fmt: skip
+def test_a_racing_read_decides_a_branch_or_what_is_deallocated(kernel):
+    assert [f.code for f in run(kernel).findings][:1] == ["X008"]
+
+
 MATRICES = {
     "ldmatrix": "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r10, %r11, %r12, %r13}, [%r14]; add.u32 %r9, %r10, %r13;",
     "ldmatrix.trans": "ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%r10, %r11}, [%r14]; add.u32 %r9, %r10, %r11;",

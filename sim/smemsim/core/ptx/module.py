@@ -168,8 +168,8 @@ class Arguments:
 
 Operand: TypeAlias = Register | Immediate | Special | Symbol | Label | Sink | Vector | Pair | Address | Arguments
 
-# their first operand is not a result; of `bar.red` it is
-_NO_RESULT = frozenset(("bar", "barrier", "nanosleep", "red", "st"))
+# their first operand is not a result, except that of `bar.red`; nor is that of `tcgen05.dealloc`
+_NO_RESULT = frozenset(("bar", "barrier", "brx", "nanosleep", "red", "st"))
 
 
 def _leaves(operand: Operand) -> Iterator[tuple[Operand, bool]]:
@@ -222,6 +222,7 @@ class Instruction:
         """The slots of the registers it names, in order, and whether it gives them a value."""
         found = [] if self.guard is None else [(self.guard.slot, False)]
         gives = self.op not in _NO_RESULT or (self.op in ("bar", "barrier") and "red" in self.modifiers)
+        gives = gives and not (self.op == "tcgen05" and self.modifiers[0] == "dealloc")
         for n, operand in enumerate(self.operands):
             if isinstance(operand, Register):  # by far the most
                 found.append((operand.slot, n == 0 and gives))
