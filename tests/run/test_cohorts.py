@@ -175,6 +175,19 @@ def test_what_one_cta_leaves_out_after_all_did_the_same_is_found_in_it_alone(wha
     assert differs(right) == ""
 
 
+def test_a_copy_over_operands_in_flight_is_one_finding_however_the_ctas_run():
+    """That no thread waits for the copy before its CTA ends is not told beside it."""
+    ahead = TELL.format(16), only("ne.u32 %q, %cta, 0", "H", HEAR.format(16))
+    product = TIMES.replace("%desc, %desc", "%da, %desc").replace("wgmma.mma", "add.u64 %da, %desc, 128; wgmma.mma")
+    first = COPY.replace("%bars+0", "%bars+8"), WAIT.format(1).replace("%bars+0", "%bars+8")
+    over = TILE.replace("%bars+8", "%bars+0")
+    wrong = Program((*ahead, *first, product, over, "bar.sync 0; mov.b32 %x, %f0; add.u32 %acc, %acc, %x;"), 2, 1, 1)
+    found = wrong.outcome(cohorts=True)[2]
+    assert [code for code, *_ in found] == ["X005"]
+    assert "is overwritten" in found[0][3]
+    assert differs(wrong) == ""
+
+
 def test_a_cta_waits_for_its_own_product_after_a_finding_in_all():
     """The stores before the product have no proxy fence (X003 in all CTAs); then CTA 1 does not wait before it reads D."""
     wait = only("eq.u32 %q, %cta, 1", "P", "wgmma.wait_group.sync.aligned 0;")

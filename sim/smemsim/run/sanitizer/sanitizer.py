@@ -230,8 +230,8 @@ class Sanitizer(Events, Observer):
     def wave_ended(self, x: Wave) -> None:
         """All threads have exited."""
         self.at_end.lifetimes.ended()
+        self.taint.overwrites.ended()  # before what is silent if a missing wait is reported
         self.at_end.in_flight.ended()
-        self.taint.overwrites.ended()
         self.taint.origins.abandon(self._is_race)
         self.mbarriers.ended()
 
