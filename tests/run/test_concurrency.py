@@ -1106,6 +1106,18 @@ def test_a_racing_read_decides_a_branch_or_what_is_deallocated(kernel):
     assert [f.code for f in run(kernel).findings][:1] == ["X008"]
 
 
+@pytest.mark.parametrize("argument", ["%r20", "%r1"])
+def test_a_racing_read_is_used_as_the_argument_of_a_function_behind_a_pointer(argument, monkeypatch):
+    monkeypatch.setitem(globals(), "HEAD", HEAD.replace(
+        ".visible", ".func (.reg .b32 %o) f(.reg .b32 %a) {{ add.u32 %o, %a, 1; ret; }} .func (.reg .b32 %o) g(.reg .b32 %a) {{ mov.u32 %o, %a; ret; }} .visible"
+    ))  # fmt: skip
+    done = run(Kernel("", f"""st.shared.u32 [%r6], %r1; ld.shared.u32 %r20, [%r7]; mov.u64 %rd15, f; mov.u64 %rd16, g; selp.b64 %rd15, %rd15, %rd16, %p4;
+        TYPE: .callprototype (.reg .b32 _) _ (.reg .b32 _); call (%r9), %rd15, ({argument}), TYPE; {RESULT}"""))  # fmt: skip
+    is_used = argument == "%r20"
+    assert [f.code for f in done.findings] == ["X008"] * is_used
+    assert [f.code for f in done.remarks] == ["X008"] * (not is_used)
+
+
 MATRICES = {
     "ldmatrix": "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r10, %r11, %r12, %r13}, [%r14]; add.u32 %r9, %r10, %r13;",
     "ldmatrix.trans": "ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%r10, %r11}, [%r14]; add.u32 %r9, %r10, %r11;",

@@ -169,7 +169,7 @@ class Arguments:
 Operand: TypeAlias = Register | Immediate | Special | Symbol | Label | Sink | Vector | Pair | Address | Arguments
 
 # their first operand is not a result, except that of `bar.red`; nor is that of `tcgen05.dealloc`
-_NO_RESULT = frozenset(("bar", "barrier", "brx", "nanosleep", "red", "st"))
+_NO_RESULT = frozenset(("bar", "barrier", "brx", "call", "nanosleep", "red", "st", "stackrestore"))
 
 
 def _leaves(operand: Operand) -> Iterator[tuple[Operand, bool]]:

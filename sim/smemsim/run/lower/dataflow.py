@@ -11,7 +11,7 @@ import weakref
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
-from smemsim.core.ptx.module import Address, Immediate, Instruction, Label, Operand, Register, Symbol, Vector, slots_in
+from smemsim.core.ptx.module import Address, Arguments, Immediate, Instruction, Label, Operand, Register, Symbol, Vector, slots_in
 from smemsim.run.isa.registers import bits_of
 from smemsim.run.lower.fused import COMPUTING
 from smemsim.run.lower.program import Program
@@ -262,7 +262,7 @@ def _uses(uses: _Uses, load: Instruction, chosen: Mapping[int, frozenset[int]]) 
 
 
 class _Uses:
-    """For each register, the instructions that write it, and those that read it."""
+    """For each register, the instructions that write it, and those that read it. A call reads all that its lists name."""
 
     def __init__(self, program: Program) -> None:
         self.givers: dict[int, list[Instruction]] = {}
@@ -270,6 +270,9 @@ class _Uses:
         for i in program.inlined.body:
             for slot, gives in set(i.mentions):
                 (self.givers if gives else self.readers).setdefault(slot, []).append(i)
+            for item in (item for operand in i.operands if isinstance(operand, Arguments) for item in operand.items):
+                for slot in slots_in(item):
+                    self.readers.setdefault(slot, []).append(i)
 
     def made_of(self, load: Instruction, by: Collection[str]) -> set[int]:
         """The registers that hold nothing but what these operations make of what a load brings, and constants from
