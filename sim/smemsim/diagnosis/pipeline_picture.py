@@ -137,6 +137,8 @@ def _window(pipeline: Verdicts) -> tuple[float, float]:
         return 0.0, whole
     ring = rings[0]
     count = min((ROUNDS + 1) * len(ring.stages) + 1, max(2 * len(ring.stages) + 2, MOST_LOADS))
+    if pipeline.is_over and count >= len(ring.fillings):
+        return 0.0, whole
     if pipeline.is_over:
         return 0.0, min(whole, max(one.intervals[3] for one in ring.fillings[:count]))
     shown = ring.fillings[-count:]
@@ -252,13 +254,12 @@ def _needed_until(pipeline: Verdicts, span: Span) -> float | None:
         elif not ring.is_held_back:
             found = span.begin
         else:
-            one = next((one for one in ring.held if ring.fillings[one.load].at >= span.end), None)
-            if one is None:
+            following = next((n for n, one in enumerate(ring.fillings) if one.at >= span.end), len(ring.fillings))
+            held = next((one for one in ring.held if one.load >= following), None)
+            if held is None:
                 continue
-            is_first = ring.fillings[ring.held[0].load].at >= span.end and any(f.at == span.end for f in ring.fillings[: ring.held[0].load])
-            if is_first:  # before loads that overwrite nothing
-                continue
-            found = ring.fillings[one.needs].intervals[3]
+            # a load that overwrites nothing needs no wait
+            found = ring.fillings[held.needs].intervals[3] if ring.overwrites[following] else span.begin
         if found < span.end:
             return float(max(found, span.begin))
     return None
@@ -292,7 +293,7 @@ MARKS = {"load": "-", "full": "=", "read": "#", "kept": "x", "wait": "~", "long"
 STAGES, ROLES, ENGINES = "stages", "roles", "engines"
 EXPLAINED: tuple[tuple[str, str, str], ...] = (
     (STAGES, "load", "load under way"), (STAGES, "full", "full"), (STAGES, "read", "being read"), (STAGES, "kept", "empty, and the next load waits for more than it needs"),
-    (STAGES, "stuck", "never released"), (STAGES, "flying", "how many loads are in flight, by the assumed lengths"), (STAGES, "few", "in flight: as many as the barriers allow, or none"),
+    (STAGES, "stuck", "never released"), (STAGES, "flying", "how many loads are in flight, by the assumed lengths"), (STAGES, "few", "in flight: too few for the stages of the ring"),
     (ROLES, "issue", "issues a load, matrix instructions or a store"), (ROLES, "wait", "waits"), (ROLES, "long", "waits for more than is needed"),
     (ROLES, "own", "waits for its own MMAs"), (ROLES, "work", "reads tensor memory"), (ROLES, "stuck", "waits for ever"), (ENGINES, "work", "at work"),
 )  # fmt: skip
