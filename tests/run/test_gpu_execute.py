@@ -305,18 +305,46 @@ def read_by_all(released: int) -> str:
     LAST: {given} st.global.u32 [%d20], 5; OUT:"""
 
 
-@pytest.mark.parametrize("cuts", [(), (3, 5), (2, 4, 6)])
-def test_further_readers_come_from_every_process(cuts):
-    """A word has many readers: those of which the writer has not heard race with it, wherever they ran."""
-    released, first = 4, 7
-    launch, _ = prepared(read_by_all(released), np.zeros(4, np.uint32), np.zeros(12, np.uint32), np.zeros(12, np.uint32), grid=12, block=32)
-    execute(launch, [])
-    work, merge = pickle.loads(pickle.dumps(work_of(launch, sanitizer=True))), Merge(launch)
-    for begin, end in itertools.pairwise((0, *cuts, first)):
-        assert merge.add(unpacked(run_shard(work, range(begin, end)), launch))
-    execute(launch, range(first, 12))
-    assert [f.code for f in launch.result.findings.values()] == ["X008"]
-    assert not launch.result.bounds
+@pytest.mark.parametrize("released", [4, 11])  # by all, in the right kernel
+def test_a_launch_whose_ctas_say_that_they_have_read_stays_in_one_process(released, monkeypatch):
+    """So the writer hears of every reader that says so: it races with the others alone."""
+    monkeypatch.setattr(shards, "_Shared", lambda *_, **__: pytest.fail("a shard"))
+    monkeypatch.setattr(shards, "at_once", lambda launch, *, sanitizer=True: 1)
+    words = np.zeros(4, np.uint32), np.zeros(12, np.uint32), np.zeros(12, np.uint32)
+    launch, _ = prepared(read_by_all(released), *words, options={"workers": 2}, grid=12, block=32)
+    assert shards.execute_spread(launch)
+    assert [f.code for f in launch.result.findings.values()] == ["X008"] * (released < 11)
+
+
+# Reads of a word by each CTA but the last, of several kinds and lines: by a thread, and by copies that may go on.
+LOAD, COPY = "ld.global.u32 %r3, [%d20]; st.global.u32 [%d2], %r3;", "cp.async.ca.shared.global [%r40], [%d20], 16;"
+READS = {
+    "loads": (LOAD, LOAD), "copies": (COPY, COPY), "a copy, then a load": (COPY, LOAD), "a load, then copies": (LOAD, COPY, COPY.replace("16;", "4;")),
+    "a copy that is waited for": (COPY, "cp.async.wait_all;", COPY),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("cuts", [(1, 3)])
+@pytest.mark.parametrize("reads", READS)
+def test_further_readers_come_from_every_process(reads, cuts):
+    """A word has many readers, which the writer does not hear of: it races with those of every process as in one, and
+    with each copy of a warp.
+    """
+    ctas, lines = 5, "\n".join(READS[reads])
+    body = f"""mov.u32 %r2, %ctaid.x; mul.wide.u32 %d1, %r2, 4; add.u64 %d2, %d21, %d1; mov.u32 %r40, sm; @!%p9 bra OUT; setp.eq.u32 %p1, %r2, {ctas - 1}; @%p1 bra LAST;
+    {lines}
+    bra OUT; LAST: st.global.u32 [%d20], 5; OUT:"""
+    one, parted = (prepared(body, np.zeros(4, np.uint32), np.zeros(ctas, np.uint32), grid=ctas, block=32)[0] for _ in range(2))
+    execute(parted, [])
+    work, merge = pickle.loads(pickle.dumps(work_of(parted, sanitizer=True))), Merge(parted)
+    for begin, end in itertools.pairwise((0, *cuts, ctas - 1)):
+        execute(one, range(begin, end))
+        assert merge.add(unpacked(run_shard(work, range(begin, end)), parted))
+    for launch in (one, parted):
+        execute(launch, [ctas - 1])
+    assert {f.code for f in parted.result.findings.values()} == {"X008"}
+    same_launch(one, parted)
+    assert not parted.result.bounds
 
 
 @dataclasses.dataclass(eq=False, kw_only=True)

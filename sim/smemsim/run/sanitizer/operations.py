@@ -218,9 +218,9 @@ class Operations:
         barriers = {cta: (its, next(iter(op.barriers.values()))[1])} if op.barriers else {}
         products = [product.twin(its) for product in op.products]
         number = op.number + cta * self.columns
-        groups, registers = dataclasses.replace(op.groups), op.registers.copy()  # each CTA waits by itself from now on
-        return Operation(
-            number, op.kind, op.instruction, warps, op.since, op.when, op.lane, op.has_written, barriers, products, groups, registers
+        groups = dataclasses.replace(op.groups)  # each CTA waits by itself from now on
+        return Operation(  # until `RegistersInFlight` tells the CTAs apart they have one state in registers
+            number, op.kind, op.instruction, warps, op.since, op.when, op.lane, op.has_written, barriers, products, groups, op.registers
         )
 
     def each(self, ops: Sequence[Operation]) -> list[Operation]:

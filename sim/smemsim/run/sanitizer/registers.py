@@ -231,8 +231,9 @@ class RegistersInFlight:
                 self.sums(op, sums, goes_on=adds)
             else:
                 before[key] = op.instruction
-            known = op.registers
+            known = op.registers if self.are_of_first else op.registers.copy()
             known.results, known.are_held = known.results | sums if known.results else sums, True
+            op.registers = known
             self._takes += 1
             held[self._takes] = op, mask
         self.in_flight |= mask

@@ -3,7 +3,7 @@ bytes.
 
 If no other process accessed a cell that these CTAs wrote, and they accessed no cell that others wrote, no order of the
 CTAs changes a value or a race. Then the record `enters` the launch's history, and the result is the same as if the CTAs
-had run here.
+had run here. There is one exception: if a warp reads a word at several lines, a later race may name other ones of them.
 """
 
 from __future__ import annotations
@@ -232,7 +232,7 @@ class Record:
             given = warps - self.begin.warps, copies - self.begin.copies, numbers, history.numbers.asynchronous
             rows = part.further.copy()
             rows[:, 2] = Epochs(rows[:, 0], NOTHING, NOTHING, rows[:, 2], NOTHING).counted(*given).readers
-            _enter(shadow, lines.counted(*given), cells.counted(*given), rows, per_cta)
+            _enter(history, shadow, lines.counted(*given), cells.counted(*given), rows, per_cta)
             shadow.cells.further[0, loops.FULL] |= part.is_full
             part.write(shadow.region)
         for when, tellers in zip(self.waited.tolist(), self.tellers, strict=True):
@@ -274,7 +274,7 @@ def _touch(epochs: Epochs, at: np.ndarray, writers: np.ndarray, readers: np.ndar
     return bool(_at(writers, at).any() or _at(readers, at[epochs.is_written]).any())
 
 
-def _enter(shadow: ArrayShadow, lines: Epochs, cells: Epochs, rows: np.ndarray, per_cta: int) -> None:
+def _enter(history: History, shadow: ArrayShadow, lines: Epochs, cells: Epochs, rows: np.ndarray, per_cta: int) -> None:
     if len(lines.writers) or len(cells.writers):
         shadow.for_writes(0)
     if len(lines.readers) or len(cells.readers):
@@ -283,32 +283,39 @@ def _enter(shadow: ArrayShadow, lines: Epochs, cells: Epochs, rows: np.ndarray, 
     cells = cells.joined(_expanded(lines.those(is_split), shadow))
     lines = lines.those(~is_split)
     shadow.split(cells.at >> shadow.cells.line - shadow.cells.shift)
-    own = shadow.cells
+    own, asynchronous = shadow.cells, history.numbers.asynchronous
     rows = np.concatenate([
         rows,
-        _note(lines, own.line_writers, own.line_readers, own.line_others, own.line, per_cta),
-        _note(cells, own.writers, own.readers, own.others, own.shift, per_cta),
+        _note(lines, own.line_writers, own.line_readers, own.line_others, own.line, per_cta, asynchronous),
+        _note(cells, own.writers, own.readers, own.others, own.shift, per_cta, asynchronous),
     ])  # fmt: skip
-    _list(rows, own.further)
+    are_new = rows[:, 2] >> loops.WHO > history.warps
+    _list(rows[np.argsort(are_new, kind="stable")], own.further, asynchronous)  # readers that were here come first
 
 
-def _list(rows: np.ndarray, further: np.ndarray) -> None:
-    """List further readers, once for each warp and place; what finds no room is forgotten, and the list counts as full."""
-    count = int(further[0, loops.COUNT])
-    known = {(begin, end, reader >> loops.WHO) for begin, end, reader in further[1 : count + 1].tolist()}
-    for begin, end, reader in rows.tolist():
-        if (begin, end, reader >> loops.WHO) in known:
-            continue
-        if count + 1 >= len(further):
+def _list(rows: np.ndarray, further: np.ndarray, asynchronous: np.ndarray) -> None:
+    """List further readers by the rule of `loops.read`: for each warp and place its last read, and each copy by itself.
+    A reader without room is forgotten, and the list counts as full.
+    """
+    count, known = int(further[0, loops.COUNT]), dict[tuple[int, int, int], int]()
+
+    def key(begin: int, end: int, reader: int) -> tuple[int, int, int]:
+        return begin, end, reader if asynchronous[reader & loops.INDEX] else -(reader >> loops.WHO)
+
+    for n, row in enumerate(further[1 : count + 1].tolist(), 1):
+        known[key(*row)] = n
+    for row in rows.tolist():
+        at = known.setdefault(key(*row), count + 1)
+        if at == len(further):
             further[0, loops.FULL] = 1
             break
-        known.add((begin, end, reader >> loops.WHO))
-        count += 1
-        further[count] = begin, end, reader
+        further[at], count = row, max(count, at)
     further[0, loops.COUNT] = count
 
 
-def _note(epochs: Epochs, writers: np.ndarray, readers: np.ndarray, others: np.ndarray, shift: int, per_cta: int) -> np.ndarray:
+def _note(
+    epochs: Epochs, writers: np.ndarray, readers: np.ndarray, others: np.ndarray, shift: int, per_cta: int, asynchronous: np.ndarray
+) -> np.ndarray:
     """Merge the readers of cells of `1 << shift` bytes that are only read in both, in the form of `loops`: two readers
     of each. Returns the further ones.
     """
@@ -323,7 +330,9 @@ def _note(epochs: Epochs, writers: np.ndarray, readers: np.ndarray, others: np.n
         is_alone = (read.others == 0) | (own == other)
         kept = np.where(is_alone & (before != 0), before, np.abs(read.others))
         candidates = np.stack([before, np.abs(others[read.at]), np.abs(read.others)])
-        are_left = (candidates != 0) & (candidates != kept) & (candidates >> loops.WHO != read.readers >> loops.WHO)
+        # a write after the last read of a warp is after its earlier reads, but not after its copies
+        is_followed = (candidates >> loops.WHO == read.readers >> loops.WHO) & ~asynchronous[candidates & loops.INDEX]
+        are_left = (candidates != 0) & (candidates != kept) & ~is_followed
         is_more = (read.others < 0) | (others[read.at] < 0) | are_left.any(axis=0)
         others[read.at] = kept * np.where(is_more, -1, 1)
         readers[read.at] = read.readers
