@@ -381,7 +381,7 @@ def judged_of(launch: Launch, reads: Reads | None, written: Written | None, why_
         done = 0
     if written is not None and written.left_out:
         missed[MORE_KINDS] = written.left_out
-    if done and undecided(reads):
+    if (done and undecided(reads)) or (not why_not and not reads.threads.is_decided):
         missed["whether A and B have the same k and rows throughout each sum"] = 0
     if done and has_gaps(reads, launch.memory):
         missed["whether the k that a sum leaves out between others are meant"] = 0

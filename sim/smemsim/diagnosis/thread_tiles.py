@@ -35,6 +35,7 @@ from smemsim.core.words.smem import SmemDescriptor
 from smemsim.diagnosis.operands.copied import SWIZZLES, addresses_of, lines_of, matrix_of, read_otherwise
 from smemsim.diagnosis.operands.places import LATER, NO_LOAD, RECOGNISED
 from smemsim.diagnosis.operands.read import OperandRead
+from smemsim.diagnosis.operands.thread_sums import Odd, Parted, Pointers, Sum
 from smemsim.diagnosis.recognised import RUN, Arrays, Recognised
 from smemsim.run.engine.records import Mma
 from smemsim.run.engine.wave import Cta, Wave
@@ -100,7 +101,9 @@ class ThreadTiles:
         self._wrong: set[tuple[str, int]] = set()  # ... of which it is known that they do not lie as they are read
         # the last tile of each side and line that lies as it is read
         self._right: dict[tuple[str, int], Recognised] = {}
-        self._sums: dict[tuple[object, ...], _Sum] = {}
+        self._sums: dict[tuple[object, ...], Sum] = {}
+        self._pointers: Pointers | None = None
+        self.is_decided = True  # Do all sums multiply the same k and rows of A and B, or is there a finding?
 
     def look(self, x: Wave, cta: Cta, event: Mma, side: str, what: SharedOperand, chunks: np.ndarray) -> str:
         """Look at an operand of the instruction that was followed last, of which `chunks` are the places in the window,
@@ -126,7 +129,7 @@ class ThreadTiles:
         key = cta.number, event.thread // WGMMA_THREADS, event.kind, event.d
         if event.begins or key not in self._sums:
             self._close(self._sums.pop(key, None))
-            self._sums[key] = _Sum(is_whole=event.begins)
+            self._sums[key] = Sum(is_whole=event.begins)
         own = self._sums[key]
         now: list[Recognised | OperandRead | None] = [None, None]
         for n, side in enumerate(("a", "b")):
@@ -139,20 +142,16 @@ class ThreadTiles:
                     self._now[side] = RECOGNISED
             else:
                 now[n] = read
-        if now[0] is None or now[1] is None or not any(isinstance(read, Recognised) for read in now):
-            own.is_whole, own.last = False, None
+        first, second = now
+        if first is None or second is None or not any(isinstance(read, Recognised) for read in now):
+            own.is_whole = False
             return
-        step, before = _Step(now[0], now[1]), own.last
-        own.last = step
-        if before is None or own.has_left:
-            return
-        own.adds(_move(step.a, before.a), _move(step.b, before.b))
-        found = None if own.found is not None else _parted(before, step)
-        if found is not None:
-            side, by, other = found
-            operand = event.operand(side)
-            assert operand is not None
-            own.found = event, step, side, (by, other), _writer_of(x, cta, operand)
+        if self._pointers is None:
+            self._pointers = Pointers(x.launch)
+        step, side = own.add(event, (first, second), self._pointers)
+        operand = event.operand(side) if side else None
+        if operand is not None:
+            own.note(step, _writer_of(x, cta, operand))
 
     def finish(self) -> None:
         """All sums are over."""
@@ -160,12 +159,15 @@ class ThreadTiles:
             self._close(own)
         self._sums.clear()
 
-    def _close(self, own: _Sum | None) -> None:
-        """A sum is over: tell where its A and B parted, unless it went through the same k of both, in another order."""
-        if own is None or own.found is None or (own.is_whole and own.has_all_of_both) or any(key[0] == "step" for key in self.found):
+    def _close(self, own: Sum | None) -> None:
+        """A sum is over: tell where its A and B parted, and note if nothing shows that they did not."""
+        if own is None or any(key[0] == "step" for key in self.found):
             return
-        line = own.found[0].instruction.line
-        self.found["step", line] = _found_step(*own.found, milder=None if own.is_whole else Severity.NOTE)
+        fault = own.fault()
+        if fault is not None:
+            self.found["step", fault.step.event.instruction.line] = _found_step(fault) if isinstance(fault, Parted) else _found_odd(fault)
+        else:
+            self.is_decided &= own.is_decided
 
     def _copied(
         self, x: Wave, cta: Cta, event: Mma, side: str, what: SharedOperand, lines: np.ndarray, at: np.ndarray
@@ -274,79 +276,6 @@ class ThreadTiles:
         odd = _odd_row(self._chunks.places(values), rows)
         if odd is not None:
             self.found[side, event.instruction.line] = _found(event, side, what, odd, _last_writer(x, cta, int(rows[odd.row, 0])))
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class _Step:
-    """What an instruction multiplies: A and B, as tensor loads brought them or as they were recognised."""
-
-    a: Recognised | OperandRead
-    b: Recognised | OperandRead
-
-
-@dataclasses.dataclass(eq=False)
-class _Sum:
-    """One sum of an accumulator: the places of its tiles of A and B, counted from the first one's, and the first step
-    at which the two differ.
-
-    A sum may go through A and B in different orders. Examples: the imaginary part of a complex product whose halves are
-    side by side along K, and products of high and low parts. So nothing is reported before it is over. `is_whole`: all
-    of its tiles were recognised.
-    """
-
-    is_whole: bool
-    last: _Step | None = None
-    found: tuple[Mma, _Step, str, tuple[tuple[int, int], tuple[int, int]], Instruction | None] | None = None
-    has_left: bool = False  # it goes on with other matrices
-    at: tuple[list[tuple[int, int]], list[tuple[int, int]]] = dataclasses.field(default_factory=lambda: ([(0, 0)], [(0, 0)]))
-
-    def adds(self, *moves: tuple[int, int] | None) -> None:
-        """The next tiles of A and B, by how many rows and k they are further on."""
-        for at, move in zip(self.at, moves, strict=True):
-            if move is None:
-                self.has_left, self.is_whole = True, False
-            else:
-                at.append((at[-1][0] + move[0], at[-1][1] + move[1]))
-
-    @property
-    def has_all_of_both(self) -> bool:
-        """Has it multiplied each k of A, and each k of B, that it has multiplied of the other one?"""
-        a, b = ({(rows, k - min(k for _, k in at)) for rows, k in at} for at in self.at)
-        return a == b
-
-
-def _extent(read: Recognised | OperandRead) -> int:
-    """K of an operand's matrix; 0 where it is not known."""
-    return read.extent if isinstance(read, Recognised) else read.modes[1][0].extent if read.is_matrix else 0
-
-
-def _move(now: Recognised | OperandRead, before: Recognised | OperandRead) -> tuple[int, int] | None:
-    """(rows, k) from one tile of an operand to the next."""
-    if isinstance(now, Recognised):
-        return now.move(before) if isinstance(before, Recognised) else None
-    if isinstance(before, Recognised) or now.base != before.base or not now.is_matrix:
-        return None
-    return now.at[0] - before.at[0], now.at[1] - before.at[1]
-
-
-def _parted(before: _Step, now: _Step) -> tuple[str, tuple[int, int], tuple[int, int]] | None:
-    """The operand that threads wrote which does not go on by the k of the other one, and by how many rows and k each of
-    the two goes on.
-
-    Only where both matrices have the same K, and the rows of the other operand stay: then one sum goes through K, and
-    its A and B together.
-    """
-    moves = _move(now.a, before.a), _move(now.b, before.b)
-    extent = _extent(now.a)
-    if moves[0] is None or moves[1] is None or not extent or extent != _extent(now.b):
-        return None
-    for side, own, mine, other in (("a", now.a, moves[0], moves[1]), ("b", now.b, moves[1], moves[0])):
-        if not isinstance(own, Recognised) or other[0] or mine == other:
-            continue
-        goes_along_rows = mine == (other[1], 0)
-        if mine[0] == 0 or goes_along_rows:
-            return side, mine, other
-    return None
 
 
 def _elements(cta: Cta, addresses: np.ndarray, size: int) -> np.ndarray | None:
@@ -487,25 +416,28 @@ def _found_otherwise(
     )  # fmt: skip
 
 
-def _found_step(
-    event: Mma,
-    step: _Step,
-    side: str,
-    moves: tuple[tuple[int, int], tuple[int, int]],
-    writer: Instruction | None,
-    *,
-    milder: Severity | None,
-) -> Finding:
-    (rows, k), (_, of_other) = moves
-    name, other = ("A", "B") if side == "a" else ("B", "A")
-    own = step.a if side == "a" else step.b
+def _found_step(found: Parted) -> Finding:
+    (rows, k), (_, of_other) = found.moves
+    event = found.step.event
+    name, other = ("A", "B") if found.side == "a" else ("B", "A")
+    own = found.step.tiles["ab".index(found.side)]
     assert isinstance(own, Recognised)
     goes = f"by {rows} rows and no k" if rows else f"by {k} k"
     return at_instruction(
-        "R508", writer or event.instruction, f"the product at line {event.instruction.line} multiplies different k of A and B", halves=_written_at(writer),
+        "R508", found.writer or event.instruction, f"the product at line {event.instruction.line} multiplies different k of A and B", halves=_written_at(found.writer),
         why=f"since the product before, {name} (threads load it from the array at {own.begin:#x}) advanced {goes}, {other} by {of_other} k", repair=
         f"load {name} at the same k as {other}, or read both from the same stage",
-        milder=milder,
+        milder=None if found.is_certain else Severity.NOTE,
+    )  # fmt: skip
+
+
+def _found_odd(found: Odd) -> Finding:
+    event, (of_a, of_b) = found.step.event, (k for _, k in found.step.at)
+    name, k = ("A", of_b) if found.side == "a" else ("B", of_a)
+    return at_instruction(
+        "R508", found.writer or event.instruction, f"the product at line {event.instruction.line} multiplies k = {of_a} of A with k = {of_b} of B",
+        f"load {name} at k = {k}, or read it from the stage that holds that k", halves=_written_at(found.writer),
+        why="the other products of this sum multiply the same k of both",
     )  # fmt: skip
 
 

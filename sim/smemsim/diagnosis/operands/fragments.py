@@ -12,6 +12,7 @@ from smemsim.base.distinct import distinct
 from smemsim.core.spec.formats import element_format
 from smemsim.diagnosis.operands.factors import BY_THREADS, CELL, IN_REGISTERS, TABLE, Factors, Registers, Rows, Use, unchanged
 from smemsim.diagnosis.operands.orders import is_looked_up
+from smemsim.diagnosis.operands.thread_sums import Pointers
 from smemsim.run.engine.records import Fragments, FragmentScales, Metadata, Mma
 
 if TYPE_CHECKING:
@@ -26,7 +27,6 @@ BYTE = 8  # bits
 MOST_USES = 1 << 16  # that are kept
 NO_MATRIX = "scale factors of operands whose rows are not a pitch apart in one array"
 TOO_MANY = f"scale factors beyond {MOST_USES} different ones"
-POINTER = np.dtype("<u8")
 _WEIGHTS = np.random.default_rng(1).integers(1, 1 << 63, 1 << 12, np.int64) * 2 + 1
 
 
@@ -64,7 +64,7 @@ class FragmentFactors(Factors):
     def _forget(self) -> None:
         super()._forget()
         self._done: dict[tuple[int, str, int], str] = {}  # what was said of equal addresses before: the reason, or ""
-        self._pointers: dict[Launch, np.ndarray] = {}
+        self._pointers: dict[Launch, Pointers] = {}
         self._count = 0
 
     def merge(self, other: Factors) -> None:
@@ -194,15 +194,10 @@ class FragmentFactors(Factors):
         return None
 
     def _begin(self, launch: Launch, address: int, begin: int) -> int:
-        """The begin of an address's matrix: the last pointer or tensor map of the parameters before it, or else the
-        begin of its array.
-        """
+        """The begin of an address's matrix."""
         if launch not in self._pointers:
-            given = launch.parameters
-            self._pointers = {launch: np.sort(given[: len(given) // 8 * 8].view(POINTER)).astype(np.int64)}
-        pointers = self._pointers[launch]
-        n = int(np.searchsorted(pointers, address, "right")) - 1
-        return int(pointers[n]) if n >= 0 and pointers[n] >= begin else begin
+            self._pointers = {launch: Pointers(launch)}
+        return self._pointers[launch].begin(address, begin)
 
 
 def _event(i: Instruction, f: Fragments, n: int) -> Mma:

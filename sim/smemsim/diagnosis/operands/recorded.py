@@ -156,6 +156,7 @@ class Reads(MergeableObserver):
         self.widths |= {key: read for key, read in other.widths.items() if key not in self.widths}
         self.outside |= {key: load for key, load in other.outside.items() if key not in self.outside}
         self.threads.found = other.threads.found | self.threads.found
+        self.threads.is_decided &= other.threads.is_decided
         self.factors.merge(other.factors)
         self.fragments.merge(other.fragments)
         self.pairs |= {key: pair for key, pair in other.pairs.items() if key not in self.pairs}
