@@ -412,3 +412,90 @@ def test_an_expected_array_says_how_the_tile_was_written(law: str, told: str, fe
     right, d, expected = product(RIGHT, transposed=False, few=few)
     assert right.explain(d, expected) == ""
     np.testing.assert_allclose(d.numpy(), expected, atol=1e-3)
+
+
+# ---- Sums of tiles that threads bring, step by step
+
+
+def sum_of(steps: list[tuple[int, int, int, int, int]], copy: str, bits: int = 128) -> str:
+    """D = sum of A B^T, 64 x 8 x 16 f16 at each step: (array of A, its k, array of B, its k, its first row). Threads
+    copy each tile in chunks of 16 bytes, as core matrices without a swizzle.
+    """
+    bring = {
+        "cp.async": "cp.async.cg.shared.global [%to], [%at], 16;",
+        "st.shared": "ld.global.v4.b32 {%v0, %v1, %v2, %v3}, [%at]; st.shared.v4.b32 [%to], {%v0, %v1, %v2, %v3};",
+        "computed": "ld.global.v4.b32 {%v0, %v1, %v2, %v3}, [%at]; not.b32 %v0, %v0; not.b32 %v0, %v0; st.shared.v4.b32 [%to], {%v0, %v1, %v2, %v3};",
+    }[copy]
+    text = []
+    for n, (a, of_a, b, of_b, row) in enumerate(steps):
+        text.append(f"""
+  ld.param.u64 %from, [a{a}]; mul.wide.u32 %at, %row, {bits}; add.u64 %at, %at, %from; mul.wide.u32 %y, %c, 16; add.u64 %at, %at, %y; add.u64 %at, %at, {2 * of_a};
+  mov.u32 %to, tile; add.u32 %to, %to, %place; {bring}
+  @%few bra NO{n}; ld.param.u64 %from, [b{b}]; mul.wide.u32 %at, %row, {bits}; add.u64 %at, %at, %from; add.u64 %at, %at, %y; add.u64 %at, %at, {2 * of_b + bits * row};
+  mov.u32 %to, tile; add.u32 %to, %to, %place_b; {bring}
+NO{n}: cp.async.wait_all; fence.proxy.async.shared::cta; bar.sync 0; wgmma.fence.sync.aligned;
+  wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {{%f0, %f1, %f2, %f3}}, %wa, %wb, {int(n > 0)}, 1, 1, 0, 0;
+  wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0; bar.sync 0;""")
+    return f""".version 8.3
+.target sm_90a
+.address_size 64
+.visible .entry k(.param .u64 a0, .param .u64 a1, .param .u64 b0, .param .u64 b1, .param .u64 out) {{
+  .reg .pred %few; .reg .b32 %t, %row, %c, %to, %place, %place_b, %x, %v<4>; .reg .b64 %from, %at, %y, %wa, %wb, %out; .reg .f32 %f<4>;
+  .shared .align 128 .b8 tile[2304];
+  mov.u32 %t, %tid.x; setp.ge.u32 %few, %t, 16; shr.u32 %row, %t, 1; and.b32 %c, %t, 1;
+  shl.b32 %place, %c, 10; shl.b32 %x, %row, 4; add.u32 %place, %place, %x; shl.b32 %place_b, %c, 7; add.u32 %place_b, %place_b, %x; add.u32 %place_b, %place_b, 2048;
+  mov.u32 %to, tile; shr.u32 %x, %to, 4; cvt.u64.u32 %wa, %x; or.b64 %wa, %wa, {descriptor(1024, 128, 0):#x}; add.u64 %wb, %wa, 128; sub.u64 %wb, %wb, {(1024 - 128) >> 4 << 16};
+  {"".join(text)}
+  ld.param.u64 %out, [out]; mul.wide.u32 %at, %t, 16; add.u64 %out, %out, %at; st.global.v4.f32 [%out], {{%f0, %f1, %f2, %f3}}; ret;
+}}"""
+
+
+K = [0, 16, 32, 48]
+SUMS = {  # which k of A and of B each step multiplies, the codes, and is something not decided?
+    "right": ([(0, k, 0, k, 0) for k in K], [], False),
+    "both in another order": ([(0, k, 0, k, 0) for k in (32, 0, 48, 16)], [], False),
+    "both rotated": ([(0, (k + 16) % 64, 0, (k + 16) % 64, 0) for k in K], [], False),
+    "high and low parts": ([(a, k, b, k, 0) for k in K for a, b in ((0, 0), (1, 0), (0, 1))], [], False),
+    "parts of a complex number": ([(0, k, 0, k ^ 32, 0) for k in K], [], True),
+    "B is rotated": ([(0, k, 0, (k + 16) % 64, 0) for k in K], [], True),
+    "a low part is a tile off": ([(a, k, b, (k + 16 * b) % 64, 0) for k in K for a, b in ((0, 0), (1, 0), (0, 1))], [], True),
+    "a low part is of other rows": ([(a, k, b, k, 8 * b) for k in K for a, b in ((0, 0), (1, 0), (0, 1))], [], True),
+    "rows change": ([(0, k, 0, k, k // 48 * 8) for k in K], [], True),
+    "B begins one tile later": ([(0, k, 0, k + 16, 0) for k in K[:3]], [], True),
+    "a stage is read twice": ([(0, k, 0, of_b, 0) for k, of_b in zip(K, (0, 16, 16, 48), strict=True)], ["R508"], False),
+    "two stages are exchanged": ([(0, a, 0, b, 0) for a, b in ((0, 0), (16, 16), (32, 32), (48, 64), (64, 48), (80, 80))], ["R508"], False),
+}  # fmt: skip
+
+
+def judge_sum(name: str, copy: str, way: str = "") -> None:
+    """`way` makes the text a program of its own."""
+    steps, codes, is_open = SUMS[name]
+    gpu, rng = Gpu("sm_90a"), np.random.default_rng(0)
+    arrays = [gpu.array(rng.standard_normal((rows, 96)).astype(np.float16)) for rows in (64, 64, 16, 16)]
+    text = sum_of(steps, copy, 192).replace(".version 8.3", f".version 8.3 // {way}")
+    ran = gpu.launch(text, block=128, grid=2, args=[*arrays, gpu.array(np.zeros(512, np.float32))], progress=False)
+    assert [f.code for f in ran.findings] == codes, ran.text()
+    if copy != "computed" or len(steps) < 12:  # by their values, tiles of one array alone are recognised
+        assert ("same k and rows" in str(ran.judged)) == is_open, ran.text()
+        assert (ran.judged.a, ran.judged.b) == ((2 * len(steps),) * 2,) * 2
+    assert "not checked" in str(ran.judged) or not is_open
+    if codes:
+        assert ("st.shared" if copy != "cp.async" else "cp.async.cg") in ran.ptx.splitlines()[ran.findings[0].line - 1]
+
+
+@pytest.mark.parametrize("name", SUMS)
+def test_a_sum_of_tiles_that_threads_bring_is_right_or_found_or_not_decided(name: str, monkeypatch: pytest.MonkeyPatch):
+    """Never a silent clean bill: where A and B may take other k, the summary says so."""
+    monkeypatch.setenv("SMEMSIM_TIERS", "closures")
+    judge_sum(name, "cp.async")
+
+
+@pytest.mark.parametrize(("copy", "cohorts"), [("cp.async", "off"), ("st.shared", "on"), ("computed", "on")])
+@pytest.mark.parametrize("name", ["right", "B is rotated", "two stages are exchanged"])
+def test_sums_are_judged_alike_whoever_brings_their_tiles_in_every_tier(
+    name: str, copy: str, cohorts: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("SMEMSIM_COHORTS", cohorts)
+    for tier in ("closures", "compiled") if name == "two stages are exchanged" else ("compiled",):
+        monkeypatch.setenv("SMEMSIM_TIERS", tier)
+        judge_sum(name, copy, f"{tier} {cohorts}")

@@ -383,6 +383,8 @@ def judged_of(launch: Launch, reads: Reads | None, written: Written | None, why_
         missed[MORE_KINDS] = written.left_out
     if (done and undecided(reads)) or (not why_not and not reads.threads.is_decided):
         missed["whether A and B have the same k and rows throughout each sum"] = 0
+    if reads.sides["a"] < reads.sides["b"]:
+        missed["whether A and B have the same k where A is in registers or tensor memory"] = reads.sides["b"] - reads.sides["a"]
     if done and has_gaps(reads, launch.memory):
         missed["whether the k that a sum leaves out between others are meant"] = 0
     if not launch.program.uses.isdisjoint(REGISTERS):

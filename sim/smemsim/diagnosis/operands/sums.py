@@ -77,13 +77,15 @@ class Sum:
 
     `uses` counts the products that read each load. `idle` are the maps with a tile that no product reads.
     `has_planes`: other planes of the same tensors are added, too.
-    `is_split`: each product begins its own sum, and others add these up (two-level accumulation).
+    `has_other_rows`: of other tensors, other rows are added. `is_split`: each product begins its own sum, and others add
+    these up (two-level accumulation).
     """
 
     entries: list[_Entry]
     uses: collections.Counter[int]
     idle: set[tuple[str, int]]
     has_planes: bool = False
+    has_other_rows: bool = False
     is_split: bool = False
 
     @property
@@ -176,7 +178,8 @@ def sums_of(reads: Reads) -> list[Sum]:
         if matrices not in of:
             bases = [read.base for read in entry.reads]
             has_planes = any([read.base for read in its.entries[0].reads] == bases for its in of.values())
-            sums.append(of.setdefault(matrices, Sum([], uses, idle, has_planes)))
+            has_other_rows = any(its.entries[0].at().rows != entry.at().rows for its in of.values())
+            sums.append(of.setdefault(matrices, Sum([], uses, idle, has_planes, has_other_rows)))
         of[matrices].entries.append(entry)
     idle.update(load.key_of_map for load in reads.loads if not uses[id(load)] and not load.is_outside)
     return _joined(sums)
@@ -466,7 +469,8 @@ def _found_rows(entry: _Entry, side: int, other: _Entry, *, is_sure: bool) -> Fi
 def undecided(reads: Reads) -> bool:
     """Is there a sum of products of two operands from tensor loads of which nothing shows whether both have the same k?"""
     for its in sums_of(reads):
-        if not its.entries[0].has_one_k or its.has_planes or its.pairs_other_k or (its.is_one_tile and its.entries[0].at().apart):
+        first = its.entries[0]
+        if not first.has_one_k or its.has_planes or its.has_other_rows or its.pairs_other_k or (its.is_one_tile and first.at().apart):
             return True
         if not its.is_one_tile and its.most() is None and not _exchanges(its) and not any(_parting(its)):
             return True
