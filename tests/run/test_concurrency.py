@@ -292,14 +292,24 @@ def histogram(clear: str = "bar.sync 0;", count: str = "bar.sync 0;", add: str =
     return f"""@%p2 st.shared.u32 [%r8], 0; {clear} and.b32 %r10, %r1, 7; mad.lo.u32 %r11, %r10, 4, %r5; {add} {count} ld.shared.u32 %r9, [%r8]; {RESULT}"""
 
 
-def flag_to_the_other(store: str, load: str, *, before: str = "", after: str = "") -> str:
+def flag_to_the_other(store: str, load: str, *, before: str = "", after: str = "", kind: str = "u32") -> str:
     """The same as `flagged` in a pair: CTA 0 writes and raises a flag, CTA 1 waits for it and reads, all in the memory
     of CTA 0.
     """
-    store, load = f"st.{store}.shared::cluster.u32 [%r12+1024], 1;", f"ld.{load}.shared::cluster.u32 %r15, [%r12+1024];"
-    return f"""@%p1 st.shared.u32 [sm+1024], 0; {MEET} mapa.shared::cluster.u32 %r11, %r8, 0; mapa.shared::cluster.u32 %r12, %r5, 0; setp.eq.u32 %p11, %r4, 0;
+    store, load = f"st.{store}.shared::cluster.{kind} [%r12+1024], %r19;", f"ld.{load}.shared::cluster.{kind} %r15, [%r12+1024];"
+    return f"""@%p1 st.shared.u32 [sm+1024], 0; mov.u32 %r19, 1; {MEET} mapa.shared::cluster.u32 %r11, %r8, 0; mapa.shared::cluster.u32 %r12, %r5, 0; setp.eq.u32 %p11, %r4, 0;
     @%p11 bra GIVE; @!%p2 bra OUT; POLL: {load} setp.ne.u32 %p10, %r15, 1; @%p10 bra POLL; {after} ld.shared::cluster.u32 %r9, [%r11]; {RESULT} bra OUT;
     GIVE: @!%p2 bra OUT; st.shared.u32 [%r8], %r3; bar.warp.sync -1; {before} @%p1 {store} OUT: {MEET}"""
+
+
+def in_memory_of_one(first: str, second: str, between: str = "") -> str:
+    """Thread 0 of CTA 0, and that of CTA 1, each access CTA 0's memory at %r12."""
+    return f"""@%p1 st.shared.u32 [sm+1024], 0; mov.u32 %r19, %r1; {MEET} setp.eq.u32 %p11, %r4, 0; mapa.shared::cluster.u32 %r12, %r5, 0; add.u32 %r12, %r12, 1024;
+    @!%p1 bra A; @!%p11 bra A; {first} A: {between} @!%p1 bra OUT; @%p11 bra OUT; {second} OUT: {MEET}"""
+
+
+def store_far(scope: str, kind: str = "u8", at: int = 0) -> str:
+    return f"st.relaxed.{scope}.shared::cluster.{kind} [%r12+{at}], %r19;"
 
 
 def arrived_from_afar(arrive: str = "", wait: str = "", *, before: str = "", after: str = "") -> str:
@@ -875,6 +885,18 @@ KERNELS = (
     Kernel("flag to the other CTA, a narrow fence",    flag_to_the_other("relaxed.cluster", "relaxed.cluster", before="fence.acq_rel.cta;", after="fence.acq_rel.gpu;"), "X008", cluster=2),
     Kernel("flag to the other CTA, a narrow membar",   flag_to_the_other("relaxed.cluster", "relaxed.cluster", before="fence.acq_rel.cluster;", after="membar.cta;"), "X008", cluster=2),
     Kernel("flag to the other CTA, a narrow store",    flag_to_the_other("relaxed.cta", "relaxed.cluster", before="membar.gl;", after="membar.gl;"), "X008", cluster=2),
+    Kernel("byte to the other CTA",                    flag_to_the_other("release.cluster", "acquire.cluster", kind="u8"), cluster=2),
+    Kernel("byte to the other CTA, acquired of .cta",  flag_to_the_other("release.cluster", "acquire.cta", kind="u8"), "X008", cluster=2),
+    Kernel("byte to the other CTA, fences",            flag_to_the_other("relaxed.cluster", "relaxed.cluster", before="membar.gl;", after="membar.gl;", kind="u8"), cluster=2),
+    Kernel("half to the other CTA, a narrow store",    flag_to_the_other("relaxed.cta", "relaxed.cluster", before="membar.gl;", after="membar.gl;", kind="u16"), "X008", cluster=2),
+    Kernel("half to the other CTA, a narrow load",     flag_to_the_other("relaxed.cluster", "relaxed.cta", before="membar.gl;", after="membar.gl;", kind="u16"), "X008", cluster=2),
+    Kernel("bytes of two CTAs side by side, .cta",     in_memory_of_one(store_far("cta"), store_far("cta", at=1)), cluster=2),
+    Kernel("a byte of two CTAs, .cta",                 in_memory_of_one(store_far("cta"), store_far("cta")), "X008", cluster=2),
+    Kernel("a byte of two CTAs, .cluster",             in_memory_of_one(store_far("cluster"), store_far("cluster")), cluster=2),
+    Kernel("a byte of two CTAs, .cta, in turn",        in_memory_of_one(store_far("cta"), store_far("cta"), MEET), cluster=2),
+    Kernel("a half of .cta, and its word",             in_memory_of_one(store_far("cta", "u16", 2), store_far("cluster", "u32")), "X008", cluster=2),
+    Kernel("a word of .cta, and its half",             in_memory_of_one(store_far("cta", "u32"), "ld.relaxed.cluster.shared::cluster.u16 %r18, [%r12+2];"), "X008", cluster=2),
+    Kernel("a byte that both read, .cta",              in_memory_of_one(*["ld.relaxed.cta.shared::cluster.u8 %r18, [%r12];"] * 2), cluster=2),
     Kernel("flag to the other CTA, meeting no fence",  flag_to_the_other("release.cluster", "relaxed.cluster", after="barrier.sync 1, 32;"), "X008", cluster=2),
     Kernel("arrival from the other CTA",               arrived_from_afar(".release.cluster", ".acquire.cluster"), cluster=2),
     Kernel("arrival from the other CTA, no scopes",    arrived_from_afar(), cluster=2),

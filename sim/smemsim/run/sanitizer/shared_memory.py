@@ -342,7 +342,8 @@ class SharedShadow:
             self._seen(i, at, warps, np.where((who >= OPERATIONS) | self.parts.overlap(at, bits), who, NOBODY), "read")
             self._bytes_seen(i, at, warps, bits, does="read", is_strong=True)
             self._others_have_written(i, at, warps, "read")
-            self.strong_bytes.note(flat, size, warps, self.clocks.clock[warps], i.line, reads=True, writes=False)
+            self._note_part(i, flat, size, warps, scope, reads=True, writes=False)
+            self._in_scope(i, at, warps, scope, writes=False, bits=bits)
             return
         self._seen(i, at, warps, who, "read")
         self._others_have_written(i, at, warps, "read")
@@ -439,7 +440,7 @@ class SharedShadow:
         self.epochs.forget()
         changed = changed or bool(self.nobody_wrote(at).any())
         if size < WORD:
-            self._strong_write_part(i, at, warps, flat, size, changed=changed)
+            self._strong_write_part(i, at, warps, flat, size, changed=changed, scope=scope)
             return
         self._seen(i, at, warps, np.where(self.strong[at], NOBODY, self.who[at]), "overwritten")
         self._lanes_changed(i, at, warps, self._lanes_of(size), "overwritten")
@@ -462,7 +463,9 @@ class SharedShadow:
             shared = self.mark[at] != marks
             self.mark[at[shared]] = self.mark[at[shared]] & ~MANY | SEVERAL
 
-    def _strong_write_part(self, i: Instruction, at: np.ndarray, warps: np.ndarray, flat: np.ndarray, size: int, *, changed: bool) -> None:
+    def _strong_write_part(
+        self, i: Instruction, at: np.ndarray, warps: np.ndarray, flat: np.ndarray, size: int, *, changed: bool, scope: int
+    ) -> None:
         """`strong_write` of bytes of words. Plain accesses of the other bytes are no race, and stay recorded."""
         bits, who = self.parts.bits(flat, size), np.where(self.strong[at] & (self.who[at] < OPERATIONS), NOBODY, self.who[at])
         self._seen(i, at, warps, np.where((who >= OPERATIONS) | self.parts.overlap(at, bits), who, NOBODY), "overwritten")
@@ -470,13 +473,17 @@ class SharedShadow:
         if changed:
             self._threads_have_read(i, at, warps, self.read_when, self.read_line, read_by=self.parts.read_by(at, bits))
         self._operations_have_read(i, at, warps)
-        self.strong_bytes.note(
-            flat, size, warps, self.clocks.clock[warps], i.line, reads=i.op == "atom" or not changed, writes=changed
-        )  # fmt: skip
+        self._note_part(i, flat, size, warps, scope, reads=i.op == "atom" or not changed, writes=changed)
+        self._in_scope(i, at, warps, scope, writes=True, bits=bits)
         self.parts.taken(at, bits)
         others = at[(self.who[at] == NOBODY) | (self.who[at] >= OPERATIONS)]
         self.parts.written_whole(others, keeps_holes=True)
         self.who[others], self.line[others], self.strong[others] = ATOMIC, i.line, True
+
+    def _note_part(self, i: Instruction, flat: np.ndarray, size: int, warps: np.ndarray, scope: int, *, reads: bool, writes: bool) -> None:
+        """Note strong accesses of `size` bytes of words, at `flat`."""
+        is_narrow = scope == CTA and self.per_cluster > self.per_cta
+        self.strong_bytes.note(flat, size, warps, self.clocks.clock[warps], i.line, reads=reads, writes=writes, is_narrow=is_narrow)
 
     @functools.cached_property
     def _updates(self) -> dict[int, Instruction]:
@@ -554,21 +561,29 @@ class SharedShadow:
             )
         return known
 
-    def _in_scope(self, i: Instruction, at: np.ndarray, warps: np.ndarray, scope: int, *, writes: bool) -> None:
+    def _in_scope(
+        self, i: Instruction, at: np.ndarray, warps: np.ndarray, scope: int, *, writes: bool, bits: np.ndarray | None = None
+    ) -> None:
         """X008 where strong operations of two CTAs of a cluster meet, and the scope of one is .cta: these race like
-        plain ones (PTX ISA 9.1 §8.4).
+        plain ones (PTX ISA 9.1 §8.4). `bits`: the bytes of the words that are accessed, if not all are.
         """
         if self.per_cluster == self.per_cta:
             return
-        tables = self.tables
-        polled, changed = tables.polled_when, tables.changed_when
-        if scope == CTA:
+        if scope == CTA and bits is None:
             if self._narrow is None:
                 self._narrow = np.zeros_like(self.read_when), np.zeros_like(self.read_when)
             self._narrow[writes][at, warps % self.per_cluster] = self.clocks.clock[warps]
-        elif self._narrow is None:
+        self._in_scope_of_words(i, at, warps, scope, writes=writes)
+        if self.strong_bytes.are_there(at) and (scope == CTA or self.strong_bytes.has_narrow):
+            self._in_scope_of_bytes(i, at, warps, scope, writes=writes, bits=np.uint8(WHOLE) if bits is None else bits)
+
+    def _in_scope_of_words(self, i: Instruction, at: np.ndarray, warps: np.ndarray, scope: int, *, writes: bool) -> None:
+        """`_in_scope` against strong accesses of whole words."""
+        tables = self.tables
+        polled, changed = tables.polled_when, tables.changed_when
+        if not tables.has_strong or (scope != CTA and self._narrow is None):
             return
-        else:
+        if scope != CTA and self._narrow is not None:
             polled, changed = self._narrow
         readers = warps // self.per_cluster * self.per_cluster + np.arange(self.per_cluster)[:, None]
         far = readers // self.per_cta != warps // self.per_cta
@@ -576,11 +591,25 @@ class SharedShadow:
             late, formal = self.clocks.missing(lambda order, clocks=when[at].T: far & (order.has_seen(warps, readers) < clocks))  # type: ignore[misc]
             if late.any():
                 places = at[np.nonzero(late)[1]]
-                theirs = Access("access", "another CTA", self.reporting.lines.get(int(line[places[0]])))
-                why = f"the scope .cta of one of them does not include the other, and {races.UNORDERED}"
-                self.reporting.find(
-                    i, places, races.unordered(Access("access", "a warp", i), theirs, why=why), ".cluster in place of .cta in both", formal=formal, other=int(line[places[0]]),
-                )  # fmt: skip
+                self._beyond_scope(i, places, int(line[places[0]]), formal)
+
+    def _in_scope_of_bytes(
+        self, i: Instruction, at: np.ndarray, warps: np.ndarray, scope: int, *, writes: bool, bits: np.ndarray | np.uint8
+    ) -> None:
+        """`_in_scope` against strong accesses of less than a word."""
+        found = self.strong_bytes.accesses(at, warps, np.broadcast_to(bits, at.shape), with_reads=writes, only_narrow=scope != CTA)
+        mine = warps[found.n]
+        far = mine // self.per_cta != found.who // self.per_cta
+        late, formal = self.clocks.missing(lambda order: far & (order.has_seen(mine, found.who) < found.when))
+        if late.any():
+            self._beyond_scope(i, at[found.n[late]], int(found.line[np.argmax(late)]), formal)
+
+    def _beyond_scope(self, i: Instruction, places: np.ndarray, line: int, formal: Formal) -> None:
+        theirs = Access("access", "another CTA", self.reporting.lines.get(line))
+        why = f"the scope .cta of one of them does not include the other, and {races.UNORDERED}"
+        self.reporting.find(
+            i, places, races.unordered(Access("access", "a warp", i), theirs, why=why), ".cluster in place of .cta in both", formal=formal, other=line,
+        )  # fmt: skip
 
     def _lanes_of(self, size: int) -> np.ndarray:
         """The lanes of the running threads, an entry for each word that they access."""

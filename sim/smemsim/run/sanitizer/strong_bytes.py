@@ -31,12 +31,15 @@ class Accesses(NamedTuple):
 
 @dataclasses.dataclass(eq=False, slots=True)
 class _Byte:
-    """The accesses of a byte, the last one of each warp: (when, line). `observed` has, for warps that have read it by
-    a strong operation, when that was and the writes that they have found there.
+    """The accesses of a byte, the last one of each warp: (when, line). The narrow ones are those of scope .cta in a
+    cluster. `observed` has, for warps that have read it by a strong operation, when that was and the writes that they
+    have found there.
     """
 
     writes: dict[int, tuple[int, int]] = dataclasses.field(default_factory=dict)
     reads: dict[int, tuple[int, int]] = dataclasses.field(default_factory=dict)
+    narrow_writes: dict[int, tuple[int, int]] = dataclasses.field(default_factory=dict)
+    narrow_reads: dict[int, tuple[int, int]] = dataclasses.field(default_factory=dict)
     observed: dict[int, tuple[int, dict[int, int]]] = dataclasses.field(default_factory=dict)
 
 
@@ -54,6 +57,7 @@ class StrongBytes:
         self._words = words
         self._has: np.ndarray | None = None  # which words have such accesses
         self._bytes: dict[int, _Byte] = {}
+        self.has_narrow = False
 
     def are_there(self, at: np.ndarray) -> bool:
         """Has any of these words such accesses?"""
@@ -64,8 +68,11 @@ class StrongBytes:
         byte = self._bytes.get(place)
         return byte is not None and bool(byte.writes)
 
-    def note(self, flat: np.ndarray, size: int, warps: np.ndarray, clocks: np.ndarray, line: int, *, reads: bool, writes: bool) -> None:
+    def note(
+        self, flat: np.ndarray, size: int, warps: np.ndarray, clocks: np.ndarray, line: int, *, reads: bool, writes: bool, is_narrow: bool = False
+    ) -> None:  # fmt: skip
         """Warps access `size` bytes at places `flat`, at these clocks. A read finds what others have written."""
+        self.has_narrow |= is_narrow
         if self._has is None:
             self._has = np.zeros(self._words, bool)
         self._has[flat >> 2] = True
@@ -80,8 +87,10 @@ class StrongBytes:
                         byte.reads[warp] = clock, line
                 if writes:
                     byte.writes[warp] = clock, line
+                if is_narrow:
+                    (byte.narrow_writes if writes else byte.narrow_reads)[warp] = clock, line
 
-    def accesses(self, at: np.ndarray, warps: np.ndarray, bits: np.ndarray, *, with_reads: bool) -> Accesses:
+    def accesses(self, at: np.ndarray, warps: np.ndarray, bits: np.ndarray, *, with_reads: bool, only_narrow: bool = False) -> Accesses:
         """The strong writes (`with_reads`: and reads) by others of these bytes of words, which warps now access."""
         found: list[tuple[int, int, int, int, int, bool]] = []
         assert self._has is not None
@@ -91,9 +100,10 @@ class StrongBytes:
                 byte = self._bytes.get(place + k) if own >> k & 1 else None
                 if byte is None:
                     continue
-                found += [(n, other, when, line, k, True) for other, (when, line) in byte.writes.items() if other != warp]
+                writes, reads = (byte.narrow_writes, byte.narrow_reads) if only_narrow else (byte.writes, byte.reads)
+                found += [(n, other, when, line, k, True) for other, (when, line) in writes.items() if other != warp]
                 if with_reads:
-                    found += [(n, other, when, line, k, False) for other, (when, line) in byte.reads.items() if other != warp]
+                    found += [(n, other, when, line, k, False) for other, (when, line) in reads.items() if other != warp]
         at_, who_, when_, line_, part_, wrote_ = np.array(found, np.int64).reshape(-1, len(Accesses._fields)).T
         return Accesses(at_, who_, when_, line_, part_, wrote_.astype(bool))
 
