@@ -199,6 +199,20 @@ def test_a_copy_over_operands_in_flight_is_one_finding_however_the_ctas_run(end)
     assert difference(on, off) == ""
 
 
+@pytest.mark.parametrize(("scope", "told"), [("", ["X008"]), (".release.cluster", [])])
+@pytest.mark.parametrize("is_compiled", [False, True])
+def test_a_pair_multiplies_what_the_peer_stored_before_an_arrival(scope, told, is_compiled):
+    """Without a scope that is a remark: by the PTX ISA the arrival does not release to the CTA that multiplies."""
+    arrives = only("ne.u32 %q, %rank, 1", "T", f"mbarrier.arrive{scope}.shared::cluster.b64 _, [%peerbars+24];")
+    waits = only("ne.u32 %q, %rank, 0", "U", "V: mbarrier.try_wait.parity.shared.b64 %p, [%bars+24], 0; @!%p bra V;")
+    commits = COMMITS.replace("group::1", "group::2").replace("b64 [%bars+0]", "multicast::cluster.b64 [%bars+0], 3")
+    steps = STORED, arrives, waits, MULTIPLIES.replace("group::1", "group::2"), commits, WAIT.format(3), LOADS
+    program = Program(steps, 4, 2, 1, is_compiled=is_compiled, pair=2)
+    on, off = (program.outcome(cohorts=cohorts) for cohorts in (True, False))
+    assert (on[2], [code for code, *_ in on[3] if code == "X008"]) == ((), told)
+    assert difference(on, off) == ""
+
+
 def test_a_cta_waits_for_its_own_product_after_a_finding_in_all():
     """The stores before the product have no proxy fence (X003 in all CTAs); then CTA 1 does not wait before it reads D."""
     wait = only("eq.u32 %q, %cta, 1", "P", "wgmma.wait_group.sync.aligned 0;")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-__all__ = ["CLUSTER", "CTA", "GPU", "level"]
+__all__ = ["CLUSTER", "CTA", "GPU", "UNWRITTEN", "level"]
 
 
 CTA, CLUSTER, GPU = range(3)  # to the threads of one launch .sys is .gpu
+UNWRITTEN = -1  # of an arrival at an mbarrier: .cta by the PTX ISA, counts as CLUSTER (rule order.default_scope)
 
 
 def level(scope: str) -> int:

@@ -826,8 +826,9 @@ _MBARRIERS = RuleTopic(
             "By the PTX ISA an mbarrier operation without a scope has .cta. smemsim counts it for the whole cluster, because CUTLASS frees stages of other CTAs this way. "
             "An explicit .cta is not counted for other CTAs.",
             "mbarrier.arrive.shared::cluster.b64 frees a stage of another CTA.",
-            "It reports nothing. Ordinary stores and cp.async copies that rely on such an arrival are silent too, although one program failed this way (CUTLASS issue 3324). "
-            "Write .release.cluster there. An explicit .cta is reported by the next two rules.",
+            "It reports the remark X008, once for a launch, if a CTA reads from shared memory what ordinary stores or cp.async copies of another CTA wrote, "
+            "and nothing but such an arrival orders the two. One program failed this way (CUTLASS issue 3324). Write .release.cluster there. "
+            "A stage that is only freed is silent. So are data in global memory. An explicit .cta is reported by the next two rules.",
         ),
         "order.narrow_wait": RuleText(
             "Waits with .acquire.cta",

@@ -15,7 +15,7 @@ from smemsim.run.events import Access, AtMbarriers, GroupKind, barrier_key
 from smemsim.run.sanitizer.async_dispatch import AsyncEvents
 from smemsim.run.sanitizer.patterns import acquire, release
 from smemsim.run.sanitizer.races import copy_after_mbarrier
-from smemsim.run.scopes import CLUSTER
+from smemsim.run.scopes import CLUSTER, CTA
 from smemsim.run.warps import WARP
 
 if TYPE_CHECKING:
@@ -182,7 +182,7 @@ class Events(AsyncEvents):
         self: Any, x: Wave, i: Instruction, arrivals: AtMbarriers, count: int, *, is_async: bool, relaxed: bool, scope: int
     ) -> None:
         """Do they know that the phase before is over?"""
-        releases = not is_async and not relaxed and scope >= CLUSTER
+        releases = not is_async and not relaxed and scope != CTA
         for threads, barrier in arrivals if self.at_end.lifetimes.is_needed else ():
             self.at_end.lifetimes.arrives(i, barrier, barrier.cta.index, distinct(threads // WARP), is_commit=is_async, releases=releases)
         if not is_async and i.op == "mbarrier":

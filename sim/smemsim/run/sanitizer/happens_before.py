@@ -28,7 +28,7 @@ from smemsim.run.sanitizer.clock_loops import all_meet
 from smemsim.run.sanitizer.operations import Operation, Renumbering, columns_of, width_of
 from smemsim.run.sanitizer.phases import EVERYWHERE, Alike, Foreign, Phase, Phases, Released, Rows, each_once, joined_rows, merge, row_of
 from smemsim.run.sanitizer.twins import Twins
-from smemsim.run.scopes import CLUSTER, CTA, GPU
+from smemsim.run.scopes import CLUSTER, CTA, GPU, UNWRITTEN
 
 __all__ = ["EXCUSES", "Assumed", "Formal", "Orders", "VectorClocks"]
 
@@ -131,6 +131,8 @@ class VectorClocks:
       `fenced` have a column for each warp of the own CTA, else for each of the wave. Column n of warp w is warp w //
       columns * columns + n.
     - `places`: releases at addresses of global memory, shared by all waves of a launch.
+    - `explicit`, if it is kept: the clocks of warps up to which each CTA has heard of them from other CTAs, other than
+      by arrivals without a scope.
     - Operations are counted in `units`; `are_shared`: they may hear of each other; each has `room` operations at
       first.
     """
@@ -158,6 +160,7 @@ class VectorClocks:
         self.changes = 0  # of what is known, so far
         self._own_blocks: tuple[np.ndarray, ...] | None = None
         self.phases = Phases(places)
+        self.explicit: np.ndarray | None = None
         # by warp: the offset of the mbarrier whose phase it waited for may be two ago
         self.too_early: dict[int, int] = {}
         every = np.arange(warps)
@@ -825,6 +828,8 @@ class VectorClocks:
         if phase.carrier is not None:
             warps = warps[self._includes(warps, phase, scope)]
         own = set((self.grid.cta_of[warps] // self.grid.cluster_size).ravel().tolist())
+        if self.explicit is not None:
+            self._note_explicit(warps, released)
         if scope >= GPU:
             self._hear(warps, released.near.get(self.grid.wave), released.far, GPU if relaxed else None)
         for (cta, wide), known in released.known.get(self.grid.wave, {}).items():
@@ -834,9 +839,17 @@ class VectorClocks:
                 self._hear(warps, known, released.foreign.get((self.grid.wave, cta, wide), {}), CTA if relaxed else None)
                 continue
             need = self.need(warps, cta)
-            for narrowest in distinct(need[need <= min(wide, scope)]).tolist():
+            for narrowest in distinct(need[need <= min(CLUSTER if wide == UNWRITTEN else wide, scope)]).tolist():
                 foreign = released.foreign.get((self.grid.wave, cta, wide), {})
                 self._hear(warps[need == narrowest], known, foreign, narrowest if relaxed else None)
+
+    def _note_explicit(self, warps: np.ndarray, released: Released) -> None:
+        """Warps acquire what was released; other scopes than those of the releases are left out of account."""
+        assert self.explicit is not None
+        for own in distinct(self.grid.cta_of[warps].ravel()).tolist():
+            for (cta, wide), known in released.known.get(self.grid.wave, {}).items():
+                if cta != own and wide != UNWRITTEN:
+                    np.maximum(self.explicit[own], known[0], out=self.explicit[own])
 
     def _hear(self, warps: np.ndarray, known: Rows | None, foreign: Foreign, fence: int | None) -> None:
         """Warps learn what was released, at once or after their next fence of that scope."""

@@ -78,7 +78,8 @@ from smemsim.run.sanitizer.tensor_maps import MapsInMemory
 from smemsim.run.sanitizer.tensor_memory import TensorShadow
 from smemsim.run.sanitizer.twins import Twins
 from smemsim.run.sanitizer.uninitialised_reads import UninitialisedReads
-from smemsim.run.scopes import CTA, GPU
+from smemsim.run.sanitizer.unscoped_arrivals import UnscopedArrivals
+from smemsim.run.scopes import CTA, GPU, UNWRITTEN
 from smemsim.run.views import Mbarrier, current
 from smemsim.run.warps import ALL, EXITED, WARP, warps_of
 from smemsim.run.word_ranges import WordRanges
@@ -177,6 +178,9 @@ class Sanitizer(Events, Observer):
             ReleaseMissingReads(x, self.clocks, self.lanes, self.reporting, self.shared),
         )
         self.messages = Messages(x, self.clocks, self.reporting) if self.clocks.orders.loose is not None else None
+        self.unscoped = (
+            UnscopedArrivals(x, self.clocks, self.operations, self.reporting, self.shared) if UnscopedArrivals.may_matter(x) else None
+        )
         self.lost = LostUpdates(x, self.reporting, self._name_in_global)
         self.maps = None if self.globals is None else MapsInMemory(self.clocks, self.operations, self.reporting, self.globals)
         self.operations.holders += [
@@ -255,6 +259,8 @@ class Sanitizer(Events, Observer):
         """The running threads read `size` bytes at places `flat` (n,) of `x.shared`."""
         self._reach(x, i, flat)
         self._alone(i, flat, size, "read")
+        if self.unscoped is not None and self.unscoped.looks_at_loads:
+            self.unscoped.read(i, *self.shared.places(flat, size))
         if self.taint.shared is None and self.shared.is_read(i, flat, size, stops_at_operations=self.wants.operands):
             return
         at, warps = self.shared.places(flat, size)
@@ -269,7 +275,11 @@ class Sanitizer(Events, Observer):
 
     def follows_values(self) -> bool:
         """Must the sanitizer check each access of shared memory for more than its order?"""
-        if self.at_end.lifetimes.is_needed or self.apart.missing_reads.ticks:
+        if (
+            self.at_end.lifetimes.is_needed
+            or self.apart.missing_reads.ticks
+            or (self.unscoped is not None and self.unscoped.looks_at_loads)
+        ):
             return True
         return self.taint.shared is not None or self.apart.partial_waits.concerns(self.lanes.meetings)
 
@@ -450,6 +460,8 @@ class Sanitizer(Events, Observer):
         """
         runs = self.shared.of_cta(cta, offsets)
         self.at_end.lifetimes.touch(op.instruction, cta.index, op.warps)
+        if self.unscoped is not None:
+            self.unscoped.read(op.instruction, runs.words, op.warps[:1])
         if self.apart.missing_writes.is_exposed(self.x.shared):
             self.apart.missing_writes.op_reads(op, self.x.shared, runs.words)
         is_elsewhere = self._notes_reads_of(op)
@@ -493,6 +505,9 @@ class Sanitizer(Events, Observer):
         if self._follows(ops[0]) or self.apart.missing_writes.is_exposed(self.x.shared) or self.shared.parts.has_holes:
             return False
         ctas = ctas[: len(ops)]
+        if self.unscoped is not None:
+            for op, cta in zip(ops, ctas, strict=True):
+                self.unscoped.read(op.instruction, self.shared.of_cta(cta, runs).words, op.warps[:1])
         if not self.shared.are_read_by(ops, ctas, runs, stops_at_operations=self._notes_reads_of(ops[0])):
             return False
         for op, cta in zip(ops, ctas, strict=True) if self.at_end.lifetimes.is_needed else ():
@@ -802,6 +817,8 @@ class Sanitizer(Events, Observer):
         """Threads arrive at mbarriers: what they have seen, or had at their last fence, goes into the
         current phases.
         """
+        if self.unscoped is not None and scope == UNWRITTEN:
+            self.unscoped.arrives(current(x), arrivals)
         for threads, barrier in arrivals:
             if self.clocks.orders.might_be and scope == CTA and (x.cta_of[threads] != barrier.cta.index).any():
                 self.reporting.excuses["arrive"] = current(x)

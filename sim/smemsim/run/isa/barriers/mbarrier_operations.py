@@ -31,7 +31,7 @@ from smemsim.run.isa.memory.spaces import Locate, locate, space_modifier
 from smemsim.run.isa.registers import Read, Write
 from smemsim.run.isa.registry import End, Gate, Step, implements, unmodelled
 from smemsim.run.lower.cfg import is_read
-from smemsim.run.scopes import CLUSTER, level
+from smemsim.run.scopes import CLUSTER, UNWRITTEN, level
 from smemsim.run.slots import Slot
 
 if TYPE_CHECKING:
@@ -145,9 +145,9 @@ def _only(i: Instruction, rest: list[str], *words: str) -> str | None:
     return space
 
 
-def _scope(rest: list[str]) -> int:
-    """The scope that is written, .cluster where none is (rule order.default_scope)."""
-    return next((level(m) for m in rest if m in SCOPES), CLUSTER)
+def _scope(rest: list[str], unwritten: int = CLUSTER) -> int:
+    """The scope that is written, or what counts where none is (rule order.default_scope)."""
+    return next((level(m) for m in rest if m in SCOPES), unwritten)
 
 
 def _init(i: Instruction, c: Linker, rest: list[str]) -> Step:
@@ -212,7 +212,7 @@ def _check_bytes(x: Wave, i: Instruction, size: int) -> None:
 def _arrive(i: Instruction, c: Linker, rest: list[str]) -> Step:
     """`mbarrier.arrive` and `.arrive_drop`, with `.expect_tx` and `.noComplete`."""
     drops, expects, stays = i.modifiers[0] == "arrive_drop", "expect_tx" in rest, "noComplete" in rest
-    relaxed, scope = "relaxed" in rest, _scope(rest)
+    relaxed, scope = "relaxed" in rest, _scope(rest, UNWRITTEN)
     space = _only(i, rest, "expect_tx", "noComplete", "release", "relaxed")
     operands = list(i.operands)
     remote = space == "shared::cluster"
