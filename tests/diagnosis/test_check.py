@@ -411,3 +411,30 @@ def test_two_checks_of_one_scenario_are_equal_and_those_of_others_are_not():
     same, again, other = (check(tomllib.loads(text)) for text in (texts[0], texts[0], texts[1]))
     assert same == again
     assert same != other
+
+
+@pytest.mark.parametrize(
+    ("size", "code", "fix"),
+    [
+        (992, "", ""),
+        (1000, "A103", "copy 992 bytes in bulk, and the last 8 bytes by ld.global and st.shared"),
+        (1008, "X001", "copy 992 bytes in bulk, and the last 8 bytes"),
+        (984, "A103", "bytes = 992"),
+    ],
+)
+@pytest.mark.parametrize("at", [0, 24])
+def test_a_bulk_copy_stays_in_its_tensor(size, code, fix, at):
+    """The tensor has 1000 bytes after the place where the copy begins."""
+    tensor = {"dtype": "bf16", "extent": {"k": 500 + at // 2}, "stride": {"k": 2}}
+    step = {"op": "bulk", "to": "sA", "tensor": "A", "bytes": size, "global_offset": at}
+    found = check({"arch": "sm_90a", "tensor": {"A": tensor}, "buffer": {"sA": {"address": 0x400, "bytes": 1024}}, "step": [step]}).findings
+    assert [(f.code, f.repair.startswith(fix)) for f in found] == [(code, True)] * bool(code)
+
+
+def test_rows_of_a_tensor_may_have_padding():
+    tensor = {"dtype": "bf16", "extent": {"m": 4, "k": 100}, "stride": {"m": 256, "k": 2}}
+    step = {"op": "bulk", "to": "sA", "tensor": "A", "bytes": 1024}
+    assert (
+        check({"arch": "sm_90a", "tensor": {"A": tensor}, "buffer": {"sA": {"address": 0x400, "bytes": 1024}}, "step": [step]}).findings
+        == []
+    )

@@ -386,6 +386,21 @@ def test_a_missing_fence_is_not_the_cause_of_an_overwrite_in_flight():
     assert {f.code: f.cause for f in findings} == {"X003": None, "X005": None}
 
 
+@pytest.mark.parametrize("everybody", ["", "wait"])
+@pytest.mark.parametrize("words", [32, 64])
+def test_bytes_that_nothing_writes_are_a_fault_of_their_own(everybody, words):
+    """64 threads read 64 words, of which a copy brings some: the wait that is missing does not bring the others."""
+    body = f"""mov.u32 %r3, sm; shl.b32 %r2, %r1, 2; add.u32 %r2, %r2, %r3; @%p9 mbarrier.init.shared.b64 [bar], 1; bar.sync 0; @!%p9 bra E{everybody};
+    mbarrier.arrive.expect_tx.shared.b64 _, [bar], {4 * words};
+    cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [sm], [%d20], {4 * words}, [bar];
+    Ewait: W: mbarrier.try_wait.parity.shared.b64 %p1, [bar], 0; @!%p1 bra W;
+    E: ld.shared.u32 %r4, [%r2]; mul.wide.u32 %d1, %r1, 4; add.s64 %d1, %d20, %d1; st.global.u32 [%d1], %r4;"""
+    gpu = smemsim.Gpu("sm_90a")
+    run = gpu.launch(kernel(1, body.replace("; ", ";\n")), block=64, args=[gpu.array(np.arange(64, dtype=np.uint32))], progress=False)
+    waits = [] if everybody else ["X004"]
+    assert {f.code: f.cause for f in run.findings} == dict.fromkeys(waits + ["R507"] * (words == 32))
+
+
 # Both CTAs expect bytes, each of its own mbarrier, and arrive: at their own, or both at that of one CTA.
 TWICE = """mov.u32 %r4, %cluster_ctarank; mov.u32 %r9, bar; setp.eq.u32 %p4, %r4, 0; @%p9 mbarrier.init.shared::cta.b64 [bar], 1;
 @%p9 fence.mbarrier_init.release.cluster; barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned; @%p9 mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [bar], 16;

@@ -83,7 +83,9 @@ BAD = {
     "exec --arch sm_99 -- true": (2, "(sm_90a, sm_100a, sm_103a, sm_110a, sm_120a, sm_121a, sm_89, sm_86, sm_80)\n"),  # no card is near
     "show patterns --html /proc/x": (2, "--html /proc/x: cannot write there"),
     "decode 1 --arhc sm_90a": (2, "--arhc: no such option; did you mean '--arch'?"),
-    "check --expect D": (2, "--expect: no such option; it belongs to smemsim run"),
+    "check --expect D": (2, "--expect: no such option; --expect is an option of smemsim run; smemsim check --help"),
+    "check --htm x": (2, "--htm: no such option; --html is an option of smemsim show; smemsim check --help"),
+    "run k.ptx --kernel k": (2, "--kernel: no such option; did you mean '--entry'?"),
     "plan -5x64 --dtype bf16": (2, "sizes are positive, and a negative value follows ="),
     "plan 64x64 --dtype": (2, "--dtype: needs a value; smemsim plan --help lists the options"),
     "plan 64x64 --all=3 --dtype bf16": (2, "--all: takes no value"),

@@ -6,12 +6,12 @@ import collections
 import copy
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import click
 
-from smemsim.base.arguments import shown, suggestion
+from smemsim.base.arguments import closest, shown, suggestion
 from smemsim.base.errors import InputError
 
 __all__ = ["EXAMPLES", "UsageError", "as_sentence", "prepared"]
@@ -28,6 +28,15 @@ EXAMPLES = {  # the usage of a command that lacks an argument
     "dot": 'smemsim dot --a-type bf16 -a "3f80 3380*15" -b "3f80*16" -c 3f000000',
     "solve": "smemsim solve smem.bin a.npy --base 0x400 --arch sm_90a --dtype bf16 --major K --k 16",
 }
+
+
+OTHER_NAMES = {
+    "--kernel": "--entry",
+    "--threads": "--block",
+    "--gpu": "--card",
+    "--output": "--out",
+    "--seed": "--schedule",
+}  # words of other tools
 
 
 class UsageError(click.ClickException):
@@ -49,7 +58,7 @@ def as_sentence(error: click.UsageError, group: click.Context | None = None) -> 
         command = " ".join(["smemsim", *([group.invoked_subcommand] if group is not None and group.invoked_subcommand else [])])
     lists = f"; {command} --help lists the options"
     if isinstance(error, click.NoSuchOption):
-        return UsageError(f"{error.option_name}: no such option{_near(error, group) or lists}")
+        return UsageError(f"{error.option_name}: no such option{_near(error, group) or _elsewhere(error.option_name, group) + lists}")
     if isinstance(error, click.BadOptionUsage):
         return UsageError(f"{error.option_name}: {_value_of(error, group)}{lists}")
     if isinstance(error, click.MissingParameter):
@@ -82,13 +91,29 @@ def _near(error: click.NoSuchOption, group: click.Context | None) -> str:
     if name[1:2].isdigit():
         return "; a negative number is read as an option: sizes are positive, and a negative value follows =, as --at=-1,0"
     known = [n for param in ctx.command.params if isinstance(param, click.Option) for n in _names(param)] if ctx is not None else []
-    if near := suggestion(name, (*known, *(error.possibilities or ()))):
-        return near
+    if OTHER_NAMES.get(name) in known:
+        return f"; did you mean {OTHER_NAMES[name]!r}?"
+    if near := _alike(name, (*known, *(error.possibilities or ()))):
+        return f"; did you mean {near!r}?"
+    return ""
+
+
+def _elsewhere(name: str, group: click.Context | None) -> str:
+    """The commands that have an option with this name, or with one that begins so."""
     if group is None or not isinstance(group.command, click.Group):
         return ""
     commands = {other: group.command.get_command(group, other) for other in group.command.list_commands(group)}
-    having = [other for other, c in commands.items() if c is not None and any(name in param.opts for param in c.params)]
-    return f"; it belongs to {', '.join(f'smemsim {other}' for other in having[:3])}" if having else ""
+    options = {other: [n for param in c.params for n in param.opts] for other, c in commands.items() if c is not None}
+    longer = sorted({n for own in options.values() for n in own if len(name) > len("--x") and n.startswith(name)}, key=len)
+    having = [f"smemsim {other}" for other, own in options.items() if longer and longer[0] in own]
+    more = f" and {len(having) - 3} more" * (len(having) > 3)
+    return f"; {longer[0]} is an option of {', '.join(having[:3])}{more}" if having else ""
+
+
+def _alike(name: str, known: Iterable[str]) -> str:
+    """The option whose word is closest; "" if none is close. The dashes do not count."""
+    word, words = name.lstrip("-"), {option.lstrip("-"): option for option in sorted(known) if option.startswith("--")}
+    return words.get(word) or words.get(closest(word, words), "")
 
 
 def _small(sentence: str) -> str:

@@ -640,7 +640,7 @@ class Finding(metaclass=OwnMembers):
     def lines_of(self, width: int = COLUMNS) -> list[Line]:
         """The message as styled lines, at most `width` columns wide."""
         style = STYLES[self.severity]
-        note = NOTES.get(self.severity, "")
+        note = _note(self.severity, follows=self.cause is not None)
         place = f"{self._headed}  " * (not self.what.startswith(self._headed))
         return message_lines(Line([(f"{self.code}  ", style), (place, "")]), f"{note}{self._what_by_sources}", self.rows(), width)
 
@@ -801,7 +801,7 @@ def message_of(found: Mapping[str, Any]) -> str:
     return plain(
         message_lines(
             Line([(f"{found['code']}  ", ""), (f"{place_of(found)}  ", "")]),
-            f"{_note(found)}{_by_source(told(found['what']), _sources_of(found))}",
+            f"{_note(Severity(found['severity']), follows=bool(found.get('follows')))}{_by_source(told(found['what']), _sources_of(found))}",
             rows_of(found),
         )
     )
@@ -822,8 +822,9 @@ def place_of(found: Mapping[str, Any]) -> str:
     return place.rpartition("/")[2]
 
 
-def _note(found: Mapping[str, Any]) -> str:
-    return NOTES.get(Severity(found["severity"]), "")
+def _note(severity: Severity, *, follows: bool) -> str:
+    """How a remark begins. What follows from a fault does not work by accident: it does not work."""
+    return "" if follows and severity is Severity.LUCK else NOTES.get(severity, "")
 
 
 def rows_of(found: Mapping[str, Any]) -> Iterator[Labelled]:

@@ -13,9 +13,11 @@ from smemsim.diagnosis.trials.outcome import Outcomes, key_of, keys_of
 __all__ = ["with_causes", "with_trials"]
 
 GRAVE = (Severity.TRAP, Severity.WRONG)
+RACES = ("X004", "X005", "X012")
 IN_FLIGHT = ("X004", "X005")  # a missing proxy fence (X003) is not their cause: the fence waits for no operation
 HANG = "X006"
 UNINITIALISED, OTHER_TILE = "R507", "R508"
+ISSUED_BY_MANY = "X016"  # each commit and each wait is for the operations of one thread
 BULK_SIZE = "A103"  # its bytes are cut off, so another number comes than is expected
 
 
@@ -34,6 +36,8 @@ def with_causes(findings: Sequence[Finding], touched_by: Callable[[Instruction],
 
 
 def _is_cause(cause: Finding, f: Finding, touched_by: Callable[[Instruction], Sequence[Touched]]) -> bool:
+    if cause.code == ISSUED_BY_MANY and f.code in RACES:
+        return any(half.instruction is not None and half.instruction.line == cause.line for half in f.halves)
     if f.code not in CONSEQUENCES or cause.severity not in GRAVE or (cause.code == "X003" and f.code in IN_FLIGHT):
         return False
     if f.code == "T210":
@@ -48,9 +52,12 @@ def _is_cause(cause: Finding, f: Finding, touched_by: Callable[[Instruction], Se
     if cause.code == UNINITIALISED and f.code == OTHER_TILE and not _is_of_same_operand(cause, f):
         return False
     bytes_ = cause.touched
+    is_at_line = cause.line == f.line
+    if f.code == UNINITIALISED and cause.code in IN_FLIGHT and f.touched and bytes_:
+        is_at_line = False  # bytes that a copy brings are not those that nothing writes
     if f.code == HANG and cause.code in IN_FLIGHT and (i := _load(cause)) is not None:
         bytes_ = (*bytes_, *touched_by(i))
-    return cause.line == f.line or any(mine.meets(other) for mine in f.touched for other in bytes_)
+    return is_at_line or any(mine.meets(other) for mine in f.touched for other in bytes_)
 
 
 def _is_of_same_operand(cause: Finding, f: Finding) -> bool:

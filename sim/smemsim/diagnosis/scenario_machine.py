@@ -15,6 +15,7 @@ from smemsim.base.distinct import distinct
 from smemsim.base.errors import HardwareTrap, InputError, SmemsimError
 from smemsim.core.finding import Element, Finding, Fix, Half, InScenario, InWord, Path, TensorMapError, Value
 from smemsim.core.layout.cute import CuteLayout, byte_axes
+from smemsim.core.machine.bulk import fitting_size
 from smemsim.core.machine.global_memory import FOREIGN, OUTSIDE, UNWRITTEN
 from smemsim.core.machine.owners import Owners
 from smemsim.core.machine.tma import Transfer, tma_load, tma_store
@@ -693,10 +694,20 @@ class Machine:
         """cp.async.bulk, which knows of no swizzle."""
         where, title = Path.of("step", number), f"step[{number}] (bulk)"
         buffer, stage, unit = self.buffers[step.buffer], step.stage or 0, BULK_LIMITS.unit
+        tensor = None if step.tensor is None else self.tensors[step.tensor]
+        issues = _bulk_issues(where, step)
+        last = max(place for _, place in issues)
+        room = None if tensor is None else tensor.memory_end - tensor.address - last
         if step.bytes % unit:
+            whole = -(-step.bytes // unit) * unit
+            fix = f"bytes = {whole}" if room is None or whole <= room else fitting_size(step.bytes, room, is_store=step.to is None)
             self.say(finding("A103", where / "bytes", title, f"the bulk copy has {step.bytes} bytes, which is not a multiple of {unit} B",
-                             f"bytes = {-(-step.bytes // 16) * 16}", why=f"hardware moves and counts whole units of {unit} B: the last {step.bytes % unit} B stay behind"))  # fmt: skip
-        for issue, (offset, place) in enumerate(_bulk_issues(where, step)):
+                             fix, why=f"hardware moves and counts whole units of {unit} B: the last {step.bytes % unit} B stay behind"))  # fmt: skip
+        moves = step.bytes // unit * unit
+        if tensor is not None and room is not None and moves > room:
+            self.say(finding("X001", where / "bytes", title, f"the bulk copy of bytes {last} to {last + moves - 1} of {tensor.name} ends {moves - room} bytes after the end of the tensor",
+                             fitting_size(moves, max(room, 0), is_store=step.to is None), why="a GPU faults only if no memory is mapped there; otherwise other data is copied"))  # fmt: skip
+        for issue, (offset, place) in enumerate(issues):
             address = buffer.at(stage, offset)
             if address % unit:
                 self.failed.setdefault(buffer.name, self.misaligned(where, title, buffer, stage, [address], unit))
@@ -704,7 +715,6 @@ class Machine:
             moved = np.arange(address, min(address + step.bytes // unit * unit, REACH))
             self.inside(where, title, buffer, [moved])
             if step.to is not None:
-                tensor = None if step.tensor is None else self.tensors[step.tensor]
                 sources = tensor.address + place + np.arange(len(moved)) if tensor else np.full(len(moved), FOREIGN)
                 self.write(moved, Issue(number, issue, buffer.name, f"bulk copy of {len(moved)} B to {address:#x}", sources))
         mode = buffer.layout.mode if buffer.layout else None

@@ -75,6 +75,13 @@ class GlobalTensor:
         last = sum(int(self._bits(axis, np.array(self.extent[axis] - 1))) for axis in self.extent)
         return self.address + -(-(last + self.fmt.bits) // 8)
 
+    @functools.cached_property
+    def memory_end(self) -> int:
+        """The address after the tensor's memory: rows may have padding, the last row too."""
+        if self.scale_blocks or self.walks:
+            return self.end
+        return max(self.end, self.address + max(-(-n * self.bit_stride(axis) // 8) for axis, n in self.extent.items()))
+
     def byte_addresses(self, axes: tuple[str, str], rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
         """Address of the byte with each element's lowest bit, OUTSIDE, as the fill that arrives for it, where there is
         none; the other axes are at 0.

@@ -21,7 +21,7 @@ from smemsim.core.spec.architectures import ARCHITECTURES
 from smemsim.core.spec.bulk import BULK_LIMITS
 from smemsim.core.spec.tensor_map import LIMITS
 
-__all__ = ["BulkTransfer", "bulk_bytes", "bulk_copy", "bulk_prefetch", "bulk_reduce", "bulk_reduce_bytes"]
+__all__ = ["BulkTransfer", "bulk_bytes", "bulk_copy", "bulk_prefetch", "bulk_reduce", "bulk_reduce_bytes", "fitting_size"]
 
 
 SHARED_END = ARCHITECTURES["sm_90a"].shared_end
@@ -99,6 +99,23 @@ class BulkTransfer(metaclass=OwnMembers):
 # mbarrier.
 DIRECTIONS = (("shared::cta", "global"), ("shared::cluster", "global"), ("shared::cluster", "shared::cta"), ("global", "shared::cta"))
 _DST, _SRC = ("global", "shared::cta", "shared::cluster"), ("global", "shared::cta")
+
+
+def fitting_size(size: int, room: int, *, is_store: bool) -> str:
+    """How to copy `size` bytes if the global array has `room` bytes there: whole units in bulk, the rest by threads.
+
+    >>> fitting_size(1000, 1000, is_store=False)
+    'copy 992 bytes in bulk, and the last 8 bytes by ld.global and st.shared: 1008 bytes do not fit in the 1000 bytes that the array has there'
+    >>> fitting_size(128, 64, is_store=False)
+    'copy 64 bytes: the array has 64 bytes there; or make the array larger'
+    """
+    unit, most = BULK_LIMITS.unit, min(size, room)
+    units, rest = most // unit * unit, most % unit
+    access = "st.global" if is_store else "ld.global and st.shared"
+    how = f"copy {units} bytes in bulk, and the last {rest} bytes by {access}" if rest else f"copy {units} bytes"
+    if size > room:
+        return f"{how}: the array has {room} bytes there; or make the array larger"
+    return f"{how}: {units + unit} bytes do not fit in the {room} bytes that the array has there"
 
 
 def bulk_copy(

@@ -217,8 +217,8 @@ def _square(read: Read, transposed: Finding) -> list[Finding]:
     rows, k = (read.tensor.extent[axis] for axis in read.meaning.axes)
     if transposed.code != "R505" or rows != k:
         return []
-    return [finding("H802", read.where, read.title, f"{read.tensor.name} is square ({rows} x {k})", "test with extents that differ", cause=transposed,
-                    why="no extent, stride or byte count shows the transposition")]  # fmt: skip
+    return [finding("H802", read.where, read.title, f"{read.tensor.name} is square ({rows} x {k}), so no check of sizes can see that it is transposed", "test with extents that differ", cause=transposed,
+                    why="extents, strides and byte counts are the same for both orders")]  # fmt: skip
 
 
 def _undecodable(machine: Machine, read: Read, scenario: ScenarioTables, why: str) -> list[Finding]:

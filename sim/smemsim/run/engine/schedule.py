@@ -53,7 +53,7 @@ def checked_schedule(value: Any) -> int | str | None:
         found = _ALL.fullmatch(value)
         if found and len(found[1] or "") < 6 and 1 <= int(found[1] or SEEDS) <= MOST_SEEDS:
             return f"{ALL}:{int(found[1] or SEEDS)}"
-    known = (*EXTREMES, ALL)
+    known = EXTREMES if isinstance(value, str) and value.startswith(ALL) else (*EXTREMES, ALL)
     raise InputError(
         f"schedule = {shown(value)}: needs a seed from 0 on, {EARLIEST}, {LATEST}, or {ALL}:N for N seeds, at most {MOST_SEEDS}"
         f"{suggestion(value, known) if isinstance(value, str) else ''}"

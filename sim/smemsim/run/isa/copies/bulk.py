@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import numpy as np
 
 from smemsim.base.errors import HardwareTrap
-from smemsim.core.machine.bulk import BulkTransfer, bulk_copy, bulk_prefetch, bulk_reduce
+from smemsim.core.machine.bulk import BulkTransfer, bulk_copy, bulk_prefetch, bulk_reduce, fitting_size
 from smemsim.core.machine.cluster_memory import Cluster
 from smemsim.core.ptx.module import Immediate, Instruction
 from smemsim.core.spec.bulk import BULK_LIMITS
@@ -330,20 +330,13 @@ def _note_size(x: Wave, i: Instruction, size: int, address: int | None = None) -
     unit = BULK_LIMITS.unit
     if size % unit:
         message = f"the bulk copy has {size} bytes, which is not a multiple of {unit} B"
-        more, less = -(-size // unit) * unit, size // unit * unit
+        more = -(-size // unit) * unit
         array = None if address is None else x.launch.memory.holding(address, address + size)
         repair = f"{more} bytes"
         if array is not None and address is not None and address + more > array.end:
-            repair = _in_two(less, size - less, array.end - address, is_store="bulk_group" in i.modifiers)
+            repair = fitting_size(size, array.end - address, is_store="bulk_group" in i.modifiers)
         why = f"hardware moves and counts whole units of {unit} B: the last {size % unit} B stay behind"
         x.launch.find("A103", i, message, repair, why=why)
-
-
-def _in_two(units: int, rest: int, room: int, *, is_store: bool) -> str:
-    """The clause for a fix if whole units would leave an array that has `room` bytes left."""
-    access = "st.global" if is_store else "ld.global and st.shared"
-    other = f", and the last {rest} bytes by {access}" if rest else ""
-    return f"copy {units} bytes in bulk{other}: {units + BULK_LIMITS.unit} bytes do not fit in the {room} bytes that the array has there"
 
 
 def _check_reach(x: Wave, i: Instruction, thread: int, address: int, size: int) -> None:
@@ -355,10 +348,9 @@ def _check_reach(x: Wave, i: Instruction, thread: int, address: int, size: int) 
     moved, array = size // unit * unit, x.launch.memory.holding(address, address + 1)
     if array is not None and address + moved > array.end and "prefetch" not in i.modifiers:
         name, room = region_name(x.launch, array.begin, array.end), array.end - address
-        less = room // unit * unit
         stop(
             x, i, "X001", f"the copy of global {address:#x} to {address + moved - 1:#x} ends {moved - room} bytes after the end of {name}",
-            _in_two(less, room - less, room, is_store="bulk_group" in i.modifiers) + ("; or make the array larger" if room < size else ""),
+            fitting_size(moved, room, is_store="bulk_group" in i.modifiers),
             ILLEGAL_ADDRESS, (array.begin,),
         )  # fmt: skip
 
