@@ -750,6 +750,35 @@ def test_who_overwrites_what_others_have_read_lacks_a_fence_by_the_letter_alone(
     assert races(body, *(np.zeros(1, np.uint32) for _ in range(3)), grid=2, block=1) == severities
 
 
+@pytest.mark.parametrize(
+    ("fence", "sets", "reads", "lacks"),
+    [
+        (FENCE, "st.relaxed.gpu", "ld.acquire.gpu", ""),
+        ("", "st.release.gpu", "ld.acquire.gpu", ""),
+        (FENCE, "st.relaxed.gpu", "ld.relaxed.gpu", "ld.relaxed.gpu.global.u32) reads the flag without a fence after it"),
+        (FENCE, "st.volatile", "ld.volatile", "ld.volatile.global.u32) reads the flag without a fence after it"),
+        (FENCE, "red.relaxed.gpu.add", "ld.relaxed.gpu", "ld.relaxed.gpu.global.u32) reads the flag without a fence after it"),
+        ("", "st.relaxed.gpu", "ld.relaxed.gpu", "st.relaxed.gpu.global.u32) sets the flag without a fence between line"),
+        ("", "st.volatile", "ld.volatile", "st.volatile.global.u32) sets the flag without a fence between line"),
+        ("", "st.relaxed.gpu", "ld.acquire.gpu", ".release there, and .acquire where the flag is read"),
+        ("", "red.relaxed.gpu.add", "ld.acquire.gpu", ".release there, and .acquire where the flag is read"),
+    ],
+)  # fmt: skip
+def test_a_flag_that_is_there_is_never_advised(fence, sets, reads, lacks):
+    """CTA 0 writes data and a flag, CTA 2 loads from the line before, CTA 1 polls the flag and reads the data."""
+    sets = sets.replace(".add", ".global.add") if "add" in sets else f"{sets}.global"
+    body = f"""mov.u32 %r8, %ctaid.x; setp.eq.u32 %p1, %r8, 0; setp.eq.u32 %p2, %r8, 1; @%p1 bra WRITES; @%p2 bra READS;
+    ld.global.u32 %r2, [%d20+4]; st.global.u32 [%d22+4], %r2; bra END;
+    WRITES: st.global.u32 [%d20], 5; {fence}
+    {sets}.u32 [%d21], 1; bra END;
+    READS: {reads}.global.u32 %r3, [%d21]; setp.eq.u32 %p3, %r3, 0; @%p3 bra READS;
+    ld.global.u32 %r2, [%d20]; st.global.u32 [%d22], %r2; END:"""
+    done, _ = run_in(body, [np.zeros(2, np.uint32) for _ in range(3)], grid=3, block=1)
+    said = [f"{f.why}, {f.repair}" for f in done.result.findings.values()]
+    assert len(said) == bool(lacks)
+    assert all(lacks in one and ("flag after" not in one or lacks.startswith(".release")) for one in said)
+
+
 @pytest.mark.parametrize(("each", "codes"), [(FENCE, set()), ("", {"X008"})], ids=["fenced", "not fenced"])
 def test_what_is_fenced_counts_for_all_who_meet_however_they_come(each, codes):
     """The same where the warps come to the barrier by two instructions, one after the other."""

@@ -28,7 +28,7 @@ from smemsim.run.sanitizer.history import LINE, ArrayShadow, History, ProxyFence
 from smemsim.run.sanitizer.operations import Operation, Operations, Renumbering
 from smemsim.run.sanitizer.programmatic_launch import Prerequisite
 from smemsim.run.sanitizer.races import Access, Clauses
-from smemsim.run.sanitizer.reporting import BARRIER, LOOKS_AGAIN, Reporting
+from smemsim.run.sanitizer.reporting import BARRIER, LOOKS_AGAIN, Reporting, maybe_flag, relaxed_flag
 from smemsim.run.sanitizer.taint import Taint, is_result
 from smemsim.run.sanitizer.uninitialised import uninitialised
 from smemsim.run.sanitizer.unused_reads import Pending
@@ -878,7 +878,8 @@ class GlobalShadow:
             some = np.flatnonzero(rows)
             certain, formal = self._not_formal(warps[some], suspects[some, 2])
             some = some[certain]
-            tell = functools.partial(self._say_one, i, other, array, suspects[some], warps[some], does, which, formal=formal)
+            flag = self._flag(i, other, int(warps[some[0]]), int(suspects[some[0], 2])) if len(some) else ("", "")
+            tell = functools.partial(self._say_one, i, other, array, suspects[some], warps[some], does, which, formal=formal, flag=flag)
             load, readers = (i, self.first + warps[some]) if does == "reads" else (other, (suspects[some, 2] >> loops.WHO) - 1)
             stores = None if which or does == "updates" or not (does == "reads" or kind & 1) else self.history.unused.follows(load)
             if stores is not None:
@@ -900,9 +901,9 @@ class GlobalShadow:
 
     def _say_one(
         self, i: Instruction, other: Instruction, array: ArrayShadow, suspects: np.ndarray, warps: np.ndarray, does: str, which: str, n: int, *,
-        formal: Formal,
+        formal: Formal, flag: tuple[str, str],
     ) -> None:  # fmt: skip
-        self._say(i, other, array, suspects[n], int(warps[n]), does, which, formal=formal)
+        self._say(i, other, array, suspects[n], int(warps[n]), does, which, formal=formal, flag=flag)
 
     def _not_formal(self, warps: np.ndarray, epochs: np.ndarray) -> tuple[np.ndarray, Formal]:
         """Which accesses are unordered whatever relaxed arrivals at barriers of the cluster do? Where none is: all,
@@ -928,6 +929,7 @@ class GlobalShadow:
         which: str,
         *,
         formal: Formal,
+        flag: tuple[str, str],
     ) -> None:
         who = (int(suspect[2]) >> loops.WHO) - 1
         me, they = self._name(self.first + warp), self._name(who)
@@ -935,7 +937,7 @@ class GlobalShadow:
         is_read = bool(suspect[3] == loops.READER)
         where = self._where(i, array, int(suspect[1]))
         mine, theirs = Access("read" if does == "reads" else "write", me, i), Access("read" if is_read else "write", they, other)
-        said = self._said(i, other, int(suspect[2]), does, which, (mine, theirs, where), is_near=is_near)
+        said = self._said(i, other, int(suspect[2]), does, which, (mine, theirs, where), is_near=is_near, flag=flag)
         operation, arrays = f"global memory, line {other.line}", (array.region.begin,)
         if said.is_note:
             self.x.launch.find(
@@ -956,9 +958,12 @@ class GlobalShadow:
             self.reporting.tell(i, said.clauses, said.repair, BECAUSE, formal=excuse, cause=operation, other=other, arrays=arrays)
 
     def _said(
-        self, i: Instruction, other: Instruction, epoch: int, does: str, which: str, words: tuple[Access, Access, str], *, is_near: bool
+        self, i: Instruction, other: Instruction, epoch: int, does: str, which: str, words: tuple[Access, Access, str], *, is_near: bool,
+        flag: tuple[str, str],
     ) -> Said:  # fmt: skip
-        """What is wrong with an access and one before it; `words` are the two, and where they meet."""
+        """What is wrong with an access and one before it; `words` are the two, and where they meet; `flag` is what a
+        flag between them lacks, and the fix.
+        """
         mine, theirs, where = words
         is_read = theirs.does == "read"
         if which == FOLLOWS:
@@ -969,10 +974,10 @@ class GlobalShadow:
         if which == UNFENCED:
             return Said(
                 races.unordered(
-                    mine, theirs, where, f"{mine.who} has only a relaxed operation without a fence after it, which orders nothing in the PTX ISA; "
-                    f"no failure is known{' (the L1 has no older copy of this line)' if i.op == 'ld' else ''} (rule order.reader_fence)",
+                    mine, theirs, where,
+                    f"{flag[0]}; no failure is known{' (the L1 has no older copy of this line)' if i.op == 'ld' else ''} (rule order.reader_fence)",
                 ),
-                "__threadfence() (fence.acq_rel.gpu) after that atomic or load", True,
+                flag[1], True,
             )  # fmt: skip
         if which == CROSSES:
             return Said(
@@ -999,9 +1004,20 @@ class GlobalShadow:
                 self._completion(other, i, is_near),
             )  # fmt: skip
         scopes = self.history.numbers.scope[self.history.numbers.index(i)], self.history.numbers.scope[epoch & loops.INDEX]
-        why, repair = self._missing(i, other, scopes, does, is_near, is_read=is_read)
+        why, repair = flag if flag[0] else self._missing(i, other, scopes, does, is_near, is_read=is_read)
         held = self._has_held(i, other, scopes, is_near)
         return Said(races.unordered(mine, theirs, where, f"{why}{f'; {held}' if held else ''}"), repair, bool(held))
+
+    def _flag(self, i: Instruction, other: Instruction, warp: int, epoch: int) -> tuple[str, str]:
+        """What a flag lacks that is set after an earlier access (of an `epoch`, by `other`) and read before this one (of
+        a warp, by `i`), and the fix: "" without such a flag.
+        """
+        index, when = epoch & loops.INDEX, epoch >> loops.WHEN & loops.CLOCK
+        if self.history.numbers.asynchronous[index]:
+            return "", ""
+        who = (epoch >> loops.WHO) - 1
+        first, wave = self.history.waves[int(self.history.wave_of(np.array([who]))[0])]
+        return relaxed_flag(self.x.program, other, i, self.clocks.flag_lacks(warp, wave, who - first, when))
 
     def _waits_for(self, copy: Instruction) -> str:
         """How the thread that issues a bulk copy waits for it: a commit is proposed if none is there."""
@@ -1053,7 +1069,7 @@ class GlobalShadow:
             return "nothing orders the two", f"put {BARRIER} between them{lock if self.clocks.carries_global else ''}"
         both_write = does == "writes" and not is_read
         change = "let one thread write it, or add with atom or red" if both_write else "if threads add to it, use atom or red"
-        return "nothing orders the two", f"{change}; otherwise {self._order(near)}"
+        return "nothing orders the two", f"{maybe_flag(self.x.launch.program, other, i)}{change}; otherwise {self._order(near)}"
 
     @staticmethod
     def _order(near: bool) -> str:

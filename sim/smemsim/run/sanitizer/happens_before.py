@@ -395,6 +395,25 @@ class VectorClocks:
         known = [others[warp][wave] for others in self._next_fence.others.values() if wave in others.get(warp, {})]
         return np.max(known, axis=0) if known else None
 
+    def flag_lacks(self, warp: int, wave: int, other: int, when: int) -> str:
+        """Why a flag does not order what a warp of a wave did at a clock before the present action of a warp: "acquire"
+        if the reader of the flag has no fence after a relaxed read, "release" if the writer has none before a relaxed
+        store; "" if no such flag is known.
+        """
+        is_own = wave == self.grid.wave
+        if is_own:
+            if other // self.columns != warp // self.columns:
+                return ""
+            if self.seen_behind_fence(np.array([warp]), np.array([other]))[0] >= when:
+                return "acquire"
+            loose = self.orders.loose
+            return "release" if loose is not None and loose.has_seen(np.array([warp]), np.array([other]))[0] >= when else ""
+        heard = self.foreign_behind_fence(warp, wave)
+        if heard is not None and heard[other] >= when:
+            return "acquire"
+        loosely = None if self.orders.loose is None else self.orders.loose.foreign(warp, wave)
+        return "release" if loosely is not None and loosely[other] >= when else ""
+
     def fence_tensor(self, warps: np.ndarray, *, acquires: bool, releases: bool) -> None:
         """tcgen05.fence: a fence between tcgen05 instructions, and for nothing else (PTX ISA 9.1 §9.7.16.6.3)."""
         if self.orders.tensor is None:

@@ -15,7 +15,7 @@ from smemsim.core.ptx.module import Instruction
 from smemsim.core.spec.findings import Severity
 from smemsim.run.async_ops import Delivery, facts_of
 from smemsim.run.lower.cfg import leads_past
-from smemsim.run.lower.dataflow import decides_alone, is_in_vain, looks_again, may_follow
+from smemsim.run.lower.dataflow import decides_alone, is_in_vain, looks_again, may_follow, message_flags
 from smemsim.run.sanitizer.happens_before import Formal, VectorClocks
 from smemsim.run.sanitizer.operations import OPERATIONS, Operation, Operations
 from smemsim.run.sanitizer.races import UNORDERED, Access, Clauses
@@ -26,9 +26,10 @@ from smemsim.run.views import Mbarrier, mbarriers
 from smemsim.run.warps import WARP
 
 if TYPE_CHECKING:
+    from smemsim.run.lower.program import Program
     from smemsim.run.views import Cta, Wave
 
-__all__ = ["BARRIER", "WORD", "Reporting", "Waited"]
+__all__ = ["BARRIER", "WORD", "Reporting", "Waited", "maybe_flag", "relaxed_flag"]
 
 
 WORD = 4
@@ -42,6 +43,7 @@ SECTIONS = collections.defaultdict(
 STRONG = frozenset(("acquire", "relaxed", "volatile"))  # loads
 UNUSED = "no instruction uses the value of this read"
 LOOKS_AGAIN = "the atomic operation checks the value again, so an old value does no harm"
+MOST_FLAGS = 3  # lines that may set a flag
 MOST_BROUGHT = 4  # copies of a phase that are listed
 # an mbarrier, the line of the wait, and what its last phase brought
 Waited: TypeAlias = tuple[Mbarrier, int, list[Delivery]]
@@ -65,6 +67,67 @@ _GROUPS = {  # how a kind of operations is committed and waited for, and what fo
     "tma_store": ("cp.async.bulk.commit_group", "cp.async.bulk.wait_group.read", ""),
     "tma_reduce": ("cp.async.bulk.commit_group", "cp.async.bulk.wait_group.read", ""),
 }
+
+
+def relaxed_flag(
+    program: Program, first: Instruction, then: Instruction, lacks: str, fence: str = "__threadfence() (fence.acq_rel.gpu)"
+) -> tuple[str, str]:  # fmt: skip
+    """Why a relaxed flag between two accesses orders nothing, and the fix: "" without one. It lacks an "acquire" at its
+    reader or a "release" at its writer. An instruction of the flag is named if only one can be meant.
+    """
+    if not lacks:
+        return "", ""
+    flags, body = message_flags(program), program.inlined.body
+    wide = " of a wide enough scope" * any(i.op in ("fence", "membar") and not {"cta", "cluster"}.isdisjoint(i.modifiers) for i in body)
+    reads = [i for i in body if id(i) in flags and i is not first and may_follow(program, i, then)]
+    read = _only([i for i in reads if _is_relaxed(i, "acquire")])
+    if lacks == "acquire":
+        by = f"line {read.line} ({read.name}) reads the flag" if read is not None else "a relaxed load or atomic reads the flag"
+        place = f"line {read.line}" if read is not None else "it"
+        return f"{by} without a fence{wide} after it, so the flag orders nothing", f"{fence} after {place}, or {_stronger(read, 'acquire')}"
+    sets = [
+        i for i in body if i.op in ("st", "atom", "red") and i is not first and may_follow(program, first, i) and _is_relaxed(i, "release")
+    ]
+    write = _only(sets)
+    by = f"line {write.line} ({write.name}) sets the flag" if write is not None else "a relaxed store or atomic sets the flag"
+    why = f"{by} without a fence{wide} between line {first.line} and it, so the flag orders nothing"
+    repair = f"{fence} before {f'line {write.line}' if write is not None else 'it'}, or {_stronger(write, 'release')}"
+    if any(_is_relaxed(i, "acquire") for i in reads):
+        repair += f"; {f'line {read.line}' if read is not None else 'the read of the flag'} needs a fence after it, or .acquire"
+    return why, repair
+
+
+def maybe_flag(program: Program, first: Instruction, then: Instruction) -> str:
+    """The fix if a relaxed write after one access may be meant as a flag that is read before another access; "" if the
+    program has no such pair.
+    """
+    flags, body = message_flags(program), program.inlined.body
+    sets = [
+        i for i in body if i.op in ("st", "atom", "red") and i is not first and may_follow(program, first, i) and _is_relaxed(i, "release")
+    ]
+    if not sets or not any(id(i) in flags and i is not first and may_follow(program, i, then) for i in body):
+        return ""
+    lines = " or ".join(str(line) for line in sorted({i.line for i in sets})[:MOST_FLAGS])
+    return f"if line {lines} sets a flag: .release there, and .acquire where the flag is read; otherwise "
+
+
+def _is_relaxed(i: Instruction, word: str) -> bool:
+    """Is a strong access without "acquire" or "release"?"""
+    words = {*i.modifiers}
+    return words.isdisjoint((word, "acq_rel")) and (i.op in ("atom", "red") or not words.isdisjoint(("relaxed", "volatile")))
+
+
+def _only(found: list[Instruction]) -> Instruction | None:
+    return found[0] if len(found) == 1 else None
+
+
+def _stronger(i: Instruction | None, word: str) -> str:
+    """What to write in an instruction so that it acquires or releases."""
+    if i is None:
+        return f".{word} for it"
+    if "volatile" in i.modifiers:
+        return f".{word}.gpu instead of .volatile"
+    return f".{word} instead of .relaxed" if "relaxed" in i.modifiers else f".{word}"
 
 
 class Reporting:
