@@ -760,6 +760,16 @@ def test_an_operand_that_a_thread_has_changed_is_not_checked(at: int, store: str
     assert (WRITTEN_SINCE in found.summary()) == bool(store)
 
 
+def test_a_change_in_every_line_of_a_tile_is_seen():
+    """However many lines threads have changed, and wherever in them."""
+    gpu = Gpu("sm_90a")
+    a, b = (tensor(gpu, (64, 64), (BOX, ROWS), name=name) for name in "AB")
+    change = "shl.b32 %r0, %tid, 7; add.u32 %at, %tiles, %r0; setp.gt.u32 %p, %tid, 63; @%p bra S; st.shared.u16 [%at+38], 5; fence.proxy.async.shared::cta; S: bar.sync 0;"
+    text = kernel(2, [Load(0, 0, (0, 0)), Load(1, TILE, (0, 0))], steps(0, TILE)).replace("@!%q bra L;", f"@!%q bra L; {change}", 1)
+    found = run(text, gpu, a, b)
+    assert (found.findings, WRITTEN_SINCE in found.summary()) == ([], True)
+
+
 # ---- the rows and the k of one sum
 
 

@@ -499,3 +499,72 @@ def test_sums_are_judged_alike_whoever_brings_their_tiles_in_every_tier(
     for tier in ("closures", "compiled") if name == "two stages are exchanged" else ("compiled",):
         monkeypatch.setenv("SMEMSIM_TIERS", tier)
         judge_sum(name, copy, f"{tier} {cohorts}")
+
+
+# ---- Sums of mma.sync and wmma
+
+
+def warp_sum(steps: list[tuple[int, int, int, int, int]], how: str) -> str:
+    """`sum_of` by one warp, 16 x 8 x 16 (wmma: 16 x 16 x 16), of rows of 192 bytes. Its registers come from global memory,
+    or by ldmatrix from what it has stored.
+    """
+    text = []
+    for n, (a, of_a, b, of_b, row) in enumerate(steps):
+        text.append(
+            f"ld.param.u64 %a, [a{a}]; add.u64 %a, %a, {2 * of_a}; ld.param.u64 %b, [b{b}]; add.u64 %b, %b, {2 * of_b + 192 * row};"
+        )
+        if how == "wmma":
+            text.append("wmma.load.a.sync.aligned.row.m16n16k16.global.f16 {%x0, %x1, %x2, %x3, %x4, %x5, %x6, %x7}, [%a], 96;")
+            text.append("wmma.load.b.sync.aligned.col.m16n16k16.global.f16 {%y0, %y1, %y2, %y3, %y4, %y5, %y6, %y7}, [%b], 96;")
+            d = "{%d0, %d1, %d2, %d3, %d4, %d5, %d6, %d7}"
+            text.append(
+                f"wmma.mma.sync.aligned.row.col.m16n16k16.f32.f32 {d}, {{%x0, %x1, %x2, %x3, %x4, %x5, %x6, %x7}}, {{%y0, %y1, %y2, %y3, %y4, %y5, %y6, %y7}}, {d};"
+            )
+            continue
+        if how == "ldmatrix":
+            text.append("""mad.wide.u32 %p, %row, 192, %a; ld.global.v4.b32 {%y0, %y1, %y2, %y3}, [%p]; st.shared.v4.b32 [%to], {%y0, %y1, %y2, %y3};
+              ld.global.v4.b32 {%y0, %y1, %y2, %y3}, [%p+16]; st.shared.v4.b32 [%to+16], {%y0, %y1, %y2, %y3}; bar.warp.sync -1;
+              ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%x0, %x1, %x2, %x3}, [%in]; bar.warp.sync -1;""")
+        else:
+            text.append(
+                "add.u64 %p, %a, %at; ld.global.b32 %x0, [%p]; ld.global.b32 %x1, [%p+1536]; ld.global.b32 %x2, [%p+16]; ld.global.b32 %x3, [%p+1552];"
+            )
+        text.append("add.u64 %p, %b, %at; ld.global.b32 %y0, [%p]; ld.global.b32 %y1, [%p+16];")
+        now, then = (f"{{%d{n % 2 * 4}, %d{n % 2 * 4 + 1}, %d{n % 2 * 4 + 2}, %d{n % 2 * 4 + 3}}}" for n in (n, n + 1))
+        text.append(f"mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {then}, {{%x0, %x1, %x2, %x3}}, {{%y0, %y1}}, {now};")
+    body, last = "\n  ".join(text), 0 if how == "wmma" else len(steps) % 2 * 4
+    return f""".version 8.3
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u64 a0, .param .u64 a1, .param .u64 b0, .param .u64 b1, .param .u64 out) {{
+  .reg .b32 %l, %g, %c, %row, %to, %in, %x<8>, %y<8>; .reg .b64 %a, %b, %p, %at, %out; .reg .f32 %d<8>; .shared .align 128 .b8 tile[768];
+  mov.u32 %l, %tid.x; shr.u32 %g, %l, 2; and.b32 %c, %l, 3; shl.b32 %c, %c, 2; mad.lo.u32 %c, %g, 192, %c; cvt.u64.u32 %at, %c;
+  and.b32 %row, %l, 15; mov.u32 %to, tile; mad.lo.u32 %to, %row, 48, %to; shr.u32 %g, %l, 4; mad.lo.u32 %in, %g, 16, %to;
+  {" ".join(f"mov.f32 %d{n}, 0f00000000;" for n in range(8))}
+  {body}
+  ld.param.u64 %out, [out]; mul.wide.u32 %p, %l, 16; add.u64 %out, %out, %p; st.global.v4.f32 [%out], {{%d{last}, %d{last + 1}, %d{last + 2}, %d{last + 3}}}; ret;
+}}"""
+
+
+@pytest.mark.parametrize(("how", "names"), [("global", tuple(SUMS)), ("ldmatrix", ("right", "B is rotated", "a stage is read twice")), ("wmma", ("right", "a stage is read twice"))])  # fmt: skip
+def test_a_sum_of_warps_is_right_or_found_or_not_decided(how: str, names: tuple[str, ...]):
+    """Whatever brings the operands into registers: where they lie in global memory shows which k is multiplied."""
+    for name in names:
+        steps, codes, is_open = SUMS[name]
+        gpu, rng = Gpu("sm_80"), np.random.default_rng(0)
+        arrays = [gpu.array(rng.standard_normal((64, 96)).astype(np.float16)) for _ in range(4)]
+        ran = gpu.launch(warp_sum(steps, how), block=32, grid=2, args=[*arrays, gpu.array(np.zeros(128, np.float32))], progress=False)
+        assert [f.code for f in ran.findings] == codes, (name, ran.text())
+        assert ("same k and rows" in str(ran.judged)) == is_open, (name, ran.text())
+        assert "mma and wmma, whose operands are registers" in str(ran.judged)
+        if codes:
+            assert "mma.sync" in ran.ptx.splitlines()[ran.findings[0].line - 1]
+
+
+def test_sums_of_warps_whose_numbers_repeat_are_not_judged():
+    """Rows of B that are alike at several k: nothing shows which of them was loaded."""
+    gpu, rng = Gpu("sm_80"), np.random.default_rng(0)
+    arrays = [gpu.array(np.tile(rng.standard_normal((64, 16)).astype(np.float16), 6)) for _ in range(4)]
+    text = warp_sum(SUMS["a stage is read twice"][0], "global")
+    ran = gpu.launch(text, block=32, args=[*arrays, gpu.array(np.zeros(128, np.float32))], progress=False)
+    assert ran.findings == []

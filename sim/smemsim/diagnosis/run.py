@@ -381,7 +381,8 @@ def judged_of(launch: Launch, reads: Reads | None, written: Written | None, why_
         done = 0
     if written is not None and written.left_out:
         missed[MORE_KINDS] = written.left_out
-    if (done and undecided(reads)) or (not why_not and not reads.threads.is_decided):
+    is_decided = reads.threads.is_decided and reads.warps.is_decided
+    if (done and undecided(reads)) or (not why_not and not is_decided):
         missed["whether A and B have the same k and rows throughout each sum"] = 0
     if reads.sides["a"] < reads.sides["b"]:
         missed["whether A and B have the same k where A is in registers or tensor memory"] = reads.sides["b"] - reads.sides["a"]
@@ -446,7 +447,7 @@ class Run(metaclass=OwnMembers):
     @property
     def _has_moved(self) -> bool:
         """Was there a transfer or a matrix instruction? Else the operand check has nothing to do."""
-        return bool(self.launch.result.events) or (self.reads is not None and self.reads.has_seen)
+        return bool(self.launch.result.events) or (self.reads is not None and (self.reads.has_seen or self.reads.warps.has_seen))
 
     @functools.cached_property
     def _checked(self) -> tuple[Written | None, Report | None]:
@@ -608,7 +609,7 @@ class Run(metaclass=OwnMembers):
             executed = [*mismatches(self.reads), *unread(self.reads, self.launch.result.elsewhere, is_missed=is_missed)]
             if not executed and self.ctas == self.launch.ctas and not self.interrupted and not self.out_of_time:
                 executed = unreached(self.reads, self.launch.memory)
-        stored = [] if self.reads is None else [*self.reads.threads.found.values()]
+        stored = [] if self.reads is None else [*self.reads.threads.found.values(), *self.reads.warps.found]
         if self.reads is not None and "X006" not in others:  # which tiles a launch that hangs has stored is not certain
             stored += stored_tiles(self.reads, self.launch)
         told = {f.code for f in (*causes, *executed) if f.severity is not Severity.NOTE}

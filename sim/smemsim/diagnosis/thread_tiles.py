@@ -20,8 +20,7 @@ from collections.abc import Callable
 import numpy as np
 
 from smemsim.base.errors import SmemsimError
-from smemsim.core.finding import Finding, Half, at_instruction
-from smemsim.core.machine.global_memory import GlobalMemory
+from smemsim.core.finding import Finding, at_instruction
 from smemsim.core.machine.product import SharedOperand
 from smemsim.core.ptx.module import Instruction
 from smemsim.core.spec.findings import Severity
@@ -32,10 +31,11 @@ from smemsim.core.spec.swizzles import MODES, Swizzle
 from smemsim.core.spec.wgmma import WGMMA_THREADS
 from smemsim.core.words.operand import swizzled
 from smemsim.core.words.smem import SmemDescriptor
+from smemsim.diagnosis.operands.chunks import Chunks, all_chunks
 from smemsim.diagnosis.operands.copied import SWIZZLES, addresses_of, lines_of, matrix_of, read_otherwise
 from smemsim.diagnosis.operands.places import LATER, NO_LOAD, RECOGNISED
 from smemsim.diagnosis.operands.read import OperandRead
-from smemsim.diagnosis.operands.thread_sums import Odd, Parted, Pointers, Sum
+from smemsim.diagnosis.operands.thread_sums import Pointers, Sum, found_in, written_at
 from smemsim.diagnosis.recognised import RUN, Arrays, Recognised
 from smemsim.run.engine.records import Mma
 from smemsim.run.engine.wave import Cta, Wave
@@ -45,7 +45,6 @@ __all__ = ["ThreadTiles"]
 
 PERIODS = (8, 16)  # rows after which a swizzle, or what was meant to be one, starts again
 WIDEST = 8  # chunks of a row that a swizzle reorders
-MOST_BYTES = 1 << 23  # of global memory that is looked through
 MOST_LOOKS = 8  # operands of a launch
 KNOWN = 0.9  # share of an operand's chunks that must lie at one place alone
 MOST_TILES = 256  # operands of a launch whose elements are looked for by their values
@@ -61,24 +60,6 @@ LAWS: dict[
 }
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class _Chunks:
-    """The chunks of global memory that no other one equals: their values, mixed to one word, in ascending order, and
-    their addresses.
-    """
-
-    mixed: np.ndarray
-    addresses: np.ndarray
-
-    def places(self, values: np.ndarray) -> np.ndarray:
-        """Addresses of chunks (..., 2) of uint64; 0 where there is none, or more than one."""
-        wanted = _mixed(values)
-        if not len(self.mixed):
-            return np.zeros(wanted.shape, np.int64)
-        at = np.minimum(np.searchsorted(self.mixed, wanted), len(self.mixed) - 1)
-        return np.where(self.mixed[at] == wanted, self.addresses[at], 0)
-
-
 class ThreadTiles:
     """Collects, for each matrix instruction and side, whether an operand that no tensor load brought lies in shared
     memory as its descriptor reads it.
@@ -87,7 +68,7 @@ class ThreadTiles:
     def __init__(self) -> None:
         self.found: dict[tuple[str, int], Finding] = {}
         self._looked: set[tuple[str, int]] = set()
-        self._chunks: _Chunks | None = None
+        self._chunks: Chunks | None = None
         self._arrays: Arrays | None = None
         self._tiles = 0
         self._failed: dict[tuple[str, int], int] = {}
@@ -165,7 +146,7 @@ class ThreadTiles:
             return
         fault = own.fault()
         if fault is not None:
-            self.found["step", fault.step.event.instruction.line] = _found_step(fault) if isinstance(fault, Parted) else _found_odd(fault)
+            self.found["step", fault.step.event.instruction.line] = found_in(fault)
         else:
             self.is_decided &= own.is_decided
 
@@ -271,7 +252,7 @@ class ThreadTiles:
         if len(rows) < 2 * PERIODS[0] or rows.shape[1] < 2 or rows.min() < 0:
             return
         if self._chunks is None:
-            self._chunks = _all_chunks(x.launch.memory)
+            self._chunks = all_chunks(x.launch.memory)
         values = cta.shared.bytes[rows[..., None] + np.arange(CHUNK)].reshape(*rows.shape, CHUNK).view(np.uint64)
         odd = _odd_row(self._chunks.places(values), rows)
         if odd is not None:
@@ -293,31 +274,6 @@ def _writer_of(x: Wave, cta: Cta, what: SharedOperand) -> Instruction | None:
 
 def _last_writer(x: Wave, cta: Cta, at: int) -> Instruction | None:
     return None if x.checks is None else x.checks.last_writer((at + cta.index * x.pitch) // 4)
-
-
-def _all_chunks(memory: GlobalMemory) -> _Chunks:
-    """The chunks of arrays that are not too large in all."""
-    mixed, addresses, left = [], [], MOST_BYTES
-    for region in memory.filled():
-        skipped = -region.begin % CHUNK
-        whole = (len(region.data) - skipped) // CHUNK * CHUNK
-        if 0 < whole <= left:
-            left -= whole
-            mixed.append(_mixed(np.ascontiguousarray(region.data[skipped : skipped + whole]).view(np.uint64).reshape(-1, 2)))
-            addresses.append(region.begin + skipped + CHUNK * np.arange(whole // CHUNK))
-    if not mixed:
-        return _Chunks(np.zeros(0, np.uint64), np.zeros(0, np.int64))
-    values, first, count = np.unique(np.concatenate(mixed), return_index=True, return_counts=True)
-    return _Chunks(values[count == 1], np.concatenate(addresses).astype(np.int64)[first[count == 1]])
-
-
-def _mixed(values: np.ndarray) -> np.ndarray:
-    """Two words of 64 bits as one that other ones hardly ever give."""
-    low, high = values[..., 0], values[..., 1]
-    with np.errstate(over="ignore"):
-        one = (low ^ (low >> np.uint64(29))) * np.uint64(0x9E3779B97F4A7C15) + high
-        mixed: np.ndarray = (one ^ (one >> np.uint64(32))) * np.uint64(0xD6E8FEB86659FD93)
-    return mixed
 
 
 @dataclasses.dataclass(frozen=True)
@@ -373,7 +329,7 @@ def _found(event: Mma, side: str, what: SharedOperand, odd: _Odd, writer: Instru
     before = ", unless the chunks had this order in global memory" if odd.lies_as_there else ""
     return at_instruction(
         "R501", event.instruction, f"{side.upper()} (descriptor {what.number:#x}) is read with swizzle {swizzle}; threads wrote it with another swizzle",
-        f"write with swizzle {swizzle}{_law(swizzle)}", because="PTX ISA 9.1 §5.5.6", halves=_written_at(writer),
+        f"write with swizzle {swizzle}{_law(swizzle)}", because="PTX ISA 9.1 §5.5.6", halves=written_at(writer),
         why=f"the 16-byte chunks have different orders: {line} 0 begins with chunk {odd.of_first} of its row in global memory, {line} {odd.row} with chunk {odd.chunk}{before}",
         milder=Severity.LUCK if odd.lies_as_there else None,
     )  # fmt: skip
@@ -393,7 +349,7 @@ def _found_written(
     named = f"swizzle {written}" if written in {str(name) for name in SWIZZLES} else written
     return at_instruction(
         "R501", event.instruction, f"{side.upper()} (descriptor {what.number:#x}) is read with swizzle {read}; threads wrote it with {named}",
-        f"write with swizzle {read}{_law(Swizzle(read))}", because="PTX ISA 9.1 §5.5.6", halves=_written_at(writer),
+        f"write with swizzle {read}{_law(Swizzle(read))}", because="PTX ISA 9.1 §5.5.6", halves=written_at(writer),
         why=f"the elements are rows and k of the array at {found.begin:#x} ({as_what}) only if they are read with {named}",
     )  # fmt: skip
 
@@ -406,44 +362,14 @@ def _found_otherwise(
         return at_instruction(
             "R501", event.instruction, f"{side.upper()} (descriptor {what.number:#x}) is read with swizzle {word.swizzle}; threads wrote it with swizzle {other.swizzle}",
             f"swizzle {other.swizzle} in the descriptor, or write with swizzle {word.swizzle}{_law(word.swizzle)}", because="PTX ISA 9.1 §5.5.6",
-            why=f"the chunks are rows of the array at {found.begin:#x}, their source, only if they are read with swizzle {other.swizzle}", halves=_written_at(writer),
+            why=f"the chunks are rows of the array at {found.begin:#x}, their source, only if they are read with swizzle {other.swizzle}", halves=written_at(writer),
         )  # fmt: skip
     strides = [f"LBO {one.leading_byte_offset} and SBO {one.stride_byte_offset}" for one in (word, other)]
     return at_instruction(
         "D308", event.instruction, f"{side.upper()} (descriptor {what.number:#x}) is read with {strides[0]}; threads wrote it for {strides[1]}",
-        f"{strides[1]}, or store the tile for {strides[0]}", because="PTX ISA 9.1 §9.7.15.5.1", halves=_written_at(writer),
+        f"{strides[1]}, or store the tile for {strides[0]}", because="PTX ISA 9.1 §9.7.15.5.1", halves=written_at(writer),
         why=f"only with {strides[1]} are the rows of the tile rows of the array at {found.begin:#x}, their source",
     )  # fmt: skip
-
-
-def _found_step(found: Parted) -> Finding:
-    (rows, k), (_, of_other) = found.moves
-    event = found.step.event
-    name, other = ("A", "B") if found.side == "a" else ("B", "A")
-    own = found.step.tiles["ab".index(found.side)]
-    assert isinstance(own, Recognised)
-    goes = f"by {rows} rows and no k" if rows else f"by {k} k"
-    return at_instruction(
-        "R508", found.writer or event.instruction, f"the product at line {event.instruction.line} multiplies different k of A and B", halves=_written_at(found.writer),
-        why=f"since the product before, {name} (threads load it from the array at {own.begin:#x}) advanced {goes}, {other} by {of_other} k", repair=
-        f"load {name} at the same k as {other}, or read both from the same stage",
-        milder=None if found.is_certain else Severity.NOTE,
-    )  # fmt: skip
-
-
-def _found_odd(found: Odd) -> Finding:
-    event, (of_a, of_b) = found.step.event, (k for _, k in found.step.at)
-    name, k = ("A", of_b) if found.side == "a" else ("B", of_a)
-    return at_instruction(
-        "R508", found.writer or event.instruction, f"the product at line {event.instruction.line} multiplies k = {of_a} of A with k = {of_b} of B",
-        f"load {name} at k = {k}, or read it from the stage that holds that k", halves=_written_at(found.writer),
-        why="the other products of this sum multiply the same k of both",
-    )  # fmt: skip
-
-
-def _written_at(writer: Instruction | None) -> tuple[Half, ...]:
-    """The store that wrote the tile, if it is known."""
-    return () if writer is None else (Half("write", writer.name, writer),)
 
 
 def _law(swizzle: Swizzle) -> str:

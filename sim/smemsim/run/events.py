@@ -26,7 +26,7 @@ from smemsim.run.tallies import CompiledAccesses, Tally
 
 if TYPE_CHECKING:
     from smemsim.run.async_ops import AsyncOp, GlobalWrite, TensorAccess
-    from smemsim.run.engine.records import Bulk, Copy, Fragments, Load, Products, Store
+    from smemsim.run.engine.records import Bulk, Copy, Fragments, Load, Products, Store, WarpProducts
     from smemsim.run.views import Barrier, Cta, Mbarrier, Ordering, Wave
 
 __all__ = [
@@ -338,6 +338,9 @@ class Observer:
 
     def fragments_multiplied(self, x: Wave, i: Instruction, fragments: Fragments) -> None:
         """Warps execute a block-scaled or sparse mma.sync; reported if an observer asks for `multiplies`."""
+
+    def warps_multiplied(self, x: Wave, i: Instruction, products: WarpProducts) -> None:
+        """Warps have executed an mma.sync or a wmma.mma whose elements have 8, 16 or 32 bits."""
 
     # ---- tensor memory
 

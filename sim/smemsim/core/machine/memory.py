@@ -411,6 +411,10 @@ class SharedMemory(metaclass=OwnMembers):
         """
         return self._owners.of(offsets)
 
+    def owned_in_parts(self, chunks: np.ndarray) -> np.ndarray:
+        """Which chunks of 16 bytes, by their numbers in the window, several may have written."""
+        return self._owners.has_several(chunks)
+
     def look(self, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(source, writer) of bytes at offsets from the window's begin, as `Owners.look` has them; some may lie
         outside.

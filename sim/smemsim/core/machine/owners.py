@@ -226,6 +226,11 @@ class Owners:
         entry = self._chunks[chunks]
         return bool((((entry > 0) & (entry < SPLIT)) | (self._lines[chunks >> 3] > 0)).all())
 
+    def has_several(self, chunks: np.ndarray) -> np.ndarray:
+        """Which of these chunks of 16 bytes are kept byte by byte: several may have written them."""
+        found: np.ndarray = (self._chunks[chunks] >= SPLIT) & (self._lines[chunks >> 3] == 0)
+        return found
+
     @staticmethod
     def each_of_lines(parts: Sequence[Owners], lines: np.ndarray) -> np.ndarray:
         """`of_lines` of several parts of the same, a row for each."""

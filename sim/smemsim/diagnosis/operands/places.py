@@ -47,7 +47,6 @@ NO_LOAD = "operands without a tensor load: no tensor map says which tile is mean
 CHANGED = "operands of tensor loads into whose tiles threads have written since"
 LATER = "operands that threads wrote, after the first ones that are looked for in global memory"
 RECOGNISED = "operands that threads wrote, recognised in global memory"
-MOST_OPEN = 16  # lines of an operand that no load wrote as a whole, while others are whole: their bytes are looked at
 _BASE_OFFSET = BASE_OFFSET.mask << BASE_OFFSET.low  # bits of a descriptor
 
 
@@ -151,13 +150,11 @@ def owners_of(shared: SharedMemory, places: Places) -> tuple[np.ndarray, np.ndar
     inside = places.chunks >= 0
     writer, place = shared.owned(np.where(inside, places.chunks, 0))
     writer = np.where(inside, writer, 0)
-    if places.lines is not None:
-        open_ = places.lines[shared.line_writers(places.lines) == 0]
-        if 0 < len(open_) <= min(MOST_OPEN, len(places.lines) - 1):
-            part = np.isin(places.chunks // LINE, open_)
-            own = writer[part]
-            of_bytes, _ = shared.owned((places.chunks[part][:, None] + np.arange(1, CHUNK)).reshape(-1))
-            writer[part] = np.where((of_bytes.reshape(len(own), -1) == own[:, None]).all(axis=1), own, 0)
+    part = inside & shared.owned_in_parts(np.where(inside, places.chunks, 0) // CHUNK)
+    if part.any():
+        own = writer[part]
+        of_bytes, _ = shared.owned((places.chunks[part][:, None] + np.arange(1, CHUNK)).reshape(-1))
+        writer[part] = np.where((of_bytes.reshape(len(own), -1) == own[:, None]).all(axis=1), own, 0)
     return writer, place
 
 

@@ -44,8 +44,9 @@ from smemsim.diagnosis.operands.places import (
     writers_of,
 )
 from smemsim.diagnosis.operands.read import PATTERN, Issued, Matrix, OperandRead, Piece, Product, Reach, is_outside
+from smemsim.diagnosis.operands.warp_sums import WarpSums
 from smemsim.diagnosis.thread_tiles import ThreadTiles
-from smemsim.run.engine.records import Bulk, Copy, Fragments, Load, Metadata, Mma, Products, Store
+from smemsim.run.engine.records import Bulk, Copy, Fragments, Load, Metadata, Mma, Products, Store, WarpProducts
 from smemsim.run.events import MergeableObserver
 
 if TYPE_CHECKING:
@@ -117,6 +118,7 @@ class Reads(MergeableObserver):
         self.threads = ThreadTiles()
         self.factors = Factors()
         self.fragments = FragmentFactors()
+        self.warps = WarpSums()
         self._in_order: tuple[list[Product], list[Issued]] | None = None
         self._scales: bool | None = None
         self._forget()
@@ -138,6 +140,7 @@ class Reads(MergeableObserver):
         self.factors.finish()
         self.fragments.finish()
         self.threads.finish()
+        self.warps.finish()
         return self
 
     def merge(self, other: Reads) -> None:
@@ -159,6 +162,7 @@ class Reads(MergeableObserver):
         self.threads.is_decided &= other.threads.is_decided
         self.factors.merge(other.factors)
         self.fragments.merge(other.fragments)
+        self.warps.merge(other.warps)
         self.pairs |= {key: pair for key, pair in other.pairs.items() if key not in self.pairs}
         for key, reach in other.reaches.items():
             self.reaches[key] = self.reaches[key].joined(reach) if key in self.reaches else reach
@@ -354,6 +358,10 @@ class Reads(MergeableObserver):
     def fragments_multiplied(self, x: views.Wave, i: Instruction, fragments: Fragments) -> None:
         """Note the scale factors and the metadata of warps."""
         self.fragments.warps_multiplied(cast("Wave", x), i, fragments)
+
+    def warps_multiplied(self, x: views.Wave, i: Instruction, products: WarpProducts) -> None:
+        """Note the sums of some warps."""
+        self.warps.multiplied(cast("Wave", x), i, products)
 
     def tensor_stored(self, x: views.Wave, i: Instruction, access: TensorAccess) -> None:
         """The factors in these boxes are overwritten."""

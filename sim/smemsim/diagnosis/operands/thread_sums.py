@@ -7,19 +7,22 @@ parts. So nothing is reported before it is over.
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
 import itertools
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from smemsim.core.finding import Finding, Half, at_instruction
 from smemsim.core.ptx.module import Instruction
+from smemsim.core.spec.findings import Severity
 from smemsim.diagnosis.operands.read import OperandRead
 from smemsim.diagnosis.recognised import Recognised
 from smemsim.run.engine.launch import Launch
 from smemsim.run.engine.records import Mma
 
-__all__ = ["Odd", "Parted", "Pointers", "Step", "Sum", "Tile"]
+__all__ = ["Odd", "Parted", "Pointers", "Step", "Sum", "Tile", "found_in", "written_at"]
 
 POINTER = np.dtype("<u8")
 Tile: TypeAlias = Recognised | OperandRead
@@ -31,14 +34,14 @@ class Pointers:
     def __init__(self, launch: Launch) -> None:
         given = launch.parameters
         words = given[: len(given) // POINTER.itemsize * POINTER.itemsize].view(POINTER)
-        self._addresses = np.sort(words).astype(np.int64)
+        self._addresses = sorted(words.tolist())
 
     def begin(self, address: int, begin: int) -> int:
         """The begin of an address's matrix: the last pointer or tensor map of the parameters before it, or else the
         begin of its array.
         """
-        n = int(np.searchsorted(self._addresses, address, "right")) - 1
-        return int(self._addresses[n]) if n >= 0 and self._addresses[n] >= begin else begin
+        n = bisect.bisect_right(self._addresses, address) - 1
+        return self._addresses[n] if n >= 0 and self._addresses[n] >= begin else begin
 
 
 class Step(NamedTuple):
@@ -161,8 +164,11 @@ class Sum:
             return step, ""
         before = own.steps[-2]
         moves = [_move(now, last) for now, last in zip(tiles, before.tiles, strict=True)]
+        usual = [_last_move(at) for at in own.at]
         own.goes_on(*moves)
         found = None if own.parted is not None else _parted(before, step, moves)
+        if found is not None and moves[0] == usual[0] and moves[1] != usual[1] and isinstance(tiles[1], Recognised):
+            found = "b", found[1] if found[0] == "b" else found[1][::-1]
         if found is not None:
             own.parted = Parted(step, *found, None, is_certain=False)
             return step, found[0]
@@ -210,6 +216,11 @@ def _move(now: Tile, before: Tile) -> tuple[int, int] | None:
     return now.at[0] - before.at[0], now.at[1] - before.at[1]
 
 
+def _last_move(at: list[tuple[int, int]]) -> tuple[int, int] | None:
+    """By how many rows and k the last tile is further on than the one before."""
+    return None if len(at) < 2 else (at[-1][0] - at[-2][0], at[-1][1] - at[-2][1])
+
+
 def _parted(before: Step, now: Step, moves: list[tuple[int, int] | None]) -> tuple[str, tuple[tuple[int, int], tuple[int, int]]] | None:
     """The operand that threads wrote which does not go on by the k of the other one, and by how many rows and k each of
     the two goes on.
@@ -228,3 +239,41 @@ def _parted(before: Step, now: Step, moves: list[tuple[int, int] | None]) -> tup
         if mine[0] == 0 or goes_along_rows:
             return side, (mine, other)
     return None
+
+
+# ---- what is told
+
+
+def found_in(fault: Parted | Odd) -> Finding:
+    """R508 for a sum in which the k of A and B differ; a remark if not all of its steps are known."""
+    return _found_step(fault) if isinstance(fault, Parted) else _found_odd(fault)
+
+
+def _found_step(found: Parted) -> Finding:
+    (rows, k), (_, of_other) = found.moves
+    event = found.step.event
+    name, other = ("A", "B") if found.side == "a" else ("B", "A")
+    own = found.step.tiles["ab".index(found.side)]
+    assert isinstance(own, Recognised)
+    goes = f"by {rows} rows and no k" if rows else f"by {k} k"
+    return at_instruction(
+        "R508", found.writer or event.instruction, f"the product at line {event.instruction.line} multiplies different k of A and B", halves=written_at(found.writer),
+        why=f"since the product before, {name} (threads load it from the array at {own.begin:#x}) advanced {goes}, {other} by {of_other} k", repair=
+        f"load {name} at the same k as {other}, or read both from the same stage",
+        milder=None if found.is_certain else Severity.NOTE,
+    )  # fmt: skip
+
+
+def _found_odd(found: Odd) -> Finding:
+    event, (of_a, of_b) = found.step.event, (k for _, k in found.step.at)
+    name, k = ("A", of_b) if found.side == "a" else ("B", of_a)
+    return at_instruction(
+        "R508", found.writer or event.instruction, f"the product at line {event.instruction.line} multiplies k = {of_a} of A with k = {of_b} of B",
+        f"load {name} at k = {k}, or read it from the stage that holds that k", halves=written_at(found.writer),
+        why="the other products of this sum multiply the same k of both",
+    )  # fmt: skip
+
+
+def written_at(writer: Instruction | None) -> tuple[Half, ...]:
+    """The store that wrote the tile, if it is known."""
+    return () if writer is None else (Half("write", writer.name, writer),)

@@ -180,6 +180,23 @@ class Fragments(NamedTuple):
     metadata: Metadata | None
 
 
+class WarpProducts(NamedTuple):
+    """An mma.sync or a wmma.mma of warps, whose operands are registers.
+
+    - `shape`, `types`: M, N, K, and the types of A, B and D. `first`: the first thread of each warp, by its number in the
+      wave.
+    - `c`, `d`: (registers, warps, 32) of the accumulator before and after.
+    - `tile`: of a side, "a" or "b", and a warp the raw bits of its elements, (rows, K).
+    """
+
+    shape: tuple[int, int, int]
+    types: tuple[str, str, str]
+    first: np.ndarray
+    c: np.ndarray
+    d: np.ndarray
+    tile: Callable[[str, int], np.ndarray]
+
+
 class Products:
     """One matrix instruction in several CTAs or pairs, each separately. The events are made, from one number to
     another, when a caller needs them.

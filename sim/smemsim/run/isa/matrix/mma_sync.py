@@ -22,7 +22,7 @@ from smemsim.core.ptx.module import Immediate, Instruction, Operand
 from smemsim.core.spec.assumptions import assumed
 from smemsim.core.spec.grades import Grade
 from smemsim.core.spec.mma_sync import BYTE_IDS, SCALE_VECTORS, THREAD_IDS, WMMA_TYPES, Shape
-from smemsim.run.engine.records import Fragments, FragmentScales, Metadata
+from smemsim.run.engine.records import Fragments, FragmentScales, Metadata, WarpProducts
 from smemsim.run.engine.wave import WARP
 from smemsim.run.isa.alu.floats import MODES
 from smemsim.run.isa.matrix.ldmatrix import items, whole_warps
@@ -57,6 +57,7 @@ EVIDENCE = {
 }
 _NEIGHBOURS = "the sums of mma.sync with {} are inferred from those of its neighbours: no card was compared"
 _SHAPE = re.compile(r"m(\d+)n(\d+)k(\d+)")
+WHOLE = (8, 16, 32)  # bits of elements of which registers have a whole number
 
 
 @implements("mma")
@@ -86,6 +87,9 @@ def build_mma(i: Instruction, c: Linker) -> Step:
     inferred = _evidence(of, c.arch)
     fragments = _FragmentOrigins(i, c, of, parts, where, scales) if isinstance(of, MmaSync) and (scales or where) else None
 
+    # of wholes that a register has one or several of; the K of a sparse A is not in order
+    places = {side: of.bytes_of(side) for side in "ab"} if isinstance(of, MmaSync) and of.row.bits in WHOLE and not of.is_sparse else {}
+
     def run(x: Wave) -> None:
         x.launch.result.evidence.update(inferred)
         a, b, start = (_stacked(part, x) for part in reads)
@@ -96,6 +100,8 @@ def build_mma(i: Instruction, c: Linker) -> Step:
             d = of.execute(a, b, start, held, (scales[0].read(x), scales[1].read(x)))
         else:
             d = of.execute(a, b, start, held)
+        if isinstance(of, MmaSync) and places and x.events.warps_multiplied:
+            x.events.warps_multiplied(x, i, _warp_products(x, of, {"a": a, "b": b}, (start, d), places))
         if x.taint is not None and x.taint.slots:
             numbers = (a, b) if isinstance(of, MmaSync) and of.has_numbers_alone else None
             _follow(x, i, parts, of.places, where, numbers, scales)
@@ -103,6 +109,22 @@ def build_mma(i: Instruction, c: Linker) -> Step:
             write(x, d[n].reshape(-1))
 
     return Gate(lambda x: whole_warps(i, x, _SECTION), run)
+
+
+def _warp_products(
+    x: Wave, of: MmaSync, registers: Mapping[str, np.ndarray], sums: tuple[np.ndarray, np.ndarray],
+    places: Mapping[str, tuple[np.ndarray, np.ndarray]],
+) -> WarpProducts:  # fmt: skip
+    """What the running warps have multiplied, by the registers of A and B; `sums` are C and D."""
+    size = of.row.bits // 8
+
+    def tile(side: str, warp: int) -> np.ndarray:
+        held = np.ascontiguousarray(registers[side][:, warp].T).view(f"u{size}")
+        thread, byte = places[side]
+        found: np.ndarray = held[thread, byte // size]
+        return found
+
+    return WarpProducts(of.shape, of.types, x.threads[::WARP], sums[0], sums[1], tile)
 
 
 def _check_version(of: MmaSync, c: Linker) -> None:
@@ -479,7 +501,14 @@ def build_wmma_mma(i: Instruction, c: Linker) -> Step:
     def run(x: Wave) -> None:
         x.launch.result.evidence.add(_LAYOUT)
         note_inferred(x, EVIDENCE if of.d_type != "s32" else {})
-        product = of.execute(*(matrix(x, n) for n in range(3)))
+        a, b, c = (matrix(x, n) for n in range(3))
+        product = of.execute(a, b, c)
+        if x.events.warps_multiplied and of.a_type in ("f16", "bf16", "tf32", "s8", "u8"):
+            of_c, of_d = (held.reshape(len(held), -1, WARP).swapaxes(0, 1) for held in (c, product))
+            sides = {"a": a, "b": b.swapaxes(1, 2)}
+            types = (of.a_type, of.a_type, of.d_type)
+            products_of = WarpProducts(of.shape, types, x.threads[::WARP], of_c, of_d, lambda side, warp: sides[side][warp])
+            x.events.warps_multiplied(x, i, products_of)
         if x.taint is not None and x.taint.slots:
             _follow_fragments(x, i, targets, fragments, parts, of)
         registers = np.ascontiguousarray(product.reshape(x.n, -1)).view(np.uint64 if of.d_type == "f64" else np.uint32)

@@ -1,0 +1,194 @@
+"""Sums of mma.sync and wmma: do their products multiply the same k of A and B?
+
+A and B come into registers by ldmatrix, loads or shuffles. So nobody follows where they come from: their elements are
+looked for in global memory. An accumulator is followed from instruction to instruction by its values: C of the next
+product is D of one before. A sum begins where C is zero. Some warps of some CTAs are looked at.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from smemsim.core.finding import Finding
+from smemsim.core.spec.shared_memory import CHUNK
+from smemsim.diagnosis.operands.chunks import Chunks, all_chunks
+from smemsim.diagnosis.operands.thread_sums import Pointers, Sum, found_in
+from smemsim.diagnosis.recognised import Recognised
+from smemsim.run.engine.records import Mma, WarpProducts
+from smemsim.run.engine.wave import WARP
+
+if TYPE_CHECKING:
+    from smemsim.core.machine.global_memory import GlobalMemory
+    from smemsim.core.ptx.module import Instruction
+    from smemsim.run.engine.wave import Wave
+
+__all__ = ["WarpSums"]
+
+MOST_SUMS = 4  # of a warp that are looked at
+MOST_STEPS = 1 << 12  # products of a launch that are looked at
+MOST_TILES = 1 << 12  # that are kept
+
+
+@dataclasses.dataclass(eq=False)
+class _Going:
+    """A sum that goes on, and the last tiles of its A and B with how many elements they are further on than those
+    before. `tiles` has all of them.
+    """
+
+    sum: Sum
+    last: list[tuple[Recognised, int] | None] = dataclasses.field(default_factory=lambda: [None, None])
+    tiles: list[tuple[np.ndarray, Recognised]] = dataclasses.field(default_factory=list)
+
+
+@dataclasses.dataclass(eq=False)
+class _Warp:
+    """The sums of a warp that go on, by the values of their accumulators."""
+
+    sums: dict[bytes, _Going] = dataclasses.field(default_factory=dict)
+    begun: int = 0
+
+
+class WarpSums:
+    """Collects the sums of some warps. `found`: what is wrong with them, at most one finding."""
+
+    def __init__(self) -> None:
+        self.found: list[Finding] = []
+        self._left = MOST_STEPS
+        self.has_seen = False  # Was it known of a product what it multiplies?
+        self.is_decided = True  # Do all sums that are known multiply the same k and rows of A and B, or is there a finding?
+        self._forget()
+
+    def _forget(self) -> None:
+        self._warps: dict[tuple[int, int], _Warp] = {}
+        self._tiles: dict[tuple[bytes, tuple[int, ...]], Recognised | None] = {}
+        self._memory: GlobalMemory | None = None
+        self._chunks: Chunks | None = None
+        self._pointers: Pointers | None = None
+        self._running: tuple[Wave, np.ndarray, list[tuple[int, int, int]]] | None = None
+
+    def merge(self, other: WarpSums) -> None:
+        """Take what another process has seen."""
+        self.finish()
+        self.found = self.found or other.found
+        self.has_seen |= other.has_seen
+        self.is_decided &= other.is_decided
+
+    def finish(self) -> None:
+        """All sums are over."""
+        for warp in self._warps.values():
+            for its in warp.sums.values():
+                self._close(its)
+        self._forget()
+
+    def _close(self, its: _Going) -> None:
+        """Report a sum whose A and B have other k, if each of its tiles lies at one place alone."""
+        if self.found:
+            return
+        fault = its.sum.fault()
+        if fault is not None and all(self._found(tile) == at for tile, at in its.tiles):
+            self.found = [found_in(fault)]
+        elif its.sum.of:
+            self.is_decided &= its.sum.is_decided
+
+    def multiplied(self, x: Wave, i: Instruction, products: WarpProducts) -> None:
+        """Note what warps have multiplied."""
+        if self._left <= 0 or self.found:
+            return
+        for row, cta, thread in self._looked_at(x, products.first):
+            own = self._warps.setdefault((cta, thread), _Warp())
+            before = products.c[:, row]
+            its = own.sums.pop(before.tobytes(), None) if before.any() else self._begun(own)
+            if its is None:
+                continue
+            self._left -= 1
+            event = Mma(cta, thread, i, "mma.sync", *products.shape, None, 0, *products.types)
+            after = products.d[:, row]
+            if after.any() and self._add(x, its, event, [products.tile(side, row) for side in "ab"]):
+                own.sums[after.tobytes()] = its
+
+    def _looked_at(self, x: Wave, first: np.ndarray) -> list[tuple[int, int, int]]:
+        """(number among the running warps, CTA, first thread) of those that are looked at: the first one of the
+        first CTA, the middle one of the middle CTA, the last one of the last CTA.
+        """
+        if self._running is None or self._running[0] is not x or not np.array_equal(self._running[1], first):
+            ctas, warps = x.launch.ctas, -(-x.launch.threads // WARP)
+            wanted = {(0, 0), (ctas // 2, warps // 2), (ctas - 1, warps - 1)}
+            all_ = zip(x.numbers[x.cta_of[first]].tolist(), x.tid[first].tolist(), strict=True)
+            self._running = x, first.copy(), [(n, *one) for n, one in enumerate(all_) if (one[0], one[1] // WARP) in wanted]
+        return self._running[2]
+
+    @staticmethod
+    def _begun(own: _Warp) -> _Going | None:
+        own.begun += 1
+        return _Going(Sum(is_whole=True)) if own.begun <= MOST_SUMS else None
+
+    def _add(self, x: Wave, its: _Going, event: Mma, tiles: list[np.ndarray]) -> bool:
+        """Note a product of a sum; False where it is not known what it multiplies."""
+        if self._chunks is None or self._pointers is None:
+            self._memory = x.launch.memory
+            self._chunks, self._pointers = all_chunks(self._memory), Pointers(x.launch)
+        found: list[Recognised] = []
+        for side, tile in enumerate(tiles):
+            last = its.last[side]
+            now = self._tile(tile, last)
+            if now is None:
+                return False
+            its.last[side] = now, 0 if last is None else now.at - last[0].at
+            its.tiles.append((tile, now))
+            found.append(now)
+        its.sum.add(event, (found[0], found[1]), self._pointers)
+        self.has_seen = True
+        return True
+
+    def _tile(self, tile: np.ndarray, last: tuple[Recognised, int] | None) -> Recognised | None:
+        """The place of a tile (rows, k): as far on as the last one was, or anywhere."""
+        assert self._memory is not None
+        next_ = None if last is None else dataclasses.replace(last[0], at=last[0].at + last[1])
+        if next_ is not None and _is_at(self._memory, tile, next_):
+            return next_
+        key = tile.tobytes(), tile.shape
+        if key not in self._tiles:
+            if len(self._tiles) >= MOST_TILES:
+                self._tiles.clear()
+            self._tiles[key] = self._found(tile)
+        return self._tiles[key]
+
+    def _found(self, tile: np.ndarray) -> Recognised | None:
+        """The place of a tile, if the first chunks of two lines occur once in global memory, and all elements lie where
+        these say.
+        """
+        assert self._chunks is not None
+        assert self._memory is not None
+        size, each = tile.itemsize, CHUNK // tile.itemsize
+        for lines in (tile, tile.T):
+            if lines.shape[1] < each or len(lines) < 2:
+                continue
+            first, second = self._chunks.places(np.ascontiguousarray(lines[:2, :each]).view(np.uint64)).tolist()
+            by = (second - first) // size
+            region = self._memory.holding(first, first + CHUNK) if first and second else None
+            if region is None or abs(by) < lines.shape[1] or (second - first) % size:
+                continue
+            row, step = (by, 1) if lines is tile else (1, by)
+            found = Recognised(region.begin, len(region.data) // size, size, (first - region.begin) // size, row, step)
+            if _is_at(self._memory, tile, found):
+                return found
+        return None
+
+
+def _is_at(memory: GlobalMemory, tile: np.ndarray, where: Recognised) -> bool:
+    """Are all elements of a tile those of global memory there?"""
+    (rows, k), size = tile.shape, where.itemsize
+    if tile.itemsize != size:
+        return False
+    corners = [where.at + r * where.row + n * where.step for r in (0, rows - 1) for n in (0, k - 1)]
+    region = memory.holding(where.begin, where.begin + 1)
+    if region is None or min(corners) < 0 or max(corners) >= len(region.data) // size:
+        return False
+    elements = region.data[: len(region.data) // size * size].view(tile.dtype)[where.at :] if where.row >= 0 <= where.step else None
+    if elements is None:
+        return False
+    there = np.lib.stride_tricks.as_strided(elements, tile.shape, (where.row * size, where.step * size), writeable=False)
+    return bool((there == tile).all())
