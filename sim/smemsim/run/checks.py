@@ -133,6 +133,13 @@ class SharedChecks(Protocol):
         """The first CTA stands for all no more; of CTAs from one on, the last reads are those of `before`."""
 
 
+class SharedMemory(Protocol):
+    """Shared memory; `table` is its record."""
+
+    @property
+    def table(self) -> SharedChecks: ...
+
+
 class Cells(Protocol):
     """Tables over the cells of an array in global memory, `1 << shift` bytes each, and over lines of `1 << line` bytes:
     the epochs (`marks.py`) of writers and readers.
@@ -255,7 +262,7 @@ class Checks(Protocol):
     globals: GlobalChecks | None
     lost: LostUpdates
     apart: LanesApart
-    shared: SharedChecks
+    shared: SharedMemory
 
     @property
     def held_slots(self) -> int:

@@ -457,7 +457,7 @@ class Shadow:
     """The functions over the tables of one wave. `context` has the arguments that an access needs."""
 
     def __init__(self, x: Wave, nowhere: int) -> None:
-        shared: SharedChecks = x.checks.shared
+        shared: SharedChecks = x.checks.shared.table
         tables = shared.noted
         self.shared, self.tables = shared, tables
         self.total, self.stride, self._warps = x.total, x.stride, len(tables.clock)

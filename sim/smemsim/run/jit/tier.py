@@ -512,12 +512,12 @@ class Segment:
         shadow = _SHADOW(x)
         first, last, mask = given
         tiles.asks(shadow.alike(code), shadow.at)
-        before = x.checks.shared.reads_of_one()
+        before = x.checks.shared.table.reads_of_one()
         if tiles.go(0, x.stride, mask, LOOK) < x.stride or not shadow.looks_at_one(looks, mask):
             return first
         reached = frame.run_tiles(x, tiles, code, (0, x.total, mask), LOOK | RUN)
         if reached < x.total:
-            x.checks.shared.unfold_where_others_read(reached // x.stride, before)
+            x.checks.shared.table.unfold_where_others_read(reached // x.stride, before)
         return min(max(reached, first), last)
 
     def _looks(self, x: Wave, frame: Frame, code: Code) -> Any:

@@ -3,7 +3,7 @@
 
 The epoch of a CTA ends when all its remaining threads synchronise at a barrier. Accesses of earlier epochs happen
 before everything that threads of the CTA do now. So most accesses need no other check. The tables of
-`shared_memory.py` have the rest, and record every access. An epoch table is a summary of them, and can be dropped and
+`shared_table.py` have the rest, and record every access. An epoch table is a summary of them, and can be dropped and
 made again at any time.
 """
 

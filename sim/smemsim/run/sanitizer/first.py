@@ -278,7 +278,7 @@ class SanitizerOfFirst(Events):
             self.first.operations.forget()
             room = self.first.clocks.ops.own
             x, of_all = self.x, Sanitizer(self.x, self.history, dataclasses.replace(self.begin_of_all, room=room))
-            self.taint.blank, self.taint.is_used = of_all.shared.blank_bytes, of_all.early.is_used
+            self.taint.blank, self.taint.is_used = of_all.shared.table.blank_bytes, of_all.early.is_used
             used = {
                 of_first
                 for of_first, of_all_ctas in self.made.items()
@@ -294,7 +294,7 @@ class SanitizerOfFirst(Events):
         return self.of_all
 
     def _blank_bytes(self, at: np.ndarray) -> np.ndarray:
-        return self.spread().shared.blank_bytes(at)
+        return self.spread().shared.table.blank_bytes(at)
 
     def _is_used(self, line: int, user: Instruction | None, *, is_copied: bool = False, is_voted: bool = False) -> None:
         self.spread().early.is_used(line, user, is_copied=is_copied, is_voted=is_voted)
@@ -415,7 +415,7 @@ class SanitizerOfFirst(Events):
             return OF_ALL
         shared = self.first.shared
         is_one = not shared.share_words(own, size) or _all_stay(values)
-        return None if is_one and shared.is_written(i, own, size, None) else OF_ALL
+        return None if is_one and shared.passes_write(i, own, size, None) else OF_ALL
 
     @_or_of_all
     def copy(self, x: Wave, i: Instruction, flat: np.ndarray, size: int, values: Values) -> Any:
@@ -446,7 +446,7 @@ class SanitizerOfFirst(Events):
     @_or_of_all
     def initialised(self, x: Wave, i: Instruction, flat: np.ndarray) -> Any:
         own = self._own_places(flat)
-        shared = self.first.shared
+        shared = self.first.shared.table
         if own is None or shared.are_touched(shared.places_of(own, 2 * WORD)):
             return OF_ALL
         return self.first.initialised(self.view, i, own)
@@ -456,7 +456,7 @@ class SanitizerOfFirst(Events):
         """tcgen05.alloc by one warp of each CTA, into words that no thread has accessed; otherwise the state is
         expanded.
         """
-        own, shared = self._own_places(flat), self.first.shared
+        own, shared = self._own_places(flat), self.first.shared.table
         if own is None or self.view.threads[0] >> 5 != self.view.threads[-1] >> 5 or shared.are_touched(shared.places_of(own, WORD)):
             return OF_ALL
         return self.first.allocated(self.view, i, own)

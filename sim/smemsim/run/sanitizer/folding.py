@@ -3,7 +3,7 @@ window.
 
 CTAs of one kernel mostly access the same words of their windows by the same threads between the same barriers, and
 issue the same asynchronous operations. Then the ordering state of each word is identical in every CTA. So the tables
-of `shared_memory.py` have the words of the first CTA only. Every access is first compared across the CTAs. The
+of `shared_table.py` have the words of the first CTA only. Every access is first compared across the CTAs. The
 comparison covers the running threads, their places or operations, the clocks and the synchronisations. It also covers
 what their warps know about each other and about the operations. If one of these differs, or an access is not ordered,
 the tables are expanded to all CTAs (`unfolded`), and the access is checked again.

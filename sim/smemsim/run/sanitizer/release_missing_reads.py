@@ -25,7 +25,7 @@ from smemsim.run.sanitizer.lanes import Lanes
 from smemsim.run.sanitizer.races import Access, unordered
 from smemsim.run.sanitizer.release_missing_writes import unmet_loads
 from smemsim.run.sanitizer.reporting import Reporting
-from smemsim.run.sanitizer.shared_memory import SharedShadow
+from smemsim.run.sanitizer.shared_table import SharedTable
 from smemsim.run.warps import EXITED, WARP
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class _Tick:
 class ReleaseMissingReads:
     """Releases by some lanes of the warps of a wave, by the time of the warp: when all of its lanes had met last."""
 
-    def __init__(self, x: Wave, clocks: VectorClocks, lanes: Lanes, reporting: Reporting, shared: SharedShadow) -> None:
+    def __init__(self, x: Wave, clocks: VectorClocks, lanes: Lanes, reporting: Reporting, shared: SharedTable) -> None:
         self.x, self.clocks, self.lanes, self.reporting, self.shared = x, clocks, lanes, reporting, shared
         self.loads = np.array(sorted(unmet_loads(x.program)), np.int64)
         self.ticks: dict[int, dict[int, _Tick]] = {}  # by time and clock

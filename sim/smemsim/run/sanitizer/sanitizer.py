@@ -155,8 +155,8 @@ class Sanitizer(Events, Observer):
         self.mbarriers = MbarrierRules(x, self.clocks, self.operations, self.reporting, self.named)
         knowledge = Knowledge(x, self.clocks) if Folding.is_possible(x) else None
         self.shared = SharedShadow(x, self.clocks, self.operations, self.reporting, self.lanes, self.mbarriers.objects, knowledge)
-        self.early = UninitialisedReads(x, self.reporting, self.shared.words, self.shared.beside)
-        self.taint = begin.taint or Taint(x, self.shared.blank_bytes, self.early.is_used)
+        self.early = UninitialisedReads(x, self.reporting, self.shared.table.words, self.shared.table.beside)
+        self.taint = begin.taint or Taint(x, self.shared.table.blank_bytes, self.early.is_used)
         self.tensor = TensorShadow(x, self.clocks, self.operations, self.reporting, self.taint, knowledge)
         self.registers = RegistersInFlight(x, self.groups, self.operations)
         lifetimes = Lifetimes(x, self.clocks)
@@ -173,13 +173,13 @@ class Sanitizer(Events, Observer):
         # the knowledge of writes by operations without a wait
         self.writes: GlobalShadow | GlobalsOfFirst | None = self.globals
         self.apart = LanesApart(
-            PartialWaits(x, self.clocks, self.operations, self.reporting, lambda: self.shared.line),
+            PartialWaits(x, self.clocks, self.operations, self.reporting, lambda: self.shared.table.line),
             ReleaseMissingWrites(x, self.clocks, self.lanes, self.reporting, self._name_in_global),
-            ReleaseMissingReads(x, self.clocks, self.lanes, self.reporting, self.shared),
+            ReleaseMissingReads(x, self.clocks, self.lanes, self.reporting, self.shared.table),
         )
         self.messages = Messages(x, self.clocks, self.reporting) if self.clocks.orders.loose is not None else None
         self.unscoped = (
-            UnscopedArrivals(x, self.clocks, self.operations, self.reporting, self.shared) if UnscopedArrivals.may_matter(x) else None
+            UnscopedArrivals(x, self.clocks, self.operations, self.reporting, self.shared.table) if UnscopedArrivals.may_matter(x) else None
         )
         self.lost = LostUpdates(x, self.reporting, self._name_in_global)
         self.maps = None if self.globals is None else MapsInMemory(self.clocks, self.operations, self.reporting, self.globals)
@@ -188,7 +188,7 @@ class Sanitizer(Events, Observer):
             self.apart.partial_waits,
             self.clocks,
             self.groups,
-            self.shared,
+            self.shared.table,
             self.tensor,
             self.registers,
         ]
@@ -203,8 +203,9 @@ class Sanitizer(Events, Observer):
         self.operations.spread(first.operations)
         for kept_once in ("groups", "registers", "tensor"):
             getattr(self, kept_once).spread(getattr(first, kept_once))
-        for part in ("clocks", "mbarriers", "lanes", "shared"):
+        for part in ("clocks", "mbarriers", "lanes"):
             getattr(self, part).spread(getattr(first, part), twins)
+        self.shared.table.spread(first.shared.table, twins)
         self.apart.partial_waits.spread(first.apart.partial_waits, twins)
         self.reporting.spread(first.reporting, twins, brought)
         for barrier, of_all in twins.made.items():
@@ -242,7 +243,7 @@ class Sanitizer(Events, Observer):
     def wave_freed(self, x: Wave) -> None:
         """The wave is over: the parts know each other no more, so that their tables are freed."""
         self.operations.holders.clear()
-        self.shared.by_epochs = None
+        self.shared.table.by_epochs = None
         self.operations.operations.clear()
         vars(self).clear()
 
@@ -260,12 +261,12 @@ class Sanitizer(Events, Observer):
         self._reach(x, i, flat)
         self._alone(i, flat, size, "read")
         if self.unscoped is not None and self.unscoped.looks_at_loads:
-            self.unscoped.read(i, *self.shared.places(flat, size))
-        if self.taint.shared is None and self.shared.is_read(i, flat, size, stops_at_operations=self.wants.operands):
+            self.unscoped.read(i, *self.shared.table.places(flat, size))
+        if self.taint.shared is None and self.shared.passes_read(i, flat, size, stops_at_operations=self.wants.operands):
             return
-        at, warps = self.shared.places(flat, size)
+        at, warps = self.shared.table.places(flat, size)
         who = self.shared.read(i, at, warps, flat, size)
-        blank = self.shared.blank_of(at, flat, size, who)
+        blank = self.shared.table.blank_of(at, flat, size, who)
         nobody = blank != 0
         if nobody.any():
             self.early.note(i, at[nobody], self._running(x), blank[nobody])
@@ -289,21 +290,21 @@ class Sanitizer(Events, Observer):
         """
         if self.follows_values():
             return False
-        return self.shared.is_read(i, flat, size, stops_at_operations=self.wants.operands)
+        return self.shared.passes_read(i, flat, size, stops_at_operations=self.wants.operands)
 
     def passes_write(self, x: Wave, i: Instruction, flat: np.ndarray, size: int) -> bool:
         """The same of a write that no two threads make at one place."""
         if self.follows_values():
             return False
-        return self.shared.is_written_apart(i, flat, size)
+        return self.shared.passes_write_apart(i, flat, size)
 
     def strong_read(self, x: Wave, i: Instruction, flat: np.ndarray, size: int, scope: int = GPU) -> None:
         """The running threads read by relaxed, acquire or volatile loads: no race with strong stores and atomics, but
         with plain stores and operations in flight.
         """
         self._reach(x, i, flat)
-        at, warps = self.shared.places(flat, size)
-        blank = self.shared.blank_of(at, flat, size)
+        at, warps = self.shared.table.places(flat, size)
+        blank = self.shared.table.blank_of(at, flat, size)
         nobody = blank != 0
         self.shared.strong_read(i, at, warps, flat, size, scope)
         if nobody.any():
@@ -321,9 +322,9 @@ class Sanitizer(Events, Observer):
         if self.taint.shared is not None:
             self.taint.shared.clear(flat, size)
         if self.apart.missing_reads.ticks:
-            self.apart.missing_reads.look(i, *self.shared.places(flat, size))
-        if not self.shared.is_written(i, flat, size, values):
-            self.shared.write(i, *self.shared.places(flat, size), flat, size, values)
+            self.apart.missing_reads.look(i, *self.shared.table.places(flat, size))
+        if not self.shared.passes_write(i, flat, size, values):
+            self.shared.write(i, *self.shared.table.places(flat, size), flat, size, values)
 
     def strong_write(self, x: Wave, i: Instruction, flat: np.ndarray, size: int, *, changed: bool = True, scope: int = GPU) -> None:
         """The running threads write by atomic, relaxed, release or volatile operations, which make no race among
@@ -335,12 +336,12 @@ class Sanitizer(Events, Observer):
         is_whole = i.op == "st" or "exch" in i.modifiers  # what lay there before matters no more
         if self.taint.shared is not None and is_whole:
             self.taint.shared.clear(flat, size)
-        at, warps = self.shared.places(flat, size)
+        at, warps = self.shared.table.places(flat, size)
         if changed and self.apart.missing_reads.ticks:
             self.apart.missing_reads.look(i, at, warps)
-        blank = at[:0] if is_whole else at[self.shared.blank_of(at, flat, size) != 0]
+        blank = at[:0] if is_whole else at[self.shared.table.blank_of(at, flat, size) != 0]
         if size < WORD:
-            self.shared.fill_part(at, flat, size)
+            self.shared.table.fill_part(at, flat, size)
         self.shared.strong_write(i, at, warps, flat, size, changed=changed, scope=scope)
         self.changed_nothing(x, i, blank)
 
@@ -357,8 +358,8 @@ class Sanitizer(Events, Observer):
 
     def _finds(self, x: Wave, i: Instruction, flat: np.ndarray, size: int) -> np.ndarray | None:
         """The marks of the bytes at places `flat` of `x.shared` (n, of each); None where none is in doubt."""
-        at, _ = self.shared.places(flat, size)
-        blank = at[self.shared.blank_of(at, flat, size) != 0]
+        at, _ = self.shared.table.places(flat, size)
+        blank = at[self.shared.table.blank_of(at, flat, size) != 0]
         if blank.size:
             self.early.note(i, blank, self._running(x))
         elif self.taint.shared is None:
@@ -367,8 +368,8 @@ class Sanitizer(Events, Observer):
 
     def blank(self, flat: np.ndarray, size: int) -> np.ndarray:
         """The uninitialised words at places `flat` of `x.shared`."""
-        at, _ = self.shared.places(flat, size)
-        blank: np.ndarray = at[self.shared.blank_of(at, flat, size) != 0]
+        at, _ = self.shared.table.places(flat, size)
+        blank: np.ndarray = at[self.shared.table.blank_of(at, flat, size) != 0]
         return blank
 
     def looks_at_unwritten(self, flat: np.ndarray, size: int) -> None:
@@ -385,17 +386,17 @@ class Sanitizer(Events, Observer):
         """The running threads have made mbarrier objects at places `flat` of `x.shared`; what is done with these is
         no access of threads.
         """
-        self.shared.initialised(i, *self.shared.places(flat, 2 * WORD), flat)
+        self.shared.initialised(i, *self.shared.table.places(flat, 2 * WORD), flat)
 
     def last_writer(self, word: int) -> Instruction | None:
         """What wrote a word of `x.shared` last."""
-        return self.reporting.lines.get(int(self.shared.line[word]))
+        return self.shared.table.last_writer(word)
 
     def _alone(self, i: Instruction, flat: np.ndarray, size: int, does: str) -> None:
         """Do lanes touch words that only other lanes of their warp have waited for?"""
         if self.apart.partial_waits.waits and self.apart.partial_waits.concerns(self.lanes.meetings):
             at = (flat >> 2)[:, None] + np.arange(max(1, size // WORD))
-            self.apart.partial_waits.look(i, at, self.shared.who[at], self.shared.when[at], does, self.lanes.meetings)
+            self.apart.partial_waits.look(i, at, self.shared.table.who[at], self.shared.table.when[at], does, self.lanes.meetings)
 
     def _name_in_global(self, i: Instruction, memory: np.ndarray, at: int) -> str:
         return "global memory" if self.globals is None else self.globals.name(i, memory, at)
@@ -458,21 +459,21 @@ class Sanitizer(Events, Observer):
         """An operation reads these bytes of a CTA's window (offsets from the window's begin, one for every 4 bytes is
         enough; or runs of words).
         """
-        runs = self.shared.of_cta(cta, offsets)
+        runs = self.shared.table.of_cta(cta, offsets)
         self.at_end.lifetimes.touch(op.instruction, cta.index, op.warps)
         if self.unscoped is not None:
             self.unscoped.read(op.instruction, runs.words, op.warps[:1])
         if self.apart.missing_writes.is_exposed(self.x.shared):
             self.apart.missing_writes.op_reads(op, self.x.shared, runs.words)
         is_elsewhere = self._notes_reads_of(op)
-        is_ordered = not self.shared.has_holes(runs) and self.shared.is_read_by(op, runs, stops_at_operations=is_elsewhere)
+        is_ordered = not self.shared.table.has_holes(runs) and self.shared.passes_op_read(op, runs, stops_at_operations=is_elsewhere)
         if is_ordered and not self._follows(op):
             return
         at = runs.words
         nobody = np.zeros(len(at), bool)
         if not is_ordered:
-            who = self.shared.read_by_operation(op, at)
-            blank = np.where(who == NOBODY, np.uint8(WHOLE), self.shared.blank_bytes(at))
+            who = self.shared.op_reads(op, at)
+            blank = np.where(who == NOBODY, np.uint8(WHOLE), self.shared.table.blank_bytes(at))
             nobody = blank != 0
             if nobody.any():
                 self.early.note(op.instruction, at[nobody], self._running(self.x), blank[nobody])
@@ -487,11 +488,11 @@ class Sanitizer(Events, Observer):
         """An operation of one lane, reported to `op_reads`, reads the same for each lane of its warp. False: each must
         be reported.
         """
-        runs = self.shared.of_cta(cta, offsets)
+        runs = self.shared.table.of_cta(cta, offsets)
         return (
             not self._follows(op)
-            and not self.shared.has_holes(runs)
-            and self.shared.is_read_by(op, runs, stops_at_operations=self._notes_reads_of(op), by_any=True)
+            and not self.shared.table.has_holes(runs)
+            and self.shared.passes_op_read(op, runs, stops_at_operations=self._notes_reads_of(op), by_any=True)
         )
 
     def _follows(self, op: Operation) -> bool:
@@ -502,13 +503,13 @@ class Sanitizer(Events, Observer):
         """Operations of one instruction read the same words of CTAs' windows, without a finding. False: each must be
         reported to `op_reads`.
         """
-        if self._follows(ops[0]) or self.apart.missing_writes.is_exposed(self.x.shared) or self.shared.parts.has_holes:
+        if self._follows(ops[0]) or self.apart.missing_writes.is_exposed(self.x.shared) or self.shared.table.parts.has_holes:
             return False
         ctas = ctas[: len(ops)]
         if self.unscoped is not None:
             for op, cta in zip(ops, ctas, strict=True):
-                self.unscoped.read(op.instruction, self.shared.of_cta(cta, runs).words, op.warps[:1])
-        if not self.shared.are_read_by(ops, ctas, runs, stops_at_operations=self._notes_reads_of(ops[0])):
+                self.unscoped.read(op.instruction, self.shared.table.of_cta(cta, runs).words, op.warps[:1])
+        if not self.shared.pass_op_reads(ops, ctas, runs, stops_at_operations=self._notes_reads_of(ops[0])):
             return False
         for op, cta in zip(ops, ctas, strict=True) if self.at_end.lifetimes.is_needed else ():
             self.at_end.lifetimes.touch(op.instruction, cta.index, op.warps)
@@ -522,14 +523,14 @@ class Sanitizer(Events, Observer):
         """An operation writes these bytes of a CTA's window; `lay_there` marks the words that the write leaves
         unchanged.
         """
-        runs = self.shared.of_cta(cta, offsets)
+        runs = self.shared.table.of_cta(cta, offsets)
         self.at_end.lifetimes.touch(op.instruction, cta.index, op.warps)
         op.has_written |= len(runs.begins) * runs.count > 0
         if self.apart.missing_reads.ticks:
             self.apart.missing_reads.look(op.instruction, runs.words, np.broadcast_to(op.warps[:1], len(runs.words)))
-        self.early.comes(op, runs, functools.partial(self.shared.is_unordered, op))
-        if lay_there is not None or not self.shared.is_written_by(op, runs):
-            self.shared.written_by_operation(op, runs.words, lay_there)
+        self.early.comes(op, runs, functools.partial(self.shared.rule.is_unordered, op))
+        if lay_there is not None or not self.shared.passes_op_write(op, runs):
+            self.shared.op_writes(op, runs.words, lay_there)
         if self.taint.shared is not None:
             self.taint.shared.clear(runs.words * WORD, WORD)
 
@@ -548,7 +549,7 @@ class Sanitizer(Events, Observer):
         ctas = ctas[: len(ops)]
         for op in ops:  # before those of other CTAs are made of them
             op.has_written |= len(runs.begins) * runs.count > 0
-        if not self.shared.are_written_by(ops, ctas, runs):
+        if not self.shared.pass_op_writes(ops, ctas, runs):
             return False
         for op, cta in zip(ops, ctas, strict=True):
             self.at_end.lifetimes.touch(op.instruction, cta.index, op.warps)
@@ -598,9 +599,9 @@ class Sanitizer(Events, Observer):
         numbers = self._copies(x, i)
         self._reach(x, i, flat)
         if self.apart.missing_reads.ticks:
-            self.apart.missing_reads.look(i, *self.shared.places(flat, size))
-        if not self.shared.is_copied(i, flat, size, numbers, values):
-            self.shared.copied(i, *self.shared.places(flat, size), numbers, values)
+            self.apart.missing_reads.look(i, *self.shared.table.places(flat, size))
+        if not self.shared.passes_copy(i, flat, size, numbers, values):
+            self.shared.copy(i, *self.shared.table.places(flat, size), numbers, values)
         if self.taint.shared is not None:
             self.taint.shared.clear(flat, size)
         self.taint.copied(x.threads, flat)
@@ -611,7 +612,7 @@ class Sanitizer(Events, Observer):
         """
         if self.follows_values():
             return False
-        return self.shared.is_copied(i, flat, size, self._copies(x, i), None)
+        return self.shared.passes_copy(i, flat, size, self._copies(x, i), None)
 
     def _copies(self, x: Wave, i: Instruction) -> np.ndarray:
         """The numbers of the operations, by their warps, that the running threads copy by."""
@@ -732,7 +733,7 @@ class Sanitizer(Events, Observer):
         part = self.begin(self.x, op.instruction, int(op.warps[0]) * WARP, op.kind)
         part.groups.lanes = part.groups.waited = lanes
         op.groups.lanes &= ~lanes
-        self.shared.part_of_copies(op, part, lanes)
+        self.shared.table.writes_of_copies(op, part, lanes)
         if self.globals is not None:
             self.globals.waited_in_part(op)
         return part
@@ -878,7 +879,7 @@ class Sanitizer(Events, Observer):
     def _is_strong(self, what: Any) -> bool:
         """Does what a strong operation has written lie at an address?"""
         space, _, at = what
-        return space != "shared" or bool(self.shared.strong[at >> 2]) or self.shared.strong_bytes.is_written(at)
+        return space != "shared" or bool(self.shared.table.strong[at >> 2]) or self.shared.table.strong_bytes.is_written(at)
 
     def left(self, x: Wave, threads: slice, what: Any) -> None:
         """Those of the threads whose whole warp has exited count as arrived, and release (rule order.exit)."""
@@ -937,7 +938,7 @@ class Sanitizer(Events, Observer):
             present = x.alike("everybody is here", lambda: (np.ones(everybody.shape, bool), np.zeros(everybody.shape, bool)))
             self.clocks.fence(everybody.reshape(-1), acquires=True, releases=False, scope=CTA)
             self.clocks.meet(everybody, *present)
-            self.shared.epochs.ends(ctas)
+            self.shared.table.epochs.ends(ctas)
             return
         here = np.zeros(x.total // WARP, bool)
         here[threads >> 5] = True
@@ -945,13 +946,13 @@ class Sanitizer(Events, Observer):
         gone = np.asarray((x.pc >= EXITED).reshape(-1, WARP).all(axis=1)) & is_for_all
         self.clocks.fence(warps[here[warps]], acquires=True, releases=False, scope=CTA)
         self.clocks.meet(warps, here[warps], gone[warps])
-        self.shared.epochs.ends(ctas[(here | gone)[warps].all(axis=1)])
+        self.shared.table.epochs.ends(ctas[(here | gone)[warps].all(axis=1)])
 
     def _all_meet(self, size: int) -> bool:
         """`meet` of all threads of the wave, whose CTAs have `size` warps. False, and nothing has happened, where
         more is known than clocks of the own CTA.
         """
-        clocks, lanes, epochs = self.clocks, self.lanes, self.shared.epochs
+        clocks, lanes, epochs = self.clocks, self.lanes, self.shared.table.epochs
         if not clocks.is_plain:
             return False
         clocks.changes += 1

@@ -1,6 +1,6 @@
 """The shadow of shared memory compiled: accesses of which nothing is suspicious are noted here, of others nothing.
 
-The rule is in `shared_memory.py`, which decides about all other accesses and words findings. A loop passes only what the
+The rule is in `shared_rule.py`, which decides about all other accesses. A loop passes only what the
 rule passes. It may ask for more: two lanes count as unordered here until all lanes of their warp have synchronised.
 """
 

@@ -23,7 +23,7 @@ from smemsim.run.warps import WARP
 
 if TYPE_CHECKING:
     from smemsim.run.lower.program import Program
-    from smemsim.run.sanitizer.shared_memory import SharedShadow
+    from smemsim.run.sanitizer.shared_table import SharedTable
     from smemsim.run.views import Mbarrier, Wave
 
 __all__ = ["UnscopedArrivals"]
@@ -38,7 +38,7 @@ class UnscopedArrivals:
     A word that a thread of another CTA stored later is known by such an arrival alone.
     """
 
-    def __init__(self, x: Wave, clocks: VectorClocks, operations: Operations, reporting: Reporting, shared: SharedShadow) -> None:
+    def __init__(self, x: Wave, clocks: VectorClocks, operations: Operations, reporting: Reporting, shared: SharedTable) -> None:
         self.x, self.clocks, self.operations, self.reporting, self.shared = x, clocks, operations, reporting, shared
         self.per_cta, self.looks_at_loads = x.stride // WARP, _reads_afar(x.program)
         clocks.explicit = np.zeros((len(x.ctas), len(clocks.clock)), clocks.seen.dtype)

@@ -1,0 +1,160 @@
+"""The findings of shared memory: the one place that makes a finding of a suspect (`shared_rule.py`). X008 where order
+lacks, X003 where a fence lacks, X004 and X005 where a wait lacks.
+
+For example: a suspect that lacks "order", `mine` a read of warp 3, `theirs` a write of warp 2. It becomes X008 "shared 0x400
+may be read before it is written", with a barrier as the fix; or, where warp 2 arrives at an mbarrier before its
+store, with "move mbarrier.arrive ... after line ...".
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+from collections.abc import Iterable
+
+import numpy as np
+
+from smemsim.core.spec.findings import Severity
+from smemsim.run.async_ops import is_bulk
+from smemsim.run.sanitizer import races
+from smemsim.run.sanitizer.happens_before import VectorClocks
+from smemsim.run.sanitizer.mbarriers import MbarrierObjects
+from smemsim.run.sanitizer.operations import OPERATIONS
+from smemsim.run.sanitizer.races import Clauses
+from smemsim.run.sanitizer.reporting import BARRIER, Reporting
+from smemsim.run.sanitizer.shared_rule import Suspect, WordAccess
+from smemsim.run.sanitizer.shared_table import SharedTable
+
+__all__ = ["SharedFindings"]
+
+
+FENCE = "fence.proxy.async.shared::cta"
+
+
+class SharedFindings:
+    """Reports suspects."""
+
+    def __init__(self, table: SharedTable, clocks: VectorClocks, reporting: Reporting, objects: MbarrierObjects) -> None:
+        self.table, self.clocks, self.reporting, self.objects = table, clocks, reporting, objects
+
+    def tell(self, a: WordAccess, *suspects: Iterable[Suspect]) -> None:
+        """Report the suspects of an access: at once, or when the result of the operation is used that reads, or whose
+        operands are overwritten.
+        """
+        for suspect in itertools.chain.from_iterable(suspects):
+            said, repair = self._worded(a, suspect)
+            find = functools.partial(self._find, a, suspect, said, repair)
+            if a.reader is not None:
+                a.reader.doubt(said.code, suspect.at, find)
+            elif not self._is_followed(a, suspect, find):
+                find()
+
+    @staticmethod
+    def _is_followed(a: WordAccess, suspect: Suspect, find: functools.partial[None]) -> bool:
+        """Does a transfer, which is whole, overwrite what an operation still reads whose result is followed?"""
+        if suspect.op is None or suspect.theirs.does != "read" or not is_bulk(a.i):
+            return False
+        return suspect.op.is_followed(suspect.at, find)
+
+    def _find(self, a: WordAccess, suspect: Suspect, said: Clauses, repair: str) -> None:
+        if suspect.formal == "warpgroup":
+            self.reporting.excuses["warpgroup"] = a.i
+        is_remark = suspect.lacks == "fence" and suspect.theirs.does == "read"
+        cause = suspect.op.kind if suspect.op is not None and suspect.lacks == "wait" else "read" if is_remark else ""
+        self.reporting.find(
+            a.i, suspect.at, said, repair, formal=suspect.formal, cause=cause, other=suspect.line, within_warp=suspect.lacks == "lanes",
+            milder=Severity.NOTE if is_remark else None,
+        )  # fmt: skip
+
+    def _worded(self, a: WordAccess, suspect: Suspect) -> tuple[Clauses, str]:
+        """What is wrong, and the fix."""
+        if suspect.lacks == "wait":
+            return self._unwaited(a, suspect)
+        if suspect.lacks == "fence":
+            return self._unfenced(a, suspect)
+        mine, theirs = suspect.mine, suspect.theirs
+        if suspect.lacks == "lanes":
+            return races.within_warp(mine, theirs), "bar.warp.sync (__syncwarp) between them"
+        if suspect.lacks == "atomicity":
+            assert suspect.load is not None
+            said = races.lost_update(mine, theirs, suspect.load)
+            return (
+                said,
+                "one atomic operation (atom or red) in place of the load and the store, or a lock with acquire and release around both",
+            )
+        return self._unordered(a, suspect)
+
+    # ---- X008: nothing orders two accesses
+
+    def _unordered(self, a: WordAccess, suspect: Suspect) -> tuple[Clauses, str]:
+        why, repair = self.reporting.narrow(suspect.weak)
+        if suspect.lacks == "scope":
+            why, repair = (
+                f"the scope .cta of one of them does not include the other, and {races.UNORDERED}",
+                ".cluster in place of .cta in both",
+            )
+        elif suspect.lacks == "one value":
+            why = f"their values differ, and {races.UNORDERED}"
+            repair = "let one warp write, or put a barrier between them (__syncthreads, bar.sync; mbarrier)"
+        elif a.reader is not None:
+            repair = repair or self._fenced_barrier(suspect.line)
+        else:
+            repair = repair or self._between(*suspect.warps, suspect.line)
+        return races.unordered(suspect.mine, suspect.theirs, why=why), repair
+
+    def _fenced_barrier(self, line: int) -> str:
+        """What to put between a store at `line` and an operation that reads the bytes."""
+        writer = self.reporting.lines.get(line)
+        fence = None if writer is None else self.reporting.following(writer, "fence.proxy.async")
+        if fence is None:
+            return "put fence.proxy.async and a barrier between them"
+        return f"put a barrier between them, after fence.proxy.async of line {fence.line}"
+
+    def _between(self, one: int, other: int, line: int) -> str:
+        """What to put between the access of a warp and that of another one, at `line`."""
+        if by := self.objects.arrives_before(other, line, one):
+            name = "mbarrier.arrive" if by.op == "mbarrier" else by.name
+            return f"move {name} of line {by.line} after line {line}: it arrives before that access is done"
+        if relaxed := self.objects.arrives_relaxed(other, line, one):
+            return f".release in place of .relaxed in the mbarrier.arrive of line {relaxed}, which releases nothing"
+        if change := self.objects.counts_too_few(other, one):
+            return change
+        if one // self.table.per_cta == other // self.table.per_cta:
+            return f"put {BARRIER}, or an mbarrier, between them"
+        return "put barrier.cluster.arrive and barrier.cluster.wait of all CTAs of the cluster (cluster.sync()) between them, or an mbarrier at which the other CTA arrives"
+
+    # ---- X003: no fence between the proxies
+
+    @staticmethod
+    def _unfenced(a: WordAccess, suspect: Suspect) -> tuple[Clauses, str]:
+        said = races.unfenced(suspect.mine, suspect.theirs)
+        if a.reader is not None and suspect.op is not None:
+            return said, f"{FENCE} after the wait for it (cp.async.wait_group or its mbarrier), before the barrier"
+        if a.reader is not None:
+            return said, f"{FENCE} after line {suspect.line}, before the barrier"
+        if suspect.theirs.does != "read":
+            return said, f"{FENCE} after the ordinary stores, before the barrier"
+        why = "by the PTX ISA nothing keeps the copy after the reads. Libraries release stages like this; a kernel of DeepEP read wrong values until it had the fence"
+        return dataclasses.replace(said, why=why), f"{FENCE} after line {suspect.line}, before the arrival, or before the copy"
+
+    # ---- X004, X005: nobody has waited for an operation
+
+    def _unwaited(self, a: WordAccess, suspect: Suspect) -> tuple[Clauses, str]:
+        op, warp, mine, theirs, reporting = suspect.op, suspect.warps[0], suspect.mine, suspect.theirs, self.reporting
+        assert op is not None
+        if theirs.does == "read":
+            said = races.overwritten_in_flight(mine, theirs, why=reporting.unwaited(op, warp, only_read=True))
+            return said, reporting.wait_for(op, warp, only_read=True)
+        if mine.does == "read" and suspect.why:  # it writes together with others
+            return races.read_before_arrival(mine, theirs, why=suspect.why), reporting.wait_for(op)
+        if mine.does == "read":
+            own = suspect.at if a.reader is None else suspect.at[self.table.who[suspect.at] == OPERATIONS + op.number]
+            warps = np.array([warp]) if a.reader is None else a.reader.warps
+            why, repair = reporting.other_stage(reporting.last_wait(warps, suspect.at), own, op)
+            why = (why or self.clocks.why_early(warp)).removeprefix(": ") or reporting.unwaited(op, warp)
+            wait = reporting.wait_for(op, warp if a.reader is None else -1) + reporting.or_free_later(op, warp)
+            return races.read_before_arrival(mine, theirs, why=why), reporting.too_weak(op, warp) or repair or wait
+        brought = np.flatnonzero(self.table.who == OPERATIONS + op.number) if a.i.op == "cp" else suspect.at
+        said = races.overwritten_in_flight(mine, theirs, why=suspect.why or reporting.unwaited(op, warp))
+        return said, reporting.make_room(a.i, a.at, brought if brought.size else suspect.at, op, warp)
