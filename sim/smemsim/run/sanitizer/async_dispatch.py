@@ -177,21 +177,21 @@ class AsyncEvents:
                 self._multiplied(op, n, own, is_told=is_told)
             return
         ((_, thread),), (members,) = op.issuers, op.members
-        own = self.tensor.begin(x, op.instruction, thread, op.kind)
+        own = self.tensor.begin(op.instruction, thread, op.kind)
         for n, member in enumerate(members if op.follow is not None else ()):
             copied = op.follow(self.taint, self.tensor, n)
             own.products.append(copied)
             self.op_reads(own, member, op.reads[n])
             if copied.found or self.tensor.marks is not None:
                 copied.finish()
-        self.tensor.operated(own, members, op.boxes_read, op.boxes_written)
+        self.tensor.op_accesses(own, members, op.boxes_read, op.boxes_written)
 
     def _begun(self: Any, x: Wave, op: TensorCoreOp) -> list[tuple[Operation, bool]]:
         """The operations by which instructions are known; was it noted that they read what lies in shared memory, and
         is that in order?
         """
         mma, mmas, count = op.mmas[0], op.mmas, len(op.issuers)
-        begun = self.tensor.begin_together(x, op.instruction, op.threads, "tcgen05.mma", [*map(id, mmas)])
+        begun = self.tensor.begin_together(op.instruction, op.threads, "tcgen05.mma", [*map(id, mmas)])
         for n, own in enumerate(begun):
             own.products.append(op.follow(self.taint, self.tensor, n))
         are_told = all(other is mma for other in mmas)
@@ -211,7 +211,7 @@ class AsyncEvents:
         each = list(zip(begun, op.members, strict=False))
         if mma.only_adds and all(tensor.adds_again(own, members, mma.d) for own, members in each):
             return True
-        if len(each) > 1 or not tensor.passes(begun[0], op.members[0], mma.reads, mma.writes):
+        if len(each) > 1 or not tensor.passes_op(begun[0], op.members[0], mma.reads, mma.writes):
             return False
         if mma.only_adds:
             tensor.added(begun[0], op.members[0], mma.d)
@@ -227,12 +227,12 @@ class AsyncEvents:
         if mma.only_adds and not op.shifts and not product.found and self.tensor.adds_again(own, members, mma.d):
             return
         if isinstance(mma.a, ATmemLayout) and element_format(mma.of.i.a_type).bits < CELL_BITS:
-            self.tensor.reads_as(own, members, boxes_of(mma.a), mma.of.i.a_type)
-        is_doubtful = self.tensor.reads(own, members, mma.reads)
+            self.tensor.op_reads_as(own, members, boxes_of(mma.a), mma.of.i.a_type)
+        is_doubtful = self.tensor.op_reads(own, members, mma.reads)
         if is_doubtful or product.found or self.tensor.marks is not None:
             product.finish(*product.of_tensor_memory(), goes_on=bool(mma.of.enable_input_d))
-        self.tensor.writes(own, members, mma.writes)
+        self.tensor.op_writes(own, members, mma.writes)
         if op.shifts and isinstance(mma.a, ATmemLayout):
-            self.tensor.writes(own, members, boxes_of(mma.a), is_product=False)
+            self.tensor.op_writes(own, members, boxes_of(mma.a), is_product=False)
         elif mma.only_adds:
             self.tensor.added(own, members, mma.d)

@@ -272,22 +272,22 @@ class Events(AsyncEvents):
     def tensor_freed(self: Any, x: Wave, i: Instruction, freed: Sequence[tuple[int, int, int, int]], group: int) -> None:
         """Is everything over that was done there?"""
         if group == 1:
-            self.tensor.freed(i, freed)
+            self.tensor.free(i, freed)
         else:
             for warp, cta, first, end in freed:
                 self.at_end.pairs.freed(i, warp, cta, first, end)
 
     def tensor_loaded(self: Any, x: Wave, i: Instruction, access: TensorAccess) -> None:
         """Registers have what is in cells."""
-        is_unwritten = self.tensor.loaded(x, i, access.boxes, access.lanes)
+        is_unwritten = self.tensor.read(i, access.boxes, access.lanes)
         if is_unwritten or self.taint.slots or self.tensor.marks is not None:
             access.follow(self.taint, self.tensor)
 
     def tensor_stored(self: Any, x: Wave, i: Instruction, access: TensorAccess) -> None:
         """Cells have what is in registers."""
         access.follow(self.taint, self.tensor)
-        self.tensor.stored(x, i, access.boxes, access.lanes, are_alike=access.are_alike)
+        self.tensor.write(i, access.boxes, access.lanes, are_alike=access.are_alike)
 
     def tensor_waited(self: Any, x: Wave, i: Instruction, kind: str) -> None:
         """Loads or stores are over."""
-        self.tensor.waited(x, kind)
+        self.tensor.waited(kind)

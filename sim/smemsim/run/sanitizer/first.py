@@ -167,12 +167,12 @@ class _Tensor:
             raise AttributeError(name)
         return getattr(self.sanitizer.spread().tensor, name)
 
-    def begin_together(self, x: Wave, i: Instruction, threads: Sequence[int], kind: str, *what: Sequence[Any]) -> list[Operation]:
+    def begin_together(self, i: Instruction, threads: Sequence[int], kind: str, *what: Sequence[Any]) -> list[Operation]:
         """Operations that threads of CTAs issue alike: those of the first one."""
         sanitizer, count = self.sanitizer, self.sanitizer.own_count(threads, what)
         if not count or sanitizer.of_all is not None:
-            return sanitizer.spread().tensor.begin_together(x, i, threads, kind, *what)
-        return sanitizer.first.tensor.begin_together(sanitizer.view, i, threads[:count], kind)
+            return sanitizer.spread().tensor.begin_together(i, threads, kind, *what)
+        return sanitizer.first.tensor.begin_together(i, threads[:count], kind)
 
     def each(self, ops: Sequence[Operation]) -> list[Operation]:
         return self.sanitizer.spread().tensor.each(ops)
@@ -183,8 +183,8 @@ class _Tensor:
     def added(self, op: Operation, members: Sequence[Cta], d: AccumulatorLayout) -> None:
         (self.sanitizer.of_all or self.sanitizer.first).tensor.added(op, members, d)
 
-    def passes(self, op: Operation, members: Sequence[Cta], reads: Sequence[Box], writes: Sequence[Box]) -> bool:
-        return (self.sanitizer.of_all or self.sanitizer.first).tensor.passes(op, members, reads, writes)
+    def passes_op(self, op: Operation, members: Sequence[Cta], reads: Sequence[Box], writes: Sequence[Box]) -> bool:
+        return (self.sanitizer.of_all or self.sanitizer.first).tensor.passes_op(op, members, reads, writes)
 
     def commit(self, commits: Sequence[tuple[int, Mbarrier]]) -> None:
         sanitizer, count = self.sanitizer, self.sanitizer.own_count([thread for thread, _ in commits], ())
@@ -193,40 +193,40 @@ class _Tensor:
         else:
             sanitizer.spread().tensor.commit(commits)
 
-    def stored(self, x: Wave, i: Instruction, boxes: Sequence[tuple[int, int, int, int, int]], lanes: int, *, are_alike: bool) -> None:
+    def write(self, i: Instruction, boxes: Sequence[tuple[int, int, int, int, int]], lanes: int, *, are_alike: bool) -> None:
         """Store to cells that no operation has accessed; otherwise the state is expanded."""
         sanitizer, own = self.sanitizer, self._own(boxes)
         if own and not sanitizer.first.tensor.are_touched(own, lanes):
-            sanitizer.first.tensor.stored(sanitizer.view, i, own, lanes, are_alike=are_alike)
+            sanitizer.first.tensor.write(i, own, lanes, are_alike=are_alike)
         else:
-            sanitizer.spread().tensor.stored(x, i, boxes, lanes, are_alike=are_alike)
+            sanitizer.spread().tensor.write(i, boxes, lanes, are_alike=are_alike)
 
-    def loaded(self, x: Wave, i: Instruction, boxes: Sequence[tuple[int, int, int, int, int]], lanes: int) -> bool:
+    def read(self, i: Instruction, boxes: Sequence[tuple[int, int, int, int, int]], lanes: int) -> bool:
         """Load cells that are complete for the readers; otherwise the state is expanded."""
         sanitizer, own = self.sanitizer, self._own(boxes)
-        if own and sanitizer.first.tensor.passes_load(own, lanes):
-            return sanitizer.first.tensor.loaded(sanitizer.view, i, own, lanes)
-        return sanitizer.spread().tensor.loaded(x, i, boxes, lanes)
+        if own and sanitizer.first.tensor.passes_read(own, lanes):
+            return sanitizer.first.tensor.read(i, own, lanes)
+        return sanitizer.spread().tensor.read(i, boxes, lanes)
 
-    def freed(self, i: Instruction, given: Sequence[tuple[int, int, int, int]]) -> None:
+    def free(self, i: Instruction, given: Sequence[tuple[int, int, int, int]]) -> None:
         """Free cells that are complete for the freeing warps; otherwise the state is expanded."""
         sanitizer, own = self.sanitizer, self._own(given)
-        if own and sanitizer.first.tensor.passes_freed(own):
-            sanitizer.first.tensor.freed(i, own)
+        if own and sanitizer.first.tensor.rule.passes_free(own):
+            sanitizer.first.tensor.free(i, own)
         else:
-            sanitizer.spread().tensor.freed(i, given)
+            sanitizer.spread().tensor.free(i, given)
 
     def _own(self, accesses: Sequence[Any]) -> list[Any]:
         """Those of the first CTA among accesses (warp, CTA, ...), where each has the same; none where one has not."""
         sanitizer = self.sanitizer
         return [] if sanitizer.of_all is not None else sanitizer.cohort.own_accesses(accesses) or []
 
-    def waited(self, x: Wave, what: str) -> None:
+    def waited(self, what: str) -> None:
         sanitizer = self.sanitizer
         if sanitizer.of_all is None and sanitizer.is_alike:
-            sanitizer.first.tensor.waited(sanitizer.view, what)
+            sanitizer.first.tensor.waited(what)
         else:
-            sanitizer.spread().tensor.waited(x, what)
+            sanitizer.spread().tensor.waited(what)
 
     @property
     def marks(self) -> np.ndarray | None:

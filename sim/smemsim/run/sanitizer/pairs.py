@@ -48,7 +48,7 @@ class PairAllocations:
     """Allocations of the pairs of a wave, by the CTA (index) and the first column."""
 
     def __init__(self, x: Wave, tensor: TensorShadow, lifetimes: Lifetimes, reporting: Reporting) -> None:
-        self.x, self.tensor, self.lifetimes, self.reporting, self.clocks = x, tensor, lifetimes, reporting, tensor.clocks
+        self.x, self.tensor, self.lifetimes, self.reporting, self.clocks = x, tensor, lifetimes, reporting, tensor.table.clocks
         self._made: dict[tuple[int, int], _Act] = {}
         self._given_back: dict[tuple[int, int], _Act] = {}
 
@@ -72,7 +72,7 @@ class PairAllocations:
         if made is not None:
             self._follows(i, warp, made, f"columns {first} to {end - 1}")
         for member in (cta, peer):
-            self.tensor.are_free(i, warp, member, first, end)
+            self.tensor.may_free(i, warp, member, first, end)
         if before is None:
             self._given_back[cta, first] = self._act(i, warp)
             return

@@ -189,7 +189,7 @@ class Sanitizer(Events, Observer):
             self.clocks,
             self.groups,
             self.shared.table,
-            self.tensor,
+            self.tensor.table,
             self.registers,
         ]
         if self.globals is not None and self.maps is not None:
@@ -663,7 +663,7 @@ class Sanitizer(Events, Observer):
     @property
     def held_slots(self) -> int:
         """The registers (a bit set) whose use by a block matters: in flight, or with a sum that nothing has read."""
-        return self.registers.in_flight | self.registers.of_sums | self.tensor.unwaited.registers
+        return self.registers.in_flight | self.registers.of_sums | self.tensor.table.unwaited.registers
 
     def names(self, x: Wave, block: Block) -> None:
         """The running threads begin a block, which names registers."""
@@ -671,22 +671,22 @@ class Sanitizer(Events, Observer):
             return
         if block.slots & self.registers.of_sums:
             self.registers.named(block)
-        if block.slots & self.tensor.unwaited.registers:
-            self.tensor.names(x, self.tensor.named.first(block))
+        if block.slots & self.tensor.table.unwaited.registers:
+            self.tensor.names(self.tensor.rule.named.first(block))
 
     def may_wait_in(self, block: Block) -> bool:
         """Does the place matter at which a block names registers in flight?"""
-        slots, unwaited = block.slots, self.tensor.unwaited.registers
+        slots, unwaited = block.slots, self.tensor.table.unwaited.registers
         if slots & self.registers.in_flight and self.registers.touches(block):
             return True
-        return bool(slots & unwaited and block.behind & unwaited & ~self.tensor.named.first(block))
+        return bool(slots & unwaited and block.behind & unwaited & ~self.tensor.rule.named.first(block))
 
     def waits_at(self, x: Wave, i: Instruction) -> None:
         """The running threads come to an instruction of such a block."""
         if i.slot_bits & (self.registers.in_flight | self.registers.of_sums) and i.op != "wgmma":
             self.registers.named_by(i)
-        if i.slot_bits & self.tensor.unwaited.registers and not self.tensor.named.is_load(i):
-            self.tensor.names(x, i.slot_bits)
+        if i.slot_bits & self.tensor.table.unwaited.registers and not self.tensor.rule.named.is_load(i):
+            self.tensor.names(i.slot_bits)
 
     # ---- completion: groups and mbarriers
 
@@ -797,7 +797,7 @@ class Sanitizer(Events, Observer):
         for threads, barrier in uses:
             self.mbarriers.uses(i, barrier, threads >> 5)
             if i.op == "tcgen05":
-                self.mbarriers.objects.arrives_late(i, barrier, self.tensor.committed(int(threads[0])))
+                self.mbarriers.objects.arrives_late(i, barrier, self.tensor.table.committed(int(threads[0])))
             elif i.op == "cp":
                 self.mbarriers.objects.arrives_late(i, barrier, self.groups.unfinished(distinct(threads >> 5)))
 

@@ -427,7 +427,7 @@ class _Product(Product):
 
     def put(self, marks: np.ndarray) -> None:
         cells = self._cells()
-        is_written = np.zeros(self.tensor.ctas * LANES, bool)
+        is_written = np.zeros((1 + max(member.index for member in self.members)) * LANES, bool)
         for cta, lanes, _, _ in self.mma.writes:
             is_written.reshape(-1, LANES)[self.members[cta].index, lanes] = True
         written = is_written[cells // COLUMNS]

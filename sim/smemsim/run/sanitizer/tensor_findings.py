@@ -1,0 +1,159 @@
+"""The findings of tensor memory: the one place that makes a finding of a suspect (`tensor_rule.py`), X012. Also what
+an access does to numbers there: X017 where a product is lost, R508 where sums are read as operands, X007 where no
+tcgen05.wait::ld follows a load.
+
+For example: a suspect that is a tcgen05.mma, and a read of warp 1. It becomes X012 "tensor memory lanes 0 to 31, columns 0 to
+63 may be read before they are written", with the mbarrier of the tcgen05.commit as the fix.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from smemsim.core.finding import Half
+from smemsim.core.ptx.module import Instruction
+from smemsim.core.spec.findings import Severity
+from smemsim.core.spec.tensor_memory import COLUMNS, LANES
+from smemsim.run.sanitizer import races
+from smemsim.run.sanitizer.operations import OPERATIONS, Operation
+from smemsim.run.sanitizer.races import Access
+from smemsim.run.sanitizer.reporting import Reporting
+from smemsim.run.sanitizer.tensor_rule import FILL, NUMBERS, PRODUCT, CellAccess, Suspect
+from smemsim.run.sanitizer.tensor_table import TensorTable
+
+__all__ = ["TensorFindings"]
+
+
+WANTED = "the PTX ISA wants one; no failure without it is known"
+
+
+class TensorFindings:
+    """Reports suspects, and lost numbers."""
+
+    def __init__(self, table: TensorTable, reporting: Reporting) -> None:
+        self.table, self.reporting, self.x, self.clocks = table, reporting, table.x, table.clocks
+
+    # ---- X012
+
+    def tell(self, a: CellAccess, *suspects: Iterable[Suspect]) -> None:
+        """Report the suspects of an access."""
+        for suspect in itertools.chain.from_iterable(suspects):
+            if suspect.is_own:
+                self._tell_own(a, suspect)
+                continue
+            where = self.where(a.at, suspect.cells)
+            theirs, why, repair = self._of_operation(a, suspect, suspect.op) if suspect.op is not None else self._of_warp(suspect)
+            cta = a.warp // self.table.per_cta if suspect.op is None else a.at[0]
+            self.reporting.tell(
+                a.i, races.tensor_memory(self._mine(a), theirs, where, why), repair, "PTX ISA 9.1 §9.7.16.6", formal=suspect.formal,
+                cta=self.x.ctas[cta],
+            )  # fmt: skip
+
+    def _of_operation(self, a: CellAccess, suspect: Suspect, op: Operation) -> tuple[Access, str, str]:
+        """The earlier access, why the two have no order, and the fix."""
+        theirs, why = self.reporting.by(op, suspect.does), self.reporting.unwaited(op, a.warp)
+        if suspect.does == "read":
+            return theirs, why, self.reporting.commit_of(op.instruction)
+        early = self.clocks.why_early(a.warp)
+        if early:
+            return (
+                theirs,
+                f"{why}{early}",
+                (
+                    "wait for every phase of that mbarrier in turn; the warp that commits waits first until this warp has read, so that it is never two "
+                    "phases ahead"
+                ),
+            )
+        return theirs, why, self.reporting.relaxed_wait(a.warp) or self.reporting.commit_of(op.instruction)
+
+    def _of_warp(self, suspect: Suspect) -> tuple[Access, str, str]:
+        access = "ld" if suspect.does == "read" else "st"
+        theirs = Access(suspect.does, f"warp {self._warp(suspect.warp)}", self.reporting.lines.get(suspect.line))
+        if suspect.is_pending:
+            wait = f"tcgen05.wait::{access}.sync.aligned after the tcgen05.{access}, then a barrier, before this instruction"
+            return theirs, f"its warp has not executed tcgen05.wait::{access}", wait
+        return (
+            theirs,
+            races.UNORDERED,
+            (
+                f"arrive at a barrier after tcgen05.wait::{access} of line {suspect.line}, and wait there before this instruction (if these are relaxed: "
+                "with tcgen05.fence::before_thread_sync and ::after_thread_sync); or correct one of the two addresses"
+            ),
+        )
+
+    def _tell_own(self, a: CellAccess, suspect: Suspect) -> None:
+        """A remark: a warp accesses what its own tcgen05.st or .ld may still access."""
+        other = self.reporting.lines.get(suspect.line)
+        if other is not None:
+            said = races.own_tensor_access(
+                self.reporting.access(a.does, a.warp, a.i.line), self.reporting.access(suspect.does, a.warp, suspect.line), WANTED
+            )
+            wait = f"tcgen05.wait::{'ld' if suspect.does == 'read' else 'st'}.sync.aligned after line {suspect.line}"
+            self.x.launch.find(
+                said.code, a.i, said.what, wait, because="PTX ISA 9.1 §9.7.16.6.4.2", milder=Severity.NOTE, operation=other.name, other=other,
+                halves=said.halves, why=said.why,
+            )  # fmt: skip
+
+    def no_wait_follows(self, load: Instruction, user: Instruction) -> None:
+        """X007, a remark: an instruction uses registers of a tcgen05.ld that no tcgen05.wait::ld follows."""
+        self.x.launch.find(
+            "X007", user, "registers of tcgen05.ld are used without tcgen05.wait::ld", f"tcgen05.wait::ld.sync.aligned after line {load.line}",
+            because="PTX ISA 9.1 §9.7.16.8.1, 9.7.16.8.5", milder=Severity.NOTE, other=load,
+            halves=(Half("use", user.name, user), Half("load", load.name, load)),
+            why="ptxas makes instructions wait for registers that they name; the PTX ISA promises the values only after tcgen05.wait::ld",
+        )  # fmt: skip
+
+    # ---- numbers that are lost, or read as others
+
+    def lost(self, a: CellAccess) -> None:
+        """X017 if a product is overwritten that no instruction has read. A remark if it is numbers of `tcgen05.st`:
+        dead work changes no result. One number everywhere is no loss.
+        """
+        i, at, warp, _ = a
+        held, because = self.table.cells.unread[at], "PTX ISA 9.1 §9.7.16.10"
+        if (held == PRODUCT).all():
+            by = self.reporting.operations[int(self.table.cells.who[at].flat[0]) - OPERATIONS]
+            is_committed = all(op.number != by.number for op in self.table.issued.open.values())
+            self.x.launch.find(
+                "X017", i, f"the product in {self.where(at, held > 0)} is overwritten, and no instruction has read it",
+                ("wait first until it has been read (another mbarrier, at which its readers arrive); or, if this belongs to the same sum, " * is_committed)
+                + "enable-input-d true for all but the first instruction that adds into D", because=because,
+                other=by.instruction, halves=(self._mine(a).half, self.reporting.by(by, "write").half),
+            )  # fmt: skip
+        elif (held >= FILL).all() and (held == NUMBERS).any():
+            self.x.launch.find(
+                "X017", i, f"the numbers that tcgen05.st wrote to {self.where(at, held > 0)} are overwritten, and no instruction has read them",
+                "enable-input-d true for the first instruction too, if the sum begins with the numbers in D", because=because, milder=Severity.NOTE,
+                halves=(self._mine(a).half, self.reporting.access("write", warp, int(self.table.cells.line[at].flat[0])).half),
+            )  # fmt: skip
+
+    def read_as(self, i: Instruction, at: Any, before: Operation, dtype: str) -> None:
+        """R508: an instruction reads sums as operands, where an operation has left one a column."""
+        where = self.where(at, self.table.cells.who[at] == OPERATIONS + before.number)
+        self.x.launch.find(
+            "R508", i, f"{where} holds 32-bit sums, and is read as {dtype} numbers of A", "the columns that hold A; or convert the sums first "
+            "(tcgen05.ld, cvt, tcgen05.st, tcgen05.wait::st)", because="PTX ISA 9.1 §9.7.16.10.4",
+            halves=(Half("read", i.name, i), Half("write", before.instruction.name, before.instruction)),
+        )  # fmt: skip
+
+    # ---- names
+
+    def _mine(self, a: CellAccess) -> Access:
+        return Access(a.does, f"warp {self._warp(a.warp)}", a.i)
+
+    def where(self, at: Any, cells: np.ndarray) -> str:
+        """Cells as lanes and columns."""
+        lane = np.arange(LANES)[at[1]][np.flatnonzero(cells.any(1))]
+        column = np.arange(COLUMNS)[at[2]][np.flatnonzero(cells.any(0))]
+        of = f" of CTA {self.x.ctas[at[0]].number}" if self.x.launch.ctas > 1 else ""
+        lanes = f"lanes {lane[0]} to {lane[-1]}" if len(lane) > 1 else f"lane {lane[0]}"
+        columns = f"columns {column[0]} to {column[-1]}" if len(column) > 1 else f"column {column[0]}"
+        return f"tensor memory {lanes}, {columns}{of}"
+
+    def _warp(self, warp: int) -> str:
+        cta, own = divmod(warp, self.table.per_cta)
+        return str(own) if self.x.launch.ctas == 1 else f"{own} of CTA {self.x.ctas[cta].number}"

@@ -1,0 +1,148 @@
+"""Uninitialised values in tensor memory: the marks of its cells, and reads of cells that no instruction has written.
+
+The life of one cell: a tcgen05.ld reads it, and no instruction has written it. Its values get the mark of that line. A
+use of the value is R507 (`unwritten_is_used`). If an operation writes the cell later, which the reader did not wait for,
+it is X012 instead (`came_late`).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from smemsim.core.ptx.module import Instruction
+from smemsim.core.spec.tensor_memory import COLUMNS, LANES
+from smemsim.run.sanitizer import races
+from smemsim.run.sanitizer.operations import NOBODY
+from smemsim.run.sanitizer.taint import WORD, Taint, is_followed
+from smemsim.run.sanitizer.tensor_findings import TensorFindings
+from smemsim.run.sanitizer.tensor_rule import PRODUCT, CellAccess, TensorRule
+from smemsim.run.sanitizer.tensor_table import TensorTable
+from smemsim.run.sanitizer.uninitialised import half_of_cells, uninitialised
+
+__all__ = ["TensorMarks"]
+
+
+_WRITE_FIRST = "write these cells first (tcgen05.st, tcgen05.cp or tcgen05.mma), and check the address"
+_UNWRITTEN = {
+    "mma": "enable-input-d must be false for the first instruction that adds into D; A, scale factors and metadata must be written first",
+    "ld": "check the address, and that the instruction that writes it was issued",
+}
+
+
+class TensorMarks:
+    """What is in doubt in tensor memory. Cells are numbered through all CTAs."""
+
+    table: TensorTable
+    rule: TensorRule
+    findings: TensorFindings
+
+    def __init__(self, taint: Taint) -> None:
+        self.taint = taint
+        self.early: dict[int, tuple[Instruction, np.ndarray]] = {}  # by line: reads of uninitialised cells
+        # for them, by line: what arrived later, to be reported when the value is used
+        self.late: dict[int, Callable[[], None]] = {}
+        # of uninitialised values, of the four bytes of each cell, made when the first one is written
+        self.marks: np.ndarray | None = None
+
+    # ---- the marks of cells
+
+    def of_cells(self, i: Instruction, cells: np.ndarray) -> np.ndarray:
+        """The marks of cells, by their place among all, that an instruction reads; uninitialised ones have the mark of
+        the instruction.
+        """
+        found: np.ndarray = self.taint.origins.all(self.of_bytes(i, cells), axis=-1)
+        return found
+
+    def of_halves(self, i: Instruction, cells: np.ndarray) -> np.ndarray:
+        """The same of the halves of cells, the lower one first: (..., 2)."""
+        found: np.ndarray = self.taint.origins.all(self.of_bytes(i, cells).reshape(*cells.shape, 2, -1), axis=-1)
+        return found
+
+    def of_bytes(self, i: Instruction, cells: np.ndarray) -> np.ndarray:
+        """The same of the bytes of cells: (..., 4)."""
+        self.table.unfold()
+        found: np.ndarray = np.zeros((*cells.shape, WORD), np.int32) if self.marks is None else self.marks.reshape(-1, WORD)[cells]
+        nobody = self.table.cells.who.reshape(-1)[cells] == NOBODY
+        if nobody.any():
+            mark = self.taint.origins.of(("tensor", i.line), functools.partial(self.unwritten_is_used, i.line), is_whole=bool(nobody.all()))
+            found = self.taint.origins.join(found, np.where(nobody, mark, 0).astype(np.int32)[..., None])
+        return found
+
+    def put_cells(self, cells: np.ndarray, marks: np.ndarray | int) -> None:
+        """Cells, by their place among all, have got values with these marks."""
+        self.put_parts(cells, np.asarray(marks)[..., None])
+
+    def put_parts(self, cells: np.ndarray, marks: np.ndarray) -> None:
+        """Cells have got values whose bytes have these marks: (..., 4), or (..., 1) where all have the same."""
+        if self.marks is None:
+            if not np.any(marks):
+                return
+            self.table.unfold()
+            self.marks = np.zeros((*self.table.cells.who.shape, WORD), np.int32)
+        self.marks.reshape(-1, WORD)[cells] = marks
+
+    def put_lower(self, i: Instruction, cells: np.ndarray, marks: np.ndarray) -> None:
+        """tcgen05.st.unpack::16b has written the lower halves of cells, with marks of their bytes (..., 2). The upper
+        halves of uninitialised cells stay uninitialised.
+        """
+        self.table.unfold()
+        mark = np.int32(self.taint.origins.of(("tensor half", i.line), functools.partial(self._half_is_used, i)))
+        before = np.zeros(1, np.int32) if self.marks is None else self.marks.reshape(-1, WORD)[cells][..., WORD // 2 :]
+        upper = np.where((self.table.cells.who.reshape(-1)[cells] == NOBODY)[..., None], mark, before).astype(np.int32)
+        self.put_parts(cells, np.concatenate([marks, np.broadcast_to(upper, marks.shape)], axis=-1))
+
+    def are_unread_products(self, cells: np.ndarray) -> bool:
+        """Do cells (places among all) hold a result of an mma that nothing has read?"""
+        self.table.unfold()
+        return bool((self.table.cells.unread.reshape(-1)[cells] == PRODUCT).all())
+
+    # ---- R507, or X012 if the cells are written later
+
+    def _reads_unwritten(self, a: CellAccess, nobody: np.ndarray) -> None:
+        """Cells are read that nobody has written: R507, when the value is used if it is followed."""
+        if is_followed(a.i):
+            self.early.setdefault(a.i.line, (a.i, np.zeros(self.table.cells.who.shape, bool)))[1][a.at] |= nobody
+        else:
+            said, _ = uninitialised(self.findings.where(a.at, nobody), a.i)
+            self.table.x.launch.find(said.code, a.i, said.what, _UNWRITTEN.get(a.i.modifiers[0], _WRITE_FIRST))
+
+    def unwritten_is_used(self, line: int, user: Instruction | None) -> None:
+        """An uninitialised value that a line read is used."""
+        if line in self.late:
+            self.late.pop(line)()
+        elif line in self.early:
+            i, cells = self.early[line]
+            cta = int(np.argmax(cells.any((1, 2))))
+            where = self.findings.where((cta, slice(0, LANES), slice(0, COLUMNS)), cells[cta])
+            said, milder = uninitialised(where, i, user, is_voted=self.taint.is_voted)
+            repair = _UNWRITTEN.get(i.modifiers[0], _WRITE_FIRST)
+            self.table.x.launch.find(said.code, i, said.what, repair, milder=milder, why=said.why, halves=said.halves)
+
+    def _half_is_used(self, i: Instruction, user: Instruction | None) -> None:
+        """R507: the upper halves of cells are used, of which an instruction has written the lower ones alone."""
+        said = half_of_cells(i, user)
+        self.table.x.launch.find(
+            said.code, i, said.what, "tcgen05.ld.pack::16b, which reads the lower halves; or write whole columns first", because="PTX ISA 9.1 §9.7.16.8.3",
+            why=said.why, halves=said.halves,
+        )  # fmt: skip
+
+    def _came_late(self, i: Instruction, at: Any, warp: int) -> None:
+        """An operation writes cells that were read uninitialised before: the reader did not wait.
+
+        Not if the reader was complete before the operation was issued: then it could not wait.
+        """
+        reporting = self.findings.reporting
+        for line, (reader, cells) in list(self.early.items()):
+            missed = cells[at] & (self.table.cells.who[at] == NOBODY) & self.rule.are_read_late(at, warp)
+            if missed.any() and line != i.line:
+                del self.early[line]
+                said = races.tensor_read_early(reader, i, self.findings.where(at, missed))
+                repair = f"{reporting.commit_of(i)}; wait for the parity of this round"
+                tell = functools.partial(
+                    self.table.x.launch.find, said.code, reader, said.what, repair, because="PTX ISA 9.1 §9.7.16.6", why=said.why, halves=said.halves,
+                )  # fmt: skip
+                reporting.came_late(reader, tell, self.late)
