@@ -12,7 +12,13 @@ import numpy as np
 
 from smemsim.core.ptx.module import Instruction
 
-__all__ = ["CompiledAccesses", "Placed", "Tally"]
+__all__ = ["GROUP", "NOWHERE", "STEPS", "CompiledAccesses", "OneAccess", "Placed", "Tally"]
+
+
+GROUP = 16  # threads: what compiled code notes of places is for so many
+NOWHERE = -1  # the place of a thread that does not run
+STEPS = {1: 0, 2: 1, 3: 2, 4: 4}  # of a group's shape: from one thread to the next in sizes of an access; others: any places
+_STEPS = np.array([STEPS.get(shape, 0) for shape in range(1 << 8)], np.int64)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -41,34 +47,56 @@ class Placed(NamedTuple):
 class CompiledAccesses(NamedTuple):
     """Loads and stores that compiled code has executed, for some whole warps of a wave.
 
-    `places` (rows, threads) has the place of each thread from `first` up to, not including, `last`, or `nowhere` if its
-    predicate is false. `begins` has for each access what has to be added to a place: then it is an offset in the wave's
-    shared memory, or an address in global memory. `mask` (threads) has the threads that run; None: all. It is the same
-    sequence `accesses` each time.
+    Row r of `shapes` (rows, groups of 16 threads) has a number of STEPS, or 0. It says how far the places of the threads
+    are from each other in `leads`, which has the place of the first one, at [r, step * group]. If it is 0, `places`
+    (rows, threads) has the place of each thread. A thread that does not run is `nowhere`; so are groups from the warp of
+    `first` up to the warp of `last`, of which no thread runs.
 
-    `shapes` (rows, groups of 16 threads) is 0, or says how far the places of a group are from its first one: equal
-    numbers mean equal distances. It does not count for groups in which a thread does not run.
+    `begins` has for each access what has to be added to a place: then it is an offset in the wave's shared memory, or
+    an address in global memory. It is the same sequence `accesses` each time.
     """
 
     accesses: Sequence[Placed]
     begins: np.ndarray
+    leads: np.ndarray
+    step: int
     places: np.ndarray
     shapes: np.ndarray
     nowhere: int
     first: int
     last: int
-    mask: np.ndarray | None
 
-    def of(self, n: int, first: int, last: int, row: int = -1) -> tuple[np.ndarray, np.ndarray]:
-        """The threads (ascending), of those from one to another, that execute the n-th access, and where. `row`: its row
-        in `places`, if that is not the usual one.
-        """
-        access = self.accesses[n]
-        places = self.places[access.row if row < 0 else row, first:last]
-        runs = places != self.nowhere
-        if self.mask is None and runs.all():
-            return np.arange(first, last), places + (access.apart + self.begins[n])
-        if self.mask is not None:
-            runs &= self.mask[first:last]
-        threads = np.flatnonzero(runs)
-        return threads + first, places[threads] + (access.apart + self.begins[n])
+    def kept(self, n: int, most: int) -> OneAccess:
+        """The n-th access alone, of at most so many threads (a multiple of 32). It stays as it is when the launch goes on."""
+        first, access, step = self.first // GROUP, self.accesses[n], self.step
+        last, row = -(-min(self.last, self.first + most) // GROUP), access.row
+        return OneAccess(
+            access.size, access.apart + int(self.begins[n]), self.leads[row, first * step : last * step : step].copy(),
+            self.shapes[row, first:last].copy(), self.places[row, first * GROUP : last * GROUP].copy(), self.nowhere, first * GROUP,
+        )  # fmt: skip
+
+    def of(self, n: int) -> tuple[np.ndarray, np.ndarray]:
+        """The threads (ascending) that execute the n-th access, and where."""
+        return self.kept(n, self.last - self.first).threads()
+
+
+class OneAccess(NamedTuple):
+    """One of `CompiledAccesses`: the places of threads from `first` on, by groups, with `apart` to be added."""
+
+    size: int
+    apart: int
+    leads: np.ndarray
+    shapes: np.ndarray
+    places: np.ndarray
+    nowhere: int
+    first: int
+
+    def threads(self) -> tuple[np.ndarray, np.ndarray]:
+        """The threads (ascending) that execute it, and where."""
+        at: np.ndarray = self.leads[:, None] + self.size * _STEPS[self.shapes][:, None] * np.arange(GROUP)
+        at[self.leads == self.nowhere] = self.nowhere
+        general = self.shapes == 0
+        at[general] = self.places.reshape(-1, GROUP)[general]
+        at = at.reshape(-1)
+        threads = np.flatnonzero(at != self.nowhere)
+        return threads + self.first, at[threads] + self.apart

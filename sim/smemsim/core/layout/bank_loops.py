@@ -9,11 +9,12 @@ import numpy as np
 from smemsim.base.compiling.loop import compiled
 from smemsim.core.spec.shared_memory import BANKS
 
-__all__ = ["LINE", "busiest_banks", "count_accesses", "different_sectors", "fewest", "load_costs", "paired_lanes"]
+__all__ = ["LINE", "WORK", "busiest_banks", "count_accesses", "different_sectors", "fewest", "load_costs", "paired_lanes"]
 
 LINE = BANKS.count * BANKS.width  # bytes that the banks serve at once
 NO_PLACE = -1
 KINDS = 8  # of warps that access alike, of one instruction: so many are remembered
+WORK = 32 + 3 * KINDS + 6  # rows of the work space of `count_accesses`
 
 
 def fewest(lanes: Any, size: int, unit: int) -> Any:
@@ -40,24 +41,18 @@ def is_so_far(a, b, moved, nowhere):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def is_moved(before, after, unit, nowhere):  # type: ignore[no-untyped-def]
-    """Do 32 lanes access what those before access, a multiple of `unit` bytes further? Lanes that do not access are
-    `nowhere` in both.
-    """
-    lead = 0
-    while lead < 31 and after[lead] == nowhere:
-        lead += 1
-    moved = after[lead] - before[lead]
-    differs = moved & (unit - 1)
-    for lane in range(32):
-        differs |= not is_so_far(after[lane], before[lane], moved, nowhere)
-    return differs == 0
-
-
-@compiled
 def is_like_before(at, active, warp, unit):  # type: ignore[no-untyped-def]
     """Does a warp access what the warp before it accesses, a multiple of `unit` bytes further?"""
-    return warp > 0 and active[warp] == active[warp - 1] and is_moved(at[warp - 1], at[warp], unit, NO_PLACE)
+    if not warp or active[warp] != active[warp - 1]:
+        return False
+    lead = 0
+    while lead < 31 and at[warp, lead] == NO_PLACE:
+        lead += 1
+    moved = at[warp, lead] - at[warp - 1, lead]
+    differs = moved & (unit - 1)
+    for lane in range(32):
+        differs |= not is_so_far(at[warp, lane], at[warp - 1, lane], moved, NO_PLACE)
+    return differs == 0
 
 
 @compiled
@@ -192,25 +187,28 @@ def load_costs(at, active, words, together, distances, cost, worst):  # type: ig
 
 
 @compiled
-def gather(places, mask, base, first, last, nowhere, at):  # type: ignore[no-untyped-def]
-    """The places of a warp from thread `base` on go to `at` (32), `nowhere` for lanes that do not access."""
-    for lane in range(32):
-        t = base + lane
-        runs = first <= t < last and (len(mask) == 0 or mask[t])
-        at[lane] = places[t] if runs else nowhere
+def spread(leads, step, places, shapes, steps, size, warp, nowhere, at):  # type: ignore[no-untyped-def]
+    """The places of a warp, `nowhere` for lanes that do not access, go to `at` (32): those of a group of 16 follow from
+    its first one by its shape, if that is not 0.
+    """
+    for group in range(2 * warp, 2 * warp + 2):
+        own, shape, lead = 16 * (group - 2 * warp), shapes[group], leads[group * step]
+        apart = 0 if lead == nowhere else size * steps[shape]
+        for lane in range(16):
+            at[own + lane] = lead + apart * lane if shape else places[16 * group + lane]
 
 
 @compiled
-def warp_cost(places, base, nowhere, begin, group, distances, at, active, kept, count):  # type: ignore[no-untyped-def]
-    """What a warp costs whose places are those from `base` on: wavefronts or sectors, the fewest of these, lanes, and
-    the worst group. The last four are work space.
+def warp_cost(own, nowhere, begin, group, distances, at, active, kept, count):  # type: ignore[no-untyped-def]
+    """What a warp costs whose places are `own`: wavefronts or sectors, the fewest of these, lanes, and the worst group.
+    The last four are work space.
     """
     size, together, shift = group[2], group[3], group[5]
     lanes = 0
     active[0] = 0
     for lane in range(32):
-        here = places[base + lane] != nowhere
-        at[0, lane] = places[base + lane] + begin if here else 0
+        here = own[lane] != nowhere
+        at[0, lane] = own[lane] + begin if here else 0
         active[0] |= here << lane
         lanes += here
     if not lanes:
@@ -224,62 +222,89 @@ def warp_cost(places, base, nowhere, begin, group, distances, at, active, kept, 
 
 @compiled
 def count_group(  # type: ignore[no-untyped-def]
-    places, shapes, mask, first, last, nowhere, group, begin, distances, out, count, kept, at, active, kinds, forms, then, costs, warps, own
+    leads,
+    step,
+    places,
+    shapes,
+    steps,
+    warp,
+    end,
+    nowhere,
+    group,
+    begin,
+    distances,
+    out,
+    count,
+    kept,
+    at,
+    active,
+    kinds,
+    forms,
+    then,
+    costs,
+    warps,
+    own,
 ):
-    """`count_accesses` of one group. Warps that access alike cost the same: `kinds` of these are remembered, each with
-    the places of its first warp, and which kind came after it. All after `out` is work space.
+    """`count_accesses` of one group, for warps from one up to another. Warps that access alike cost the same: `kinds` of
+    these are remembered, each with the places of its first warp, and which kind came after it. All after `out` is work
+    space.
     """
     unit = 1 << group[5] if group[5] else 4
-    forms[:], then[:], warps[:] = 0, 0, 0
+    then[:], warps[:] = 0, 0
     known, before, oldest = 0, 0, 0
-    row = places
-    is_whole = len(mask) == 0 and not (first | last) & 31
-    warp, end = first >> 5, (last + 31) >> 5
     while warp < end:
-        kind, base = then[before], 32 * warp
-        if is_whole:
-            more = alike_from(places, shapes, warp, end, kinds[kind], forms[kind, 0], forms[kind, 1], unit, nowhere)
-            if more == warp:
-                kind = kind_by_shape(kinds, forms, known, kind, places, shapes, warp, unit, nowhere)
-                if kind >= 0:
-                    more = max(
-                        warp + 1, alike_from(places, shapes, warp + 1, end, kinds[kind], forms[kind, 0], forms[kind, 1], unit, nowhere)
-                    )
-            if more > warp:
-                warps[kind] += more - warp
-                then[before] = kind
-                before, warp = kind, more
-                continue
-        else:
-            gather(places, mask, base, first, last, nowhere, own)
-            row, base = own, 0
-            kind = kind_of(kinds, known, kind, row, base, unit, nowhere)
-        if kind < 0:
+        kind, more = then[before], warp
+        if known:
+            more = alike_from(leads, step, places, shapes, warp, end, kinds, forms, kind, unit, nowhere)
+            other = 0
+            while more == warp and other < known:
+                more = alike_from(leads, step, places, shapes, warp, end, kinds, forms, other, unit, nowhere)
+                kind = other
+                other += 1
+        if more == warp:
             kind = known
             if known == KINDS:
                 kind, oldest = oldest, (oldest + 1) % KINDS
                 put_costs(out, warps[kind], costs[kind])
                 warps[kind] = 0
-            known = max(known, kind + 1)
-            kinds[kind] = row[base : base + 32]
-            forms[kind, 0], forms[kind, 1], then[kind] = shapes[2 * warp], shapes[2 * warp + 1], kind
-            costs[kind] = warp_cost(row, base, nowhere, begin, group, distances, at, active, kept, count)
+            known, then[kind] = max(known, kind + 1), kind
+            spread(leads, step, places, shapes, steps, group[2], warp, nowhere, own)
+            cost = warp_cost(own, nowhere, begin, group, distances, at, active, kept, count)
+            for k in range(4):
+                costs[kind, k] = cost[k]
+            put_kind(own, shapes, warp, nowhere, kinds, forms, kind)
+            more = warp + 1
+        warps[kind] += more - warp
         then[before] = kind
-        before = kind
-        warps[kind] += 1
-        warp += 1
+        before, warp = kind, more
     for kind in range(known):
         put_costs(out, warps[kind], costs[kind])
 
 
 @compiled
-def alike_from(places, shapes, warp, end, kind, lower, upper, unit, nowhere):  # type: ignore[no-untyped-def]
-    """The first warp from one on that is not, by its shapes, of a kind with these. The other lanes of a group of 16
-    follow from its first one.
+def put_kind(own, shapes, warp, nowhere, kinds, forms, kind):  # type: ignore[no-untyped-def]
+    """Remember a warp with these places: `kinds` gets them, `forms` its two shapes and the first lane that accesses."""
+    lead = 0
+    for lane in range(31, -1, -1):
+        kinds[kind, lane] = own[lane]
+        if own[lane] != nowhere:
+            lead = lane
+    forms[kind, 0], forms[kind, 1], forms[kind, 2] = shapes[2 * warp], shapes[2 * warp + 1], lead
+
+
+@compiled
+def alike_from(leads, step, places, shapes, warp, end, kinds, forms, kind, unit, nowhere):  # type: ignore[no-untyped-def]
+    """The first warp from one on that is not of a kind: that does not access what the kind's first warp accesses, a
+    multiple of `unit` bytes further.
     """
-    c, d = kind[0], kind[16]
-    while warp < end and lower and upper and shapes[2 * warp] == lower and shapes[2 * warp + 1] == upper:
-        a, b = places[32 * warp], places[32 * warp + 16]
+    lower, upper = forms[kind, 0], forms[kind, 1]
+    if not lower or not upper:
+        while warp < end and is_alike(leads, step, places, shapes, warp, kinds, forms, kind, unit, nowhere):
+            warp += 1
+        return warp
+    c, d = kinds[kind, 0], kinds[kind, 16]  # the other lanes of a group follow from its first one
+    while warp < end and shapes[2 * warp] == lower and shapes[2 * warp + 1] == upper:
+        a, b = leads[2 * warp * step], leads[(2 * warp + 1) * step]
         moved = b - d if a == nowhere else a - c
         if moved & (unit - 1) or not is_so_far(a, c, moved, nowhere) or not is_so_far(b, d, moved, nowhere):
             break
@@ -288,33 +313,25 @@ def alike_from(places, shapes, warp, end, kind, lower, upper, unit, nowhere):  #
 
 
 @compiled
-def kind_by_shape(kinds, forms, known, guess, places, shapes, warp, unit, nowhere):  # type: ignore[no-untyped-def]
-    """The kind with the shapes of a warp, all of whose threads run, that the warp is of; a guess is tried first. -1: a
-    new one.
-    """
-    lower, upper, base = shapes[2 * warp], shapes[2 * warp + 1], 32 * warp
-    for n in range(-1, known):
-        kind = guess if n < 0 else n
-        if not known or n == guess or forms[kind, 0] != lower or forms[kind, 1] != upper:
+def is_alike(leads, step, places, shapes, warp, kinds, forms, kind, unit, nowhere):  # type: ignore[no-untyped-def]
+    """Is a warp of a kind, of which a group has no simple shape?"""
+    lead, first = forms[kind, 2], 2 * warp
+    if shapes[first] != forms[kind, 0] or shapes[first + 1] != forms[kind, 1]:
+        return False
+    here = leads[(first + (lead >> 4)) * step] if forms[kind, lead >> 4] else places[32 * warp + lead]
+    moved = here - kinds[kind, lead]
+    if moved & (unit - 1):
+        return False
+    differs = 0
+    for half in range(2):
+        begin = 16 * half
+        if forms[kind, half]:
+            differs |= not is_so_far(leads[(first + half) * step], kinds[kind, begin], moved, nowhere)
             continue
-        if lower and upper:
-            is_found = alike_from(places, shapes, warp, warp + 1, kinds[kind], lower, upper, unit, nowhere) > warp
-        else:
-            is_found = is_moved(kinds[kind], places[base : base + 32], unit, nowhere)
-        if is_found:
-            return kind
-    return -1
-
-
-@compiled
-def kind_of(kinds, known, guess, row, base, unit, nowhere):  # type: ignore[no-untyped-def]
-    """The kind that a warp is of; a guess is tried first. -1: a new one."""
-    if known and is_moved(kinds[guess], row[base : base + 32], unit, nowhere):
-        return guess
-    for kind in range(known):
-        if kind != guess and is_moved(kinds[kind], row[base : base + 32], unit, nowhere):
-            return kind
-    return -1
+        for lane in range(16):
+            own = kinds[kind, begin + lane]
+            differs |= places[32 * warp + begin + lane] ^ (nowhere if own == nowhere else own + moved)
+    return differs == 0
 
 
 @compiled
@@ -329,23 +346,25 @@ def put_costs(out, warps, costs):  # type: ignore[no-untyped-def]
         out[4] = max(out[4], costs[3])
 
 
-@compiled(reads="places shapes mask groups begins distances")
-def count_accesses(places, shapes, mask, first, last, nowhere, groups, begins, distances, out):  # type: ignore[no-untyped-def]
+@compiled(reads="leads places shapes steps groups begins distances")
+def count_accesses(leads, step, places, shapes, steps, first, last, nowhere, groups, begins, distances, out, work):  # type: ignore[no-untyped-def]
     """Add up what loads and stores cost, by groups that cost the same.
 
-    `places` (rows, threads) has a place for each thread, or `nowhere`; `shapes` (rows, threads / 16) is 0, or the same
-    for places that are as far from the first one of a group, if all its threads access, or none. The threads are those
-    from `first` up to `last` that `mask` has (an empty one: all). `groups` (groups, 6) has the row, the distance from its
-    places, the bytes of a lane, the lanes that go together, how many of `distances` count for paired lanes, and the
-    shift of a sector (0: shared memory). `begins` are added to places. `out` (groups, 5) gets requests, wavefronts or
-    sectors, the fewest of these, lanes, and the worst of any warp (as a maximum).
+    `leads` (rows, groups of 16 threads; every `step`-th) has the place of the first thread of each group, or `nowhere`.
+    `shapes` (rows, threads / 16) says by `steps` how many sizes the places of neighbours are apart, if all threads of
+    the group access, or none. If it is 0, `places` (rows, threads) has a place for each thread, or `nowhere`. The warps
+    are those of the threads from `first` up to `last`.
+
+    `groups` (groups, 6) has the row, the distance from its places, the bytes of a lane, the lanes that go together, how
+    many of `distances` count for paired lanes, and the shift of a sector (0: shared memory). `begins` are added to
+    places. `out` (groups, 5) gets requests, wavefronts or sectors, the fewest of these, lanes, and the worst of any warp
+    (as a maximum). `work` (WORK, 32) is work space: a function that makes arrays counts references.
     """
-    count, kept, at, active = np.zeros(32, np.int64), np.zeros((32, 32), np.int64), np.zeros((1, 32), np.int64), np.zeros(1, np.int64)
-    kinds, forms, then = np.zeros((KINDS, 32), np.int64), np.zeros((KINDS, 2), np.int64), np.zeros(KINDS, np.int64)
-    costs, warps, own = np.zeros((KINDS, 4), np.int64), np.zeros(KINDS, np.int64), np.zeros(32, np.int64)
+    kept, kinds, forms, costs = work[:32], work[32 : 32 + KINDS], work[32 + KINDS : 32 + 2 * KINDS], work[32 + 2 * KINDS : 32 + 3 * KINDS]
+    count, at, active, own, then, warps = work[-6], work[-5:-4], work[-4], work[-3], work[-2], work[-1]
     for g in range(len(groups)):
         row, apart, paired = groups[g, 0], groups[g, 1], groups[g, 4]
         count_group(
-            places[row], shapes[row], mask, first, last, nowhere, groups[g], begins[g] + apart, distances[:paired], out[g],
-            count, kept, at, active, kinds, forms, then, costs, warps, own,
+            leads[row], step, places[row], shapes[row], steps, first >> 5, (last + 31) >> 5, nowhere, groups[g], begins[g] + apart,
+            distances[:paired], out[g], count, kept, at, active, kinds, forms, then, costs, warps, own,
         )  # fmt: skip

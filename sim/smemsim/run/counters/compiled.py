@@ -13,17 +13,19 @@ from smemsim.core.ptx.module import Instruction
 from smemsim.core.spec.counters import LANES, LANES_TOGETHER, PAIRED, SECTOR
 from smemsim.core.spec.shared_memory import BANKS
 from smemsim.run.counters.rows import Row, by_warp
+from smemsim.run.tallies import STEPS
 
 if TYPE_CHECKING:
-    from smemsim.run.tallies import CompiledAccesses, Placed
+    from smemsim.run.tallies import CompiledAccesses, OneAccess, Placed
 
 __all__ = ["MOST_WARPS", "CompiledCosts"]
 
 MOST_PLANS = 1024
 _PLANS: dict[int, Plan] = {}  # by the identity of their accesses
 MOST_WARPS, MOST_LOOKED = 128, 512  # accesses of warps that are kept for each instruction, of the first so many warps
-_WHOLE = np.zeros(0, bool)  # no mask: all threads
+_NONE = np.zeros(0, np.int64)
 _DISTANCES = np.array(PAIRED, np.int64)
+_STEPS = np.array([STEPS.get(shape, 0) for shape in range(max(STEPS) + 1)], np.int64)
 _SECTOR = SECTOR.bit_length() - 1
 
 
@@ -32,25 +34,22 @@ class Samples:
 
     def __init__(self, lead: int) -> None:
         self.lead = lead
-        self._kept: list[tuple[int, CompiledAccesses]] = []
+        self._kept: list[OneAccess] = []
         self._room = MOST_LOOKED * LANES
 
     def add(self, ran: CompiledAccesses) -> bool:
         """Keep the places of some more threads. Are there still too few?"""
-        end = min(ran.last, ran.first + self._room)
-        row = ran.accesses[self.lead].row
-        places, mask = ran.places[row : row + 1, ran.first : end].copy(), None if ran.mask is None else ran.mask[ran.first : end].copy()
-        self._kept.append((ran.first, ran._replace(places=places, mask=mask, first=0, last=end - ran.first)))
-        self._room -= end - ran.first
+        self._kept.append(ran.kept(self.lead, self._room))
+        self._room -= ran.last - ran.first
         return self._room > 0
 
     def warps(self) -> tuple[np.ndarray, np.ndarray]:
         """The places of the first warps, and their active lanes."""
         rows, actives = [np.zeros((0, LANES), np.int64)], [np.zeros(0, np.int64)]
-        for first, ran in self._kept:
-            threads, at = ran.of(self.lead, 0, ran.last, row=0)
+        for one in self._kept:
+            threads, at = one.threads()
             if len(threads):
-                some, active = by_warp(threads + first, at)
+                some, active = by_warp(threads, at)
                 rows.append(some)
                 actives.append(active)
         return np.concatenate(rows)[:MOST_WARPS], np.concatenate(actives)[:MOST_WARPS]
@@ -70,6 +69,7 @@ class Plan:
         self.members = tuple(members.values())  # that cost the same
         self.leads = np.array([own[0] for own in self.members], np.int64)
         self.groups = np.array([self._numbers(accesses[n]) for n in self.leads.tolist()], np.int64)
+        self.count: Callable[..., None] | None = None  # the machine code of `count_accesses` for arrays of these types
 
     @classmethod
     def of(cls, accesses: Sequence[Placed]) -> Plan:
@@ -96,27 +96,31 @@ class Plan:
 
 
 class CompiledCosts:
-    """The sums for the accesses of one piece of compiled code, and samples of those of shared memory."""
+    """The sums for the accesses of one piece of compiled code, and samples of those of shared memory. `work` (WORK, 32) is
+    work space.
+    """
 
-    def __init__(self, accesses: Sequence[Placed]) -> None:
-        self.plan = Plan.of(accesses)
+    def __init__(self, accesses: Sequence[Placed], work: np.ndarray) -> None:
+        self.plan, self._work = Plan.of(accesses), work
         self._samples = {row: Samples(n) for row, n in self.plan.sampled.items()}
         self._wanted = list(self._samples.values())
         self._out = np.zeros((len(self.plan.leads), 5), np.int64)
-        self._begins = self._begun = np.zeros(0, np.int64)  # of the accesses that were counted last, and of those that lead
-        self._count: Callable[..., None] | None = None  # the machine code of `count_accesses` for arrays of these types
+        self._begins = self._begun = _NONE  # of the accesses that were counted last, and of those that lead
 
     def add(self, ran: CompiledAccesses) -> None:
         """Count the accesses once more."""
-        mask = _WHOLE if ran.mask is None else ran.mask
+        plan = self.plan
         if self._wanted:
             self._wanted = [samples for samples in self._wanted if samples.add(ran)]
         if ran.begins is not self._begins:
-            self._begins, self._begun = ran.begins, ran.begins[self.plan.leads]
-        given = ran.places, ran.shapes, mask, ran.first, ran.last, ran.nowhere, self.plan.groups, self._begun, _DISTANCES, self._out
-        if self._count is None:
-            self._count = count_accesses.code(given)
-        self._count(*given)
+            self._begins, self._begun = ran.begins, ran.begins[plan.leads]
+        given = (
+            ran.leads, ran.step, ran.places, ran.shapes, _STEPS, ran.first, ran.last, ran.nowhere,
+            plan.groups, self._begun, _DISTANCES, self._out, self._work,
+        )  # fmt: skip
+        if plan.count is None:
+            plan.count = count_accesses.code(given)
+        plan.count(*given)
 
     def samples(self) -> Iterator[tuple[Placed, np.ndarray, np.ndarray]]:
         """Of each access of shared memory the places of some warps in the wave's shared memory, and their lanes."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from smemsim.core.layout.bank_loops import WORK
 from smemsim.core.layout.banks import operand_wavefronts
 from smemsim.core.layout.conflicts import OPS, BankAccess
 from smemsim.core.ptx.module import Instruction
@@ -118,6 +119,7 @@ class Counting(Observer):
         self._pitch = 1  # bytes from the window of a CTA to the next one's
         self._is_finished = False
         self._tallies: list[Tally] = []
+        self._work = np.empty((WORK, LANES), np.int64)
         self._compiled: dict[int, CompiledCosts] = {}  # by the identity of `CompiledAccesses.accesses`
         self._sources: dict[
             int, list[tuple[np.ndarray, np.ndarray]]
@@ -189,7 +191,7 @@ class Counting(Observer):
     def accessed_together(self, x: Wave, accesses: CompiledAccesses) -> None:
         costs = self._compiled.get(id(accesses.accesses))
         if costs is None:
-            costs = self._compiled[id(accesses.accesses)] = CompiledCosts(accesses.accesses)
+            costs = self._compiled[id(accesses.accesses)] = CompiledCosts(accesses.accesses, self._work)
         costs.add(accesses)
         self._pitch = x.pitch
 
@@ -272,7 +274,6 @@ class Counting(Observer):
         """Give every instruction of the blocks that ran its counts; after the launch."""
         if self._is_finished:
             return
-        self._is_finished = True
         for costs in self._compiled.values():
             costs.put(self.row)
         off: list[tuple[np.ndarray, np.ndarray]] = []
@@ -291,9 +292,11 @@ class Counting(Observer):
         of_rows = [self.body.number(i) for i in self.instructions.values()]
         total = len(self.body.instructions)
         self.executed, self.lanes, self.off, self.ran = *(np.zeros(total, np.int64) for _ in range(3)), np.zeros(total, bool)
-        for numbers, (warps, lanes, _) in blocks:
-            np.add.at(self.executed, numbers, warps)
-            np.add.at(self.lanes, numbers, lanes)
+        if blocks:
+            numbers, sizes = np.concatenate([numbers for numbers, _ in blocks]), [len(numbers) for numbers, _ in blocks]
+            by_block = np.array([counts for _, counts in blocks], np.int64)
+            np.add.at(self.executed, numbers, np.repeat(by_block[:, 0], sizes))
+            np.add.at(self.lanes, numbers, np.repeat(by_block[:, 1], sizes))
             self.ran[numbers] = True
         for numbers, lanes_off in off:
             np.add.at(self.off, numbers, lanes_off)
@@ -301,6 +304,7 @@ class Counting(Observer):
         self.ran[of_rows] = True
         for row, n in zip(self.rows.values(), of_rows, strict=True):
             self._fill(row, n)
+        self._is_finished = True
         self._count_products()
         self._blocks.clear()
         self._tallies.clear()

@@ -109,10 +109,12 @@ class Counters:
             joined.setdefault(int(places.at[n]), []).append(row)
         numbers, at = np.zeros((len(places.words["line"]), len(COLUMNS)), np.int64), places.at[: len(counting.ran)]
         sure, why = np.full(len(numbers), str(Sure.EXACT), object), np.full(len(numbers), "", object)
-        for place, own in joined.items():
-            total = sum_of(own)
-            numbers[place] = _NUMBERS(total)
-            sure[place], why[place] = str(total.sure), total.why
+        totals = {place: sum_of(own) for place, own in joined.items()}
+        if totals:
+            numbers[list(totals)] = [_NUMBERS(total) for total in totals.values()]
+        for place, total in totals.items():
+            if total.sure is not Sure.EXACT:
+                sure[place], why[place] = str(total.sure), total.why
         for column, values in zip(_ALL_HAVE, (counting.executed, counting.lanes, counting.off), strict=True):
             numbers[:, column] = 0
             np.add.at(numbers[:, column], at[counting.ran], values[counting.ran])

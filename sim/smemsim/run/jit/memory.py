@@ -19,6 +19,7 @@ from smemsim.core.ptx.module import Address, Instruction, Operand, Register, Sym
 from smemsim.core.spec.architectures import any_architecture
 from smemsim.run.isa.registers import bits_of as ptx_bits
 from smemsim.run.jit.vectors import LANES, Uncompiled, Value, Vectors, llvm_type, vector
+from smemsim.run.tallies import STEPS
 
 if TYPE_CHECKING:
     from smemsim.run.lower.program import Program
@@ -53,8 +54,8 @@ __all__ = [
 
 
 GENERAL, ONE_PLACE, NEIGHBOURS = 0, 1, 2  # what the places of a group are
-STRIDED = {3: 2, 4: 4}  # further ones: every second, every fourth element of neighbours
-HEAD, ROW = 4, 4  # of the table `memory`: numbers before those of the accesses, and of each access
+STRIDED = {shape: steps for shape, steps in STEPS.items() if steps > 1}  # every second, every fourth element of neighbours
+HEAD, ROW = 7, 4  # of the table `memory`: numbers before those of the accesses, and of each access
 _VECTORS = {"v2": 2, "v4": 4}
 _SPACES = {"global": "global", "shared": "shared", "shared::cta": "shared"}
 _HINTS = {"nc", "ca", "cg", "cs", "lu", "wb", "wt", "weak"}
@@ -171,18 +172,22 @@ def access_of(program: Program, i: Instruction, number: int) -> Access:
     return found
 
 
-def in_rows(instructions: Sequence[Instruction], accesses: Sequence[Access]) -> tuple[Access, ...]:
-    """The accesses, for all threads: those of one size by one value of a register lie in one entry of the tables."""
+def in_rows(instructions: Sequence[Instruction], accesses: Sequence[Access], *, with_guards: bool = False) -> tuple[Access, ...]:
+    """The accesses, for all threads: those of one size by one value of a register lie in one entry of the tables.
+    `with_guards`: also those with one value of a predicate, else only those without a predicate.
+    """
     by_base: dict[tuple[Any, ...], list[Access]] = {}
     given: collections.Counter[int] = collections.Counter()
     of = {id(access.instruction): access for access in accesses}
     for i in instructions:
         access = of.get(id(i))
         if access is not None:
-            slot = access.slot
+            slot, guard = access.slot, i.guard
             base: tuple[Any, ...] = (access.number,)
-            if slot is not None and i.guard is None and access.offset % access.size == 0:
+            if slot is not None and (guard is None or with_guards) and access.offset % access.size == 0:
                 base = (slot, given[slot], access.size, access.space)
+                if guard is not None:
+                    base += (guard.slot, given[guard.slot], guard.negated)
             by_base.setdefault(base, []).append(access)
         given.update(i.given)
     found: dict[int, Access] = {}
@@ -398,7 +403,7 @@ def shape_of(v: Vectors, at: Value, size: int) -> tuple[str, str]:
     differs = v.compare("icmp ne", steps, v.binary("mul", v.alike(kind, step), ramp))
     is_even = v.line(f"icmp eq i{LANES} {v.line(f'bitcast <{LANES} x i1> {differs.name} to i{LANES}')}, 0")
     shape = str(GENERAL)
-    for number, times in {ONE_PLACE: 0, NEIGHBOURS: 1, **STRIDED}.items():
+    for number, times in STEPS.items():
         shape = v.line(f"select i1 {v.line(f'icmp eq {kind} {step}, {times * size}')}, i8 {number}, i8 {shape}")
     wide = step if kind == "i64" else v.line(f"zext {kind} {step} to i64")
     return wide, v.line(f"select i1 {is_even}, i8 {shape}, i8 {GENERAL}")

@@ -19,7 +19,7 @@ from smemsim.base.errors import SmemsimError
 from smemsim.core.ptx.module import Instruction, Label, Register
 from smemsim.run.jit.constants import in_numbers
 from smemsim.run.jit.counted import Counts
-from smemsim.run.jit.direct import ROOM, emit_direct
+from smemsim.run.jit.direct import NOTED, ROOM, emit_direct
 from smemsim.run.jit.forms import form_of
 from smemsim.run.jit.joins import NO_JOINS, Joins
 from smemsim.run.jit.memory import (
@@ -78,6 +78,7 @@ class Code:
     accesses: tuple[Access, ...]
     given: tuple[tuple[str, Any, np.dtype[Any]], ...] = ()  # slots after the registers (`vectors.Given`)
     counts: Counts | None = None
+    noted: tuple[Access, ...] = ()  # the accesses with the rows in which `prepare` notes their places, if addresses stay in registers
 
     @functools.cached_property
     def slot_array(self) -> np.ndarray:
@@ -102,12 +103,12 @@ class Code:
     @functools.cached_property
     def placed(self) -> tuple[Placed, ...]:
         """The accesses as observers that count get them."""
-        return tuple(Placed(x.instruction, x.space, x.size, x.row.number, x.apart) for x in self.accesses)
+        return tuple(Placed(x.instruction, x.space, x.size, x.row.number, x.apart) for x in self.noted or self.accesses)
 
     @functools.cached_property
     def rows(self) -> int:
         """Entries of the tables of places that the accesses have together."""
-        return len({access.row.number for access in self.accesses})
+        return len({access.row.number for access in self.noted or self.accesses})
 
     @functools.cached_property
     def of_global(self) -> tuple[Access, ...]:
@@ -325,34 +326,46 @@ def code_of(program: Program, piece: Run, *, masked: bool, counted: bool = False
     return Code("\n".join((*sorted(declared), *parts)), tuple(run.used), in_order, tuple(given.keys), counts)
 
 
-def direct_code_of(program: Program, piece: Run, *, masked: bool) -> Code:
-    """The functions of a segment whose addresses stay in registers (`direct.py`): `prepare`, if it stores, and `run`.
+def direct_code_of(program: Program, piece: Run, *, masked: bool, counted: bool = False) -> Code:
+    """The function of a segment whose addresses stay in registers (`direct.py`): `run`, or, if it stores or observers
+    count, `whole`: `prepare`, and then `run` unless it stopped.
 
-    They return the first thread of the group before which they stopped.
+    It returns the first thread of the group before which it stopped.
     """
     accesses = {id(access.instruction): access for access in piece.accesses}
     given = Given(len(program.registers))
-    stores = any(not access.is_load for access in piece.accesses)
+    has_two = counted or any(not access.is_load for access in piece.accesses)
     active = Value("%active", "i1") if masked else None
+    counts = Counts(active) if counted else None
+    noted = in_rows(piece.instructions, piece.accesses, with_guards=True) if counted else ()
+    rows = {access.number: access.row for access in noted}
     parts, declared, used = [], set[str](), dict[int, int]()
-    for name in ("prepare", "run") if stores else ("run",):
-        moves, looks = name == "run", name == "prepare" or not stores
+    for name in ("prepare", "run") if has_two else ("run",):
+        moves, looks = name == "run", name == "prepare" or not has_two
 
         def emit(v: Vectors, access: Access, guard: Value | None, *, moves: bool = moves, looks: bool = looks) -> None:
-            emit_direct(v, access, guard, active, looks=looks, moves=moves)
+            emit_direct(v, access, guard, active, looks=looks, moves=moves, row=rows.get(access.number) if looks else None)
 
         v = Vectors(program.registers, program.wide, given, used)
+        v.counts = counts if moves else None
         for i in piece.instructions if moves else _slice(piece):
             _emit(program, v, i, accesses.get(id(i)), emit)
         own = _stores_text(v, _kept(program, piece.instructions, v), masked=masked) if moves else []
         declared |= v.declared
-        parts.append(_direct_text(name, v, piece.accesses, own, masked=masked))
-    return Code("\n".join((*sorted(declared), *parts)), tuple(used), piece.accesses, tuple(given.keys))
+        parts.append(_direct_text(name, v, piece.accesses, own, masked=masked, noted=noted if looks else ()))
+    if has_two:
+        parts.append(_WHOLE)
+    return Code("\n".join((*sorted(declared), *parts)), tuple(used), piece.accesses, tuple(given.keys), counts, noted)
 
 
-def _direct_text(name: str, v: Vectors, accesses: Sequence[Access], stores: Sequence[str], *, masked: bool) -> str:
+def _direct_text(
+    name: str, v: Vectors, accesses: Sequence[Access], stores: Sequence[str], *, masked: bool, noted: Sequence[Access] = ()
+) -> str:
     """A function that goes through the groups from %first to %last, and stops before one with an address outside."""
-    lines = [f"define i64 @{name}({_HEAD}) {{", "entry:", BUFFER, *ROOM, "  store i8 0, ptr %bad.p, align 1", "  br label %loop", "loop:"]
+    lines = [f"define i64 @{name}({_HEAD}) {{", "entry:", BUFFER, *ROOM, "  store i8 0, ptr %bad.p, align 1", *_counts_text(v, accesses)]
+    if noted:
+        lines += [*NOTED, *_rows_text(noted)]
+    lines += ["  br label %loop", "loop:"]
     lines += ["  %t = phi i64 [ %first, %entry ], [ %t.next, %skip ]", *_active_text(masked), *_memory_text(accesses)]
     if any(access.space == "shared" for access in accesses):
         lines += _window_text()
@@ -386,6 +399,16 @@ def _slice(piece: Run) -> list[Instruction]:
     return kept[::-1]
 
 
+_WHOLE = """define i64 @whole(ptr %regs, ptr %mask, i64 %first, i64 %last, ptr %places, ptr %shapes, i64 %total, ptr %memory) {
+  %reached = call i64 @prepare(ptr %regs, ptr %mask, i64 %first, i64 %last, ptr %places, ptr %shapes, i64 %total, ptr %memory)
+  %is.all = icmp eq i64 %reached, %last
+  br i1 %is.all, label %all, label %end
+all:
+  %ran = call i64 @run(ptr %regs, ptr %mask, i64 %first, i64 %last, ptr %places, ptr %shapes, i64 %total, ptr %memory)
+  br label %end
+end:
+  ret i64 %reached
+}"""
 _HEAD = "ptr %regs, ptr %mask, i64 %first, i64 %last, ptr %places, ptr %shapes, i64 %total, ptr %memory"
 
 
@@ -468,14 +491,18 @@ def _window_text() -> list[str]:
 
 def _run_text(v: Vectors, accesses: Sequence[Access], stores: Sequence[str], *, masked: bool) -> str:
     """`run`: the instructions, for groups from %first to %last."""
-    room = [BUFFER] if accesses else []
-    if v.counts is not None and v.counts.size:
-        room.append(f"  %counts = getelementptr i64, ptr %memory, i64 {HEAD + ROW * len(accesses)}")
+    room = [*([BUFFER] if accesses else []), *_counts_text(v, accesses)]
     lines = [f"define void @run({_HEAD}) {{", "entry:", *room, "  br label %loop", "loop:"]
     lines += ["  %t = phi i64 [ %first, %entry ], [ %t.next, %skip ]", *_active_text(masked), *_rows_text(accesses)]
     lines += [*v.lines, *stores, "  br label %skip", "skip:", f"  %t.next = add i64 %t, {LANES}", "  %more = icmp slt i64 %t.next, %last"]
     lines += ["  br i1 %more, label %loop, label %done", "done:", "  ret void", "}"]
     return "\n".join(lines)
+
+
+def _counts_text(v: Vectors, accesses: Sequence[Access]) -> Iterator[str]:
+    """Where the entries are that the text counts in, if it counts."""
+    if v.counts is not None and v.counts.size:
+        yield f"  %counts = getelementptr i64, ptr %memory, i64 {HEAD + ROW * len(accesses)}"
 
 
 def _kept(program: Program, instructions: Sequence[Instruction], v: Vectors) -> list[int]:

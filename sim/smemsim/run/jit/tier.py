@@ -24,7 +24,7 @@ from smemsim.run.isa.memory.spaces import own
 from smemsim.run.isa.special_registers import fill_special, is_alike
 from smemsim.run.jit import objects
 from smemsim.run.jit.chains import Chain, chain_of, tail_of
-from smemsim.run.jit.memory import HEAD, ROW, Access
+from smemsim.run.jit.memory import HEAD, ONE_PLACE, ROW, Access
 from smemsim.run.jit.segments import Code, Run, code_of, code_of_loop, direct_code_of, is_access, loop_of, pieces
 from smemsim.run.jit.shadow import Shadow
 from smemsim.run.jit.stores import Stores
@@ -32,6 +32,7 @@ from smemsim.run.jit.tiles import LOOK, RUN, Tiles
 from smemsim.run.jit.vectors import LANES
 from smemsim.run.origins import origins_of
 from smemsim.run.slots import Slot
+from smemsim.run.tallies import NOWHERE as NOT_THERE
 from smemsim.run.tallies import CompiledAccesses, Tally
 
 if TYPE_CHECKING:
@@ -76,6 +77,7 @@ class Frames:
     def __init__(self, x: Wave) -> None:
         self.made: dict[Any, Frame] = {}
         self.windows = np.empty((len(x.ctas), 2), np.int64)
+        self.shared_at = 0  # where in the host's memory the wave's shared memory begins
         self._own: dict[tuple[str, Any, np.dtype[Any]], np.ndarray] = {}  # what each wave has of its own
         self._enter(x)
 
@@ -100,7 +102,8 @@ class Frames:
         for frame in self.made.values():
             frame.begins = None
         self.windows[:, 0] = x.window_begin + x.grid.rank_bits[:: x.stride]
-        self.windows[:, 1] = x.shared.ctypes.data + np.arange(len(x.ctas), dtype=np.int64) * x.pitch
+        self.shared_at = x.shared.ctypes.data
+        self.windows[:, 1] = self.shared_at + np.arange(len(x.ctas), dtype=np.int64) * x.pitch
         for (_, which, _), array in self._own.items():
             fill_special(x, which, array)
 
@@ -118,6 +121,17 @@ class Frames:
         return array
 
 
+class Room:
+    """Memory for rows of accesses, free when a segment has run: the place of each thread, the shape of each group, and,
+    if addresses stay in registers, the first place of each group. `at` has where in the host's memory they begin.
+    """
+
+    def __init__(self, rows: int, threads: int) -> None:
+        self.places, self.shapes = np.empty((rows, threads), np.int64), np.empty((rows, threads // LANES), np.uint8)
+        self.leads = np.empty((rows, threads // LANES), np.int64)
+        self.at = self.leads.ctypes.data, self.shapes.ctypes.data, self.places.ctypes.data
+
+
 @dataclasses.dataclass(eq=False)
 class _Left:
     """What waves leave to later ones of a launch: frames, by threads and where the registers begin; room for places,
@@ -125,13 +139,13 @@ class _Left:
     """
 
     frames: dict[tuple[int, int], Frames] = dataclasses.field(default_factory=dict)
-    rooms: dict[tuple[int, int], tuple[np.ndarray, np.ndarray]] = dataclasses.field(default_factory=dict)
+    rooms: dict[tuple[int, int], Room] = dataclasses.field(default_factory=dict)
 
 
 _LEFT: Slot[_Left] = Slot(lambda launch: _Left())
 _FRAMES: Slot[Frames] = Slot(Frames)
-_SHADOW: Slot[Shadow] = Slot(lambda x: Shadow(x, NOWHERE.ctypes.data))
-_STORES: Slot[Stores] = Slot(lambda x: Stores(x, NOWHERE.ctypes.data))
+_SHADOW: Slot[Shadow] = Slot(lambda x: Shadow(x, NOWHERE_AT))
+_STORES: Slot[Stores] = Slot(lambda x: Stores(x, NOWHERE_AT))
 
 
 class Frame:
@@ -151,11 +165,13 @@ class Frame:
         self.regions: list[Any] = [None] * len(code.accesses)
         self.tiles: Tiles | None = None
         self.begins: np.ndarray | None = None  # of `CompiledAccesses`, as long as the arrays are those that they were
+        self.total, self._frames = x.total, frames
+        self._left = _LEFT(x.launch)
         if self.count:
             self._place(x, frames, found)
+        if code.noted:
+            self.memory[4:HEAD] = self.room.at
         self.pointers = self._registers.ctypes.data, self.memory.ctypes.data
-        self.total = x.total
-        self._left = _LEFT(x.launch)
 
     @classmethod
     def of(cls, x: Wave, owner: Any, code: Code, found: Found | None = None) -> Frame:
@@ -167,11 +183,11 @@ class Frame:
         return frame
 
     @functools.cached_property
-    def _tables(self) -> tuple[np.ndarray, np.ndarray]:
-        """The places and the shapes of accesses, of all threads."""
+    def room(self) -> Room:
+        """For its rows of accesses: host addresses, in segments whose addresses stay in registers as `tallies` has them."""
         key, rooms = (self.total, self.count), self._left.rooms
         if key not in rooms:
-            rooms[key] = _room(self.count, self.total)
+            rooms[key] = Room(self.count, self.total)
         return rooms[key]
 
     @functools.cached_property
@@ -179,7 +195,7 @@ class Frame:
         """For each access of a segment whose addresses stay in registers: the addresses of a group, if one is outside;
         else that of NOWHERE.
         """
-        return np.full((len(self.regions), LANES), NOWHERE.ctypes.data, np.int64)
+        return np.full((len(self.regions), LANES), NOWHERE_AT, np.int64)
 
     @functools.cached_property
     def _outside_at(self) -> int:
@@ -192,23 +208,22 @@ class Frame:
     @property
     def places(self) -> np.ndarray:
         """For each row of accesses: the host address of each thread's access."""
-        return self._tables[0]
+        return self.room.places
 
     @property
     def shapes(self) -> np.ndarray:
         """For each row of accesses: the shape of each group of threads."""
-        return self._tables[1]
+        return self.room.shapes
 
     def given(self, first: int, last: int, mask: int | None) -> tuple[Any, ...]:
         """The arguments of the functions of a segment, for all its threads."""
-        places, shapes = self._tables if self.count else (None, None)
-        tables = (None, None) if places is None or shapes is None else (places.ctypes.data, shapes.ctypes.data)
-        return self.pointers[0], mask, first, last, *tables, self.total, self.pointers[1]
+        shapes, places = self.room.at[1:] if self.count else (None, None)
+        return self.pointers[0], mask, first, last, places, shapes, self.total, self.pointers[1]
 
     def rows(self, access: Access) -> tuple[int, int]:
         """Where in the host's memory the places and the shapes of an access's row begin."""
-        number, (places, shapes) = access.row.number, self._tables
-        return places.ctypes.data + number * places.strides[0], shapes.ctypes.data + number * shapes.strides[0]
+        number, room = access.row.number, self.room
+        return room.at[2] + number * room.places.strides[0], room.at[1] + number * room.shapes.strides[0]
 
     def row(self, number: int) -> np.ndarray:
         """For an access to global memory: its array's begin, the bytes after it at which it may begin, the host address
@@ -239,13 +254,17 @@ class Frame:
         """
         if self.begins is None:
             begins = self._rows[code.numbers_of_accesses, 0] - self._rows[code.numbers_of_accesses, 2]
-            self.begins = np.where(code.are_shared, -x.shared.ctypes.data, begins)
-        runs = None
-        if x.sel is not ALL:
-            runs = np.zeros(x.total, bool)
-            runs[x.sel] = True
-            runs = runs[base:]
-        return CompiledAccesses(code.placed, self.begins, places, shapes, NOWHERE_AT, first - base, last - base, runs)
+            self.begins = np.where(code.are_shared, -self._frames.shared_at, begins)
+        _leave_out(x, places, LANES, shapes, NOWHERE_AT, first, last, base)
+        return CompiledAccesses(code.placed, self.begins, places, LANES, places, shapes, NOWHERE_AT, first - base, last - base)
+
+    def noted(self, x: Wave, code: Code, first: int, last: int) -> CompiledAccesses:
+        """The same of a segment whose addresses stay in registers."""
+        if self.begins is None:
+            self.begins = code.are_shared * -self._frames.shared_at
+        room = self.room
+        _leave_out(x, room.leads, 1, room.shapes, NOT_THERE, first, last, 0)
+        return CompiledAccesses(code.placed, self.begins, room.leads, 1, room.places, room.shapes, NOT_THERE, first, last)
 
     def note_stores(self, x: Wave, stores: Sequence[Access]) -> None:
         """That something was stored, by each of these that a thread did, is all that they change beside bytes."""
@@ -256,14 +275,21 @@ class Frame:
 
     def _place(self, x: Wave, frames: Frames, found: Found | None) -> None:
         cta_of = x.alike("cta_of as int64", lambda: np.ascontiguousarray(x.cta_of, np.int64))
-        self.memory[:HEAD] = NOWHERE.ctypes.data, cta_of.ctypes.data, frames.windows.ctypes.data, x.memories.window
+        self.memory[:4] = NOWHERE_AT, cta_of.ctypes.data, frames.windows.ctypes.data, x.memories.window
         if found is not None:  # else no access may begin in the arrays, which are not known yet
             self.table[:], self.regions = found[0], list(found[1])
 
 
-def _room(count: int, total: int) -> tuple[np.ndarray, np.ndarray]:
-    """Memory for places and shapes, free when a segment has run."""
-    return np.empty((count, total), np.int64), np.empty((count, total // LANES), np.uint8)
+def _leave_out(x: Wave, leads: np.ndarray, step: int, shapes: np.ndarray, nowhere: int, first: int, last: int, base: int) -> None:
+    """Give groups of which no thread runs, in the warps from `first` to `last`, places as `CompiledAccesses` has them."""
+    if x.sel is ALL:
+        return
+    begin, end = first // WARP * WARP, -(-last // WARP) * WARP
+    runs = np.zeros(end - begin, bool)
+    runs[x.threads[(x.threads >= first) & (x.threads < last)] - begin] = True
+    idle = np.flatnonzero(~runs.reshape(-1, LANES).any(axis=1)) + (begin - base) // LANES
+    leads[:, idle * step] = nowhere
+    shapes[:, idle] = ONE_PLACE
 
 
 def _pointers(x: Wave, code: Code, frames: Frames) -> np.ndarray:
@@ -310,23 +336,23 @@ class Segment:
         key = masked, is_direct, is_counted
         if key not in self.codes:
             code = self._text(*key)
-            has_two = code.stores if is_direct else code.accesses
-            names = (*((("prepare", _RUN),) if has_two else ()), ("run", _RUN))
-            self.codes[key] = code, objects.functions(code.text, *names)
+            if is_direct:
+                names = ["whole" if code.stores or is_counted else "run"]
+            else:
+                names = [*(["prepare"] if code.accesses else ()), "run"]
+            self.codes[key] = code, objects.functions(code.text, *((name, _RUN) for name in names))
         return self.codes[key]
 
     def is_kept(self, *, is_watched: bool, is_counted: bool) -> bool:
         """Is its machine code on disk?"""
-        is_direct = self._may_be_direct(is_watched=is_watched, is_counted=is_counted)
+        is_direct = self._may_be_direct(is_watched=is_watched)
         return objects.is_kept(self._text(False, is_direct, is_counted).text)
 
     def _text(self, masked: bool, is_direct: bool, is_counted: bool) -> Code:
         key = masked, is_direct, is_counted
         if key not in self._texts:
             program, piece = self.program, self.piece
-            self._texts[key] = (
-                direct_code_of(program, piece, masked=masked) if is_direct else code_of(program, piece, masked=masked, counted=is_counted)
-            )
+            self._texts[key] = (direct_code_of if is_direct else code_of)(program, piece, masked=masked, counted=is_counted)
         return self._texts[key]
 
     @functools.cached_property
@@ -337,9 +363,9 @@ class Segment:
     def _stores(self) -> bool:
         return any(not access.is_load for access in self.piece.accesses)
 
-    def _may_be_direct(self, *, is_watched: bool, is_counted: bool) -> bool:
-        """Has it accesses, does the sanitizer check none of them, and does no observer count them?"""
-        return bool(self.piece.accesses) and not is_counted and not (is_watched and (self._uses_shared or self._stores))
+    def _may_be_direct(self, *, is_watched: bool) -> bool:
+        """Has it accesses, and does the sanitizer check none of them?"""
+        return bool(self.piece.accesses) and not (is_watched and (self._uses_shared or self._stores))
 
     def run(self, x: Wave) -> Any:
         """Run the compiled code. Returns the threads for which the interpreter has to run, as in `Wave.sel`: nothing
@@ -359,8 +385,7 @@ class Segment:
         masked = x.sel is not ALL
         first, last, mask = _range(x)
         given = first, last, None if mask is None else mask.ctypes.data
-        may_be_direct = self._may_be_direct(is_watched=x.checks is not None, is_counted=x.is_counted)
-        if may_be_direct and not (x.memories.has_owners and self._uses_shared):
+        if self._may_be_direct(is_watched=x.checks is not None) and not (x.memories.has_owners and self._uses_shared):
             first, is_over = self._directly(x, given)
             if is_over:
                 return self._left(x, given, first)
@@ -402,24 +427,26 @@ class Segment:
         """The same with addresses that stay in registers. Returns the first thread for which nothing has happened, and
         whether the interpreter has to run it.
         """
-        code, functions = self.code(x.sel is not ALL, is_direct=True)
+        code, (function,) = self.code(x.sel is not ALL, is_direct=True, is_counted=x.is_counted)
         frame = self._frame(x, code, is_direct=True)
         (first, last, mask), stores = given, code.stores
+        is_whole = bool(stores) or x.is_counted
         for _ in range(TRIES + len(code.accesses)):
             if self._looks(x, frame, code) is None:
                 return first, False
             frame.runs.fill(0)
-            reached = functions[0](*frame.given_direct(first, last, mask))
+            reached = function(*frame.given_direct(first, last, mask))
             if reached == last:
                 break
-            first = first if stores else reached
+            first = first if is_whole else reached
             if not self._finds_outside(x, frame, code):
                 return first, True
         else:
             return first, True
         if stores:
-            functions[-1](*frame.given_direct(*given))
             frame.note_stores(x, stores)
+        if x.events.accessed_together:
+            x.events.accessed_together(x, frame.noted(x, code, given[0], last))
         return last, True
 
     def _finds_outside(self, x: Wave, frame: Frame, code: Code) -> bool:
@@ -429,7 +456,7 @@ class Segment:
         noted, is_new = frame.outside, False
         for access in code.of_global:
             row = noted[access.number]
-            addresses = row[row != NOWHERE.ctypes.data].view(np.uint64)
+            addresses = row[row != NOWHERE_AT].view(np.uint64)
             if len(addresses):
                 region = x.launch.memory.holding(int(addresses.min()), int(addresses.max()) + access.size)
                 if region is None or region.chunks is not None or region is frame.regions[access.number]:
@@ -437,7 +464,7 @@ class Segment:
                     break
                 self._enter(frame, access, region)
                 is_new = True
-        noted[:] = NOWHERE.ctypes.data
+        noted[:] = NOWHERE_AT
         self._keep(x, frame, is_direct=True)
         return is_new
 
@@ -600,7 +627,7 @@ class Segment:
             return None
         shadow = _SHADOW.peek(x)
         if shadow is None or shadow.is_stale:
-            shadow = _SHADOW.put(x, Shadow(x, NOWHERE.ctypes.data))
+            shadow = _SHADOW.put(x, Shadow(x, NOWHERE_AT))
         return shadow
 
     def _is_clear(self, x: Wave, frame: Frame, code: Code, given: tuple[int, int, int | None]) -> bool:
@@ -673,7 +700,7 @@ class Segment:
         rows, apart = (np.array(of, np.int64) for of in ([access.row.number for access in stores], [access.apart for access in stores]))
         fills = x.checks.globals.fills
         instructions = [access.instruction for access in stores]
-        return bool(fills(instructions, region.words, stores[0].size, frame.places, rows, apart, NOWHERE.ctypes.data, *given[:2]))
+        return bool(fills(instructions, region.words, stores[0].size, frame.places, rows, apart, NOWHERE_AT, *given[:2]))
 
 
 def _places(x: Wave, frame: Frame, access: Access, first: int) -> tuple[Any, np.ndarray]:
@@ -684,7 +711,7 @@ def _places(x: Wave, frame: Frame, access: Access, first: int) -> tuple[Any, np.
     whole = x.sel if not first else x.threads[x.threads >= first]
     if access.instruction.guard is None:
         return whole, places
-    runs = places != NOWHERE.ctypes.data
+    runs = places != NOWHERE_AT
     return (x.threads if not first else whole)[runs], places[runs]
 
 
