@@ -1221,3 +1221,91 @@ def test_the_threads_that_the_selector_names_have_the_metadata(metadata, words):
     done = gpu.launch(text, "k", grid=1, block=32, args=[out], progress=False)
     assert [f.code for f in done.findings] == ["R507"] * bool(words), done.text()
     assert all(words in f.message for f in done.findings)
+
+
+BLOCK_SCALED = """.shared .align 16 .b8 s[128]; mov.u32 %r4, s; mad.lo.u32 %r5, %r1, 4, %r4; WRITE ld.shared.u32 %r3, [%r5];
+mov.u32 %r2, 0x38383838; mov.u32 %r7, 0x22222222; mov.f32 %f1, 0f00000000;
+mma.sync.aligned.m16n8k64.row.col.kind::mxf4nvf4.block_scale.scale_vec::FACTORSX.f32.e2m1.e2m1.f32.ue8m0
+{%f1, %f2, %f3, %f4}, {%r7, %r7, %r7, %r7}, {%r7, %r7}, {%f1, %f1, %f1, %f1}, SCALES;
+mul.wide.u32 %d1, %r1, 4; add.u64 %d2, %d20, %d1; st.global.f32 [%d2], %fROW;"""
+OF_A, OF_B = "{%r3}, {BYTE, THREAD}, {%r2}, {0, 0}", "{%r2}, {0, 0}, {%r3}, {BYTE, THREAD}"
+
+
+@pytest.mark.parametrize(
+    ("scales", "thread", "byte", "written", "row", "is_found"),
+    [
+        (OF_A, 0, 0, "", 1, True),  # nothing is written
+        (OF_A, 0, 0, "st.shared.u16 [%r5], 1;", 1, False),  # the other half of the word is not selected
+        (OF_A, 0, 2, "st.shared.u16 [%r5], 1;", 1, True),
+        (OF_B, 0, 0, "", 1, True),
+        (OF_B, 0, 2, "st.shared.u16 [%r5+2], 1;", 1, False),
+        (OF_B, 0, 0, "st.shared.u16 [%r5+2], 1;", 1, True),
+        # threads 4 n have the factors of rows n, threads 4 n + 1 those of rows n + 8
+        (OF_A, 0, 0, "and.b32 %r8, %r1, 3; setp.eq.u32 %p1, %r8, 0; @%p1 st.shared.u32 [%r5], %r1; bar.warp.sync -1;", 1, False),
+        (OF_A, 0, 0, "and.b32 %r8, %r1, 3; setp.eq.u32 %p1, %r8, 0; @%p1 st.shared.u32 [%r5], %r1; bar.warp.sync -1;", 3, True),
+    ],
+)
+def test_a_scale_factor_that_nothing_has_written_spoils_its_row_or_column(scales, thread, byte, written, row, is_found):
+    body = BLOCK_SCALED.replace("SCALES", scales.replace("BYTE", str(byte)).replace("THREAD", str(thread))).replace("FACTORS", "2")
+    text = ptx_kernel(1, body.replace("WRITE", written).replace("ROW", str(row))).replace("sm_90a", "sm_120a")
+    gpu = Gpu("sm_120a")
+    assert codes(gpu.launch(text, "k", block=32, args=[gpu.zeros(32, np.float32)], progress=False)) == ["R507"] * is_found
+
+
+# ---- values that are stored to global memory
+
+
+STORES = """.shared .align 16 .b8 s[128]; mov.u32 %r4, s; mad.lo.u32 %r5, %r1, 4, %r4; setp.lt.u32 %p1, %r1, 24; @%p1 st.shared.u32 [%r5], %r1;
+bar.sync 0; ld.shared.u32 %r6, [%r5]; mul.wide.u32 %d1, %r1, 4; add.u64 %d2, %d20, %d1; add.u64 %d3, %d21, %d1; add.u64 %d4, %d22, %d1;"""
+THROWN = f"{STORES} st.global.u32 [%d2], %r6; @%p1 st.global.u32 [%d3], %r6;"
+
+
+@pytest.mark.parametrize("env", [{}, {"SMEMSIM_TIERS": "closures"}, {"SMEMSIM_TIERS": "compiled"}, {"SMEMSIM_COHORTS": "off"}])
+@pytest.mark.parametrize(
+    ("more", "is_found"),
+    [
+        ("", True),  # the caller gets the scratch buffer
+        ("st.global.u32 [%d2], %r1;", False),  # it is overwritten
+        ("st.global.u8 [%d2], %r1; st.global.u8 [%d2+1], %r1; st.global.u16 [%d2+2], %r1;", False),
+        ("st.global.u8 [%d2], %r1; st.global.u16 [%d2+2], %r1;", True),
+        ("ld.global.u32 %r7, [%d2]; st.global.u32 [%d2], %r1; @%p1 st.global.u32 [%d3], %r7;", False),
+        ("ld.global.u32 %r7, [%d2]; st.global.u32 [%d2], %r1; st.global.u32 [%d3], %r7;", True),
+        ("ld.global.u16 %r7, [%d2]; st.global.u32 [%d2], %r1; setp.gt.u32 %p2, %r7, 9; @%p2 st.global.u32 [%d3], 1;", True),
+        ("atom.global.exch.b32 %r7, [%d2], %r1;", False),
+        ("atom.global.exch.b32 %r7, [%d2], %r1; st.global.u32 [%d3], %r7;", True),
+        ("atom.global.add.u32 %r7, [%d2], 1;", True),
+    ],
+)
+def test_a_stored_value_that_is_gone_when_the_launch_ends_was_never_used(more, is_found, env, monkeypatch):
+    for name, value in env.items():
+        monkeypatch.setenv(name, value)
+    gpu = Gpu("sm_90a")
+    run = gpu.launch(ptx_kernel(3, f"{THROWN} {more}"), "k", block=32, args=[gpu.zeros(32, np.uint32) for _ in range(3)], progress=False)
+    assert codes(run) == ["R507"] * is_found, run.text()
+    assert [f.code for f in run.remarks] == ["R507"] * (not is_found)
+
+
+def test_a_scratch_buffer_counts_only_if_something_reads_it():
+    gpu = Gpu("sm_90a")
+    scratch, out, other = (gpu.zeros(32, np.uint32) for _ in range(3))
+    adds = f"{STORES} ld.global.u32 %r7, [%d2]; add.u32 %r7, %r7, 1;"
+    first = gpu.launch(ptx_kernel(3, THROWN), "k", block=32, args=[scratch, out, other], outputs=[out], progress=False)
+    then = gpu.launch(
+        ptx_kernel(3, f"{adds} @%p1 st.global.u32 [%d3], %r7;"), "k", block=32, args=[scratch, out, other], outputs=[out], progress=False
+    )
+    assert (codes(first), codes(then)) == ([], [])
+    assert (out.numpy()[:24] == np.arange(24) + 1).all()
+    assert first.ok
+    last = gpu.launch(ptx_kernel(3, f"{adds} st.global.u32 [%d3], %r7;"), "k", block=32, args=[scratch, out, other], progress=False)
+    assert (codes(first), codes(last)) == (["R507"], [])
+    assert not first.ok
+
+
+def test_reading_a_scratch_buffer_in_python_is_a_use():
+    gpu = Gpu("sm_90a")
+    scratch, out, other = (gpu.zeros(32, np.uint32) for _ in range(3))
+    run = gpu.launch(ptx_kernel(3, THROWN), "k", block=32, args=[scratch, out, other], outputs=[out], progress=False)
+    assert codes(run) == []
+    scratch.numpy()
+    assert codes(run) == ["R507"]
+    assert run.findings[0].halves[-1].text == "DeviceArray.numpy"

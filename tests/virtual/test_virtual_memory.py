@@ -28,9 +28,11 @@ def card(**policy):
 
 
 def launched(device, body, *arrays):
-    """(findings, remarks) of a kernel of 32 threads."""
+    """(findings, remarks) of a kernel of 32 threads, of whose arrays the host looks at all bytes."""
     function = device.load(kernel(len(arrays), body)).function("k")
     run = device.launch(function, 1, 32, [word(at) for at in arrays])
+    for at in arrays:
+        device.view(at, device.allocation(at).size)
     return {f.code for f in run.findings}, {f.code for f in run.remarks}
 
 
@@ -438,3 +440,167 @@ def test_memory_that_the_replaced_allocator_gives_is_noted_until_it_is_freed():
     """As PyTorch's allocator calls it, in a process of its own: addresses, sizes, claims, notes that share a place."""
     done = subprocess.run([sys.executable, "-c", ALLOCATOR], capture_output=True, text=True, check=False, timeout=60)
     assert (done.stdout, done.stderr, done.returncode) == ("right\n", "", 0)
+
+
+# ---- Values that nothing has written are stored: a remark until something uses them
+
+
+# Each CTA of 32 threads stores the words of shared memory, of which threads below the limit have written their own.
+SCRATCH = """.shared .align 16 .b8 s[128]; mov.u32 %r2, %ctaid.x; mad.lo.u32 %r3, %r2, 32, %r1; mul.wide.u32 %d1, %r3, 4; add.u64 %d2, %d20, %d1;
+mov.u32 %r4, s; mad.lo.u32 %r5, %r1, 4, %r4; setp.lt.u32 %p1, %r1, 24; @%p1 st.shared.u32 [%r5], %r3; bar.sync 0; ld.shared.u32 %r6, [%r5];
+add.u32 %r6, %r6, 1; st.global.u32 [%d2], %r6;"""
+# Each thread adds 2 to its word of the first array, and the chosen ones store the sum to the second one.
+ADDS = """mov.u32 %r2, %ctaid.x; mad.lo.u32 %r3, %r2, 32, %r1; mul.wide.u32 %d1, %r3, 4; add.u64 %d2, %d20, %d1; add.u64 %d3, %d21, %d1;
+setp.lt.u32 %p1, %r1, LIMIT; mov.u32 %r5, 0; AGAIN: {load} add.u32 %r6, %r6, 2; add.u32 %r5, %r5, 1; setp.lt.u32 %p2, %r5, TIMES; @%p2 bra AGAIN;
+@%p1 st.global.u32 [%d3], %r6;"""
+CTAS = 40
+MADE = {
+    "ld": "ld.global.u32 %r6, [%d2];",
+    "ld.nc": "ld.global.nc.u32 %r6, [%d2];",
+    "cp.async": ".shared .align 16 .b8 t[128]; mov.u32 %r7, t; mad.lo.u32 %r8, %r1, 4, %r7; cp.async.ca.shared.global [%r8], [%d2], 4; "
+    "cp.async.wait_all; bar.sync 0; ld.shared.u32 %r6, [%r8];",
+}
+
+
+class Stored:
+    """A card with a buffer in which some words of each 128 bytes are uninitialised values, and an output."""
+
+    def __init__(self, **policy):
+        self.device = card(**policy)
+        self.scratch, self.out = (self.device.allocate(128 * CTAS) for _ in range(2))
+        self.device.fill(self.out, 0, 128 * CTAS)
+        self.made = self.launch(SCRATCH, self.scratch)
+
+    def launch(self, body, *arrays):
+        return self.device.launch(self.device.load(kernel(len(arrays), body)).function("k"), CTAS, 32, [word(at) for at in arrays])
+
+    def add(self, limit, load="ld", times=1, to=None):
+        body = ADDS.format(load=MADE[load]).replace("LIMIT", str(limit)).replace("TIMES", str(times))
+        return self.launch(body, self.scratch, self.out if to is None else to)
+
+    def read(self, at, size):
+        host = np.zeros(size, np.uint8)
+        self.device.copy(host.ctypes.data, at, size)
+
+    @property
+    def codes(self):
+        return [f.code for f in self.made.findings], [f.code for f in self.made.remarks]
+
+
+ONLY_STORED, IS_USED = ([], ["R507"]), (["R507"], [])
+EXECUTED = [{}, {"SMEMSIM_TIERS": "closures"}, {"SMEMSIM_TIERS": "compiled"}, {"SMEMSIM_COHORTS": "off"}, {"workers": 2}]
+
+
+@pytest.fixture(params=EXECUTED, ids=["as usual", "closures", "compiled", "cohorts off", "two processes"])
+def executed(request, monkeypatch):
+    """Options of the card, for each way to execute a launch."""
+    for name, value in request.param.items():
+        if name.startswith("SMEMSIM"):
+            monkeypatch.setenv(name, value)
+    return {name: value for name, value in request.param.items() if not name.startswith("SMEMSIM")}
+
+
+def test_a_stored_value_that_only_dead_work_reads_is_a_remark(executed):
+    card_ = Stored(**executed)
+    later = card_.add(24, times=40)
+    card_.read(card_.out, 128 * CTAS)
+    for row in range(CTAS):
+        card_.read(card_.scratch + 128 * row, 96)
+    assert (card_.codes, later.findings, later.remarks) == (ONLY_STORED, [], [])
+    assert "nothing has used it" in card_.made.remarks[0].why
+    assert card_.made.is_strictly_ok
+
+
+@pytest.mark.parametrize("load", MADE)
+def test_a_later_launch_that_stores_what_it_makes_of_a_stored_value_gives_it_to_the_host(load, executed):
+    card_ = Stored(**executed)
+    later = card_.add(25, load, times=1 if load == "cp.async" else 40)
+    assert card_.codes == ONLY_STORED
+    card_.read(card_.out, 96)
+    assert card_.codes == ONLY_STORED
+    card_.read(card_.out + 128 * CTAS - 32, 4)  # the last CTA's word of thread 24
+    assert (card_.codes, later.findings) == (IS_USED, [])
+    (found,) = card_.made.findings
+    assert [half.does for half in found.halves] == ["read", "store", "use"]
+    assert found.halves[2].text == "a copy to the host"
+    assert (found.line, found.halves[1].instruction.name) == (found.halves[0].instruction.line, "st.global.u32")
+
+
+def decides(card_):
+    card_.launch(
+        "ld.global.u32 %r6, [%d20+100]; setp.gt.u32 %p1, %r6, 7; @%p1 bra END; st.global.u32 [%d21], 1; END:", card_.scratch, card_.out
+    )
+
+
+def adds_atomically(card_):
+    card_.launch("@%p9 red.global.add.u32 [%d20+100], 1;", card_.scratch)
+
+
+def to_another_buffer(card_):
+    other = card_.device.allocate(128)
+    card_.device.copy(other, card_.scratch, 128)
+    card_.read(other + 98, 1)
+
+
+def unseen(card_):
+    card_.device.policy = Policy(quiet=True, sanitize=False)
+    card_.add(8)
+
+
+@pytest.mark.parametrize(
+    ("use", "how"),
+    [
+        (lambda card_: card_.read(card_.scratch, 128), "a copy to the host"),
+        (lambda card_: card_.read(card_.scratch + 99, 1), "a copy to the host"),
+        (lambda card_: card_.device.view(card_.scratch, 128), "the host reads the memory"),
+        (decides, "bra, PTX line 15 of k, a later launch"),
+        (adds_atomically, "red.global.add.u32, PTX line 14 of k, a later launch"),
+        (to_another_buffer, "a copy to the host"),
+        (unseen, "k, a later launch whose reads are not followed"),
+    ],
+    ids=["copied", "a byte of it", "looked at", "decides", "atomic", "copied on the card", "without the sanitizer"],
+)
+def test_what_is_a_use_of_a_stored_value(use, how):
+    card_ = Stored()
+    use(card_)
+    assert card_.codes == IS_USED
+    assert card_.made.findings[0].halves[-1].text == how
+
+
+@pytest.mark.parametrize(
+    "then",
+    [
+        lambda card_: card_.device.fill(card_.scratch, 0, 128 * CTAS),
+        lambda card_: card_.device.copy(card_.scratch, np.ones(128 * CTAS, np.uint8).ctypes.data, 128 * CTAS),
+        lambda card_: card_.device.copy(card_.scratch, card_.out, 128 * CTAS),
+        lambda card_: card_.launch(
+            "mov.u32 %r2, %ctaid.x; mad.lo.u32 %r3, %r2, 32, %r1; mul.wide.u32 %d1, %r3, 4; add.u64 %d2, %d20, %d1; st.global.u32 [%d2], 5;",
+            card_.scratch,
+        ),
+        lambda card_: card_.device.free(card_.scratch),
+    ],
+    ids=["filled", "copied from the host", "copied on the card", "by a kernel", "freed"],
+)
+def test_a_stored_value_that_is_overwritten_was_never_used(then, executed):
+    card_ = Stored(**executed)
+    then(card_)
+    if card_.device.allocation(card_.scratch) is not None:
+        card_.read(card_.scratch, 128 * CTAS)
+    assert card_.codes == ONLY_STORED
+
+
+def test_memory_that_the_host_can_touch_makes_a_store_a_use():
+    device = card()
+    for kind, codes in (("device", []), ("managed", ["R507"]), ("pinned", ["R507"])):
+        at = device.allocate(128 * CTAS, kind)
+        run = device.launch(device.load(kernel(1, SCRATCH)).function("k"), CTAS, 32, [word(at)])
+        assert [f.code for f in run.findings] == codes
+
+
+@given(st.integers(1, 4), st.integers(0, 127), st.integers(1, 128))
+def test_a_copy_uses_the_bytes_that_it_copies(rows, first, count):
+    card_ = Stored()
+    host = np.zeros(4096, np.uint8)
+    count = min(count, 128 - first)
+    card_.device.copy_2d(host.ctypes.data, 128, card_.scratch + first, 128, count, rows)
+    assert card_.codes == (IS_USED if first + count > 96 else ONLY_STORED)

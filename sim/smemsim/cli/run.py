@@ -289,7 +289,9 @@ def run(ctx: click.Context, /, path: pathlib.Path, list_forms: bool, init: bool,
     _check_files(path, launch, expected, {n: _output(launch, n, arrays[n].numpy(), types.get(n, ""), x) for n, x in expected.items()}, o)
     budget.ask("copies of all arrays, to see what the kernel changes", 2 * sum(a.nbytes for a in arrays.values()))
     before = {n: a.numpy() for n, a in arrays.items()}
-    done = _executed(gpu, module, launch, args, name, o)
+    counting = [arrays[n].address for n in (*about["outputs"], *expected)] if expected else None
+    done = _executed(gpu, module, launch, args, name, {**o, "outputs": counting})
+    gpu.memory.taint.restore([])  # no launch comes after it
     names = list(about["outputs"]) or [n for n, a in arrays.items() if a.numpy().tobytes() != before[n].tobytes()]
     outputs = [
         _output(launch, n, arrays[n].numpy(), types.get(n, ""), expected.get(n, ""))
@@ -406,6 +408,7 @@ def _executed(gpu: Gpu, module: Module, launch: LaunchFile, args: list[Any], nam
             "name": name,
             "sources": _folders(launch, name, o),
             "pipeline": _recording(launch, o),
+            "outputs": o["outputs"],
             **launch.options,
             **said,
         }

@@ -31,6 +31,7 @@ class MemoryCopy:
     def __init__(self, memory: GlobalMemory) -> None:
         self.memory = memory
         self.bytes = {region: region.data.copy() for region in memory.filled()}
+        self.taint = memory.taint.saved()
 
     @property
     def regions(self) -> list[Region]:
@@ -46,6 +47,7 @@ class MemoryCopy:
         """Give the arrays their bytes of then."""
         for region in self.regions:
             region.data[:] = self.bytes[region]
+        self.memory.taint.restore(self.taint)
 
     @contextlib.contextmanager
     def in_place(self) -> Iterator[MemoryCopy]:

@@ -47,6 +47,7 @@ from smemsim.run.events import Observer
 from smemsim.run.lower.program import link, module_of
 from smemsim.run.pipeline import PipelineRecorder
 from smemsim.run.procs.shards import execute_spread, shared_out
+from smemsim.run.sanitizer import stored
 
 __all__ = ["Gpu"]
 
@@ -117,6 +118,7 @@ class Gpu(Device, metaclass=OwnMembers):
         observers: Sequence[Observer] = (),
         counters: bool | Mapping[str, Any] = False,
         pipeline: bool | Mapping[str, Any] = False,
+        outputs: Iterable[Any] | None = None,
         try_fixes: bool = False,
     ) -> Run:
         """Execute an entry of a PTX text over a grid of CTAs, and check what it does.
@@ -145,6 +147,8 @@ class Gpu(Device, metaclass=OwnMembers):
           for example, reports what is above them (P905).
         - `pipeline`: record the stages that the loads of the first cluster fill (`Run.pipeline`). {"cta": 3} takes
           another cluster, {"costs": {"load": 600}} sets lengths that the picture assumes.
+        - `outputs`: the arrays of `args` whose values count, if not all do. An uninitialised value that is stored to
+          another array, such as a scratch buffer, is R507 only if a later launch or `numpy()` uses it.
         - `try_fixes`: execute the fixes that are changes of the PTX, as `smemsim run` does (`run_and_compare`).
 
         Which order:
@@ -192,6 +196,7 @@ class Gpu(Device, metaclass=OwnMembers):
             progress=progress, sources=sources, name=name, schedule=schedule, assume=assume,
             after=None if after is None else _in_front(after), multiprocessors=multiprocessors,
             overrun=overrun, observers=observers, counters=counters, pipeline=pipeline,
+            outputs=None if outputs is None else tuple(outputs),
         )  # fmt: skip
         return self.run_and_compare(ptx, config, options) if flag("try_fixes", try_fixes) else self.run(ptx, config, options)
 
@@ -229,12 +234,14 @@ class Gpu(Device, metaclass=OwnMembers):
         folders = source_folders(allowed=options.sources)
         launch.begin()
         interrupted = False
+        stored.begins(launch, sanitizer=options.sanitize)
         with Progress(count, shorter_name(launch.program.name), quiet=not options.progress) as done:
             try:
                 execute_spread(launch, clusters, sanitizer=options.sanitize, done=done)
             except KeyboardInterrupt:
                 interrupted = True
         leave_rooms(launch)
+        stored.ends(launch)
         if launch.history is not None:
             launch.history.ends()
         run = Run(

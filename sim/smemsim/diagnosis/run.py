@@ -443,6 +443,7 @@ class Run(metaclass=OwnMembers):
         self.sample: Sample | None = None  # which CTAs stand for the grid, of `ctas = "sample"`
         self.later = ""  # what the latest order leaves otherwise, of `Gpu.run_and_compare`
         self._outcomes: Outcomes = {}
+        self._kept = launch.result.findings.kept  # when findings were last put together
 
     @property
     def _has_moved(self) -> bool:
@@ -523,6 +524,13 @@ class Run(metaclass=OwnMembers):
         """Forget the findings that were put together."""
         for name in ("_all", "_is_clean"):
             self.__dict__.pop(name, None)
+
+    def _look_again(self) -> None:
+        """What comes after a launch may use what it has stored: then it has other findings (`run/sanitizer/stored.py`)."""
+        if self._kept != self.launch.result.findings.kept:
+            self._kept = self.launch.result.findings.kept
+            for name in ("_all", "_is_clean", "_watched", "_judgement"):
+                self.__dict__.pop(name, None)
 
     @property
     def report(self) -> Report | None:
@@ -626,6 +634,7 @@ class Run(metaclass=OwnMembers):
     @property
     def findings(self) -> list[Finding]:
         """The findings that need a change, the first cause first."""
+        self._look_again()
         if self.counting is not None and "_all" not in self.__dict__ and self._is_clean:
             return []
         return [f for f in self._all if f.severity in (Severity.TRAP, Severity.WRONG)]
@@ -633,6 +642,7 @@ class Run(metaclass=OwnMembers):
     @property
     def remarks(self) -> list[Finding]:
         """The remarks: worth knowing, but nothing that must be changed."""
+        self._look_again()
         return [f for f in self._all if f.severity not in (Severity.TRAP, Severity.WRONG)]
 
     @property

@@ -130,7 +130,8 @@ class Session:
 
     def __init__(self, on_finding: str, report: pathlib.Path | None, worker: str, journal: Journal | None) -> None:
         self.on_finding, self.report, self.worker, self.journal = on_finding, report, worker, journal
-        self.first = (0, 0)  # launches of the running test: of this process, of its children
+        # launches of the running test: of this process, of its children; earlier ones that were reported again
+        self.first = (0, 0, 0)
         self.of_children: list[Launched] = []
         self.of_workers: list[Launched] = []
         self.refused: list[str] = []  # why code of children was not simulated
@@ -144,6 +145,9 @@ class Session:
 
     def _own(self) -> list[Launched]:
         return process.device().launches if process.has_device() else []
+
+    def _again(self) -> list[Launched]:
+        return process.device().launcher.again if process.has_device() else []
 
     def _listen(self) -> None:
         """Read the reports of child processes. A launch is reported before its call returns."""
@@ -163,7 +167,7 @@ class Session:
     def _begin(self) -> None:
         """Record launches from now on."""
         self._listen()
-        self.first = (len(self._own()), len(self.of_children))
+        self.first = (len(self._own()), len(self.of_children), len(self._again()))
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self) -> None:
@@ -227,8 +231,10 @@ class Session:
     def _launched(self) -> list[Launched]:
         """The launches of the running test."""
         self._listen()
-        own, of_children = self.first
-        return [*self._own()[own:], *self.of_children[of_children:]]
+        own, of_children, again = self.first
+        mine = self._own()[own:]
+        earlier = [x for x in self._again()[again:] if all(x is not other for other in mine)]
+        return [*earlier, *mine, *self.of_children[of_children:]]
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:

@@ -15,6 +15,7 @@ from smemsim.virtual.graphs import Node
 if TYPE_CHECKING:
     from smemsim.virtual.host import Host
     from smemsim.virtual.memory import Allocation, DeviceMemory
+    from smemsim.virtual.stored import HostTaint
 
 __all__ = ["Copies"]
 
@@ -26,7 +27,7 @@ LOOKED_AT = 1 << 20  # bytes of such a copy that are looked at
 
 class Copies:
     """Makes the nodes of copies and fills. `asked_for` finds the allocation that holds an address of the card; `tell`
-    prints what a program copies to the host that nothing has written, unless it `is_quiet`.
+    prints what a program copies to the host that nothing has written, unless it `is_quiet`. `taint` gets what is copied.
     """
 
     def __init__(
@@ -36,7 +37,9 @@ class Copies:
         asked_for: Callable[[int], Allocation | None],
         tell: Callable[[str], None],
         is_quiet: Callable[[], bool],
+        taint: HostTaint,
     ) -> None:
+        self.taint = taint
         self.memory, self.host, self.asked_for, self.tell, self.is_quiet = memory, host, asked_for, tell, is_quiet
         # numbers of allocations for which the remark on unwritten bytes copied to the host was printed
         self._unwritten: set[int] = set()
@@ -62,6 +65,9 @@ class Copies:
             else:
                 for n in range(height):
                     self._move(to + n * to_pitch, source + n * source_pitch, width)
+            target = self.memory.at(to)
+            if target is None or target.is_on_host:
+                self.taint.gives(source, (height, width), (source_pitch, 1), 1, "a copy to the host")
 
         return Node("memcpy", run, {"given": (to, to_pitch, source, source_pitch, width, height)})
 
@@ -77,6 +83,7 @@ class Copies:
             self.host.materialize()
             for n in range(height):
                 self.memory.view(to + n * pitch, count * width).view(f"u{width}")[:] = int.from_bytes(word, "little")
+                self.taint.wrote(to + n * pitch, count * width)
 
         return Node("memset", run, {"given": (to, pitch, value, width, count, height)})
 
@@ -119,3 +126,4 @@ class Copies:
             ctypes.memmove(to, source, size)
         else:
             self.host.copy(to, source, size)
+        self.taint.moved(to, source, size)

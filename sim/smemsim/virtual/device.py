@@ -75,6 +75,7 @@ from smemsim.virtual.occupancy import Occupancy
 from smemsim.virtual.policy import Launched, Policy, summary_of
 from smemsim.virtual.pools import MemoryPools, Pool
 from smemsim.virtual.registered import RegisteredMemory
+from smemsim.virtual.stored import HostTaint
 from smemsim.virtual.streams import Event, Stream
 from smemsim.virtual.turns import Turn, one_at_a_time
 
@@ -124,7 +125,8 @@ class VirtualDevice:
         self.attributes = CardAttributes(self.card, multiprocessors, memory_bytes, self._remark, self._is_quiet)
         self.registered = RegisteredMemory(self.memory, self.host)
         self.pools, self.advice = MemoryPools(), Advice()
-        self.copies = Copies(self.memory, self.host, self.asked_for, self._remark, self._is_quiet)
+        self.taint = HostTaint(lambda: self.machine.memory if "machine" in vars(self) else None, self.report_again)
+        self.copies = Copies(self.memory, self.host, self.asked_for, self._remark, self._is_quiet, self.taint)
         self.code = LoadedCode(self)
         self.occupancy = Occupancy(self.card, self.multiprocessors)
         self.launcher, self.listeners = Launcher(self), Listeners()
@@ -132,6 +134,10 @@ class VirtualDevice:
 
     def _remark(self, text: str) -> None:
         self.tell(text)  # which may be replaced, like the policy
+
+    def report_again(self) -> None:
+        """Report launches again that have other findings by what the host has done since."""
+        self.launcher.report_again()
 
     def _is_quiet(self) -> bool:
         return self.policy.quiet
@@ -397,8 +403,13 @@ class VirtualDevice:
         self.registered.mirror(to_device=to_device)
 
     def view(self, address: int, size: int) -> np.ndarray:
-        """Bytes of an allocation, the memory itself, uint8. InputError unless one allocation holds them all."""
-        return self.memory.view(address, size)
+        """Bytes of an allocation, the memory itself, uint8. InputError unless one allocation holds them all.
+
+        The caller gets the bytes: uninitialised values that a kernel has stored there are R507.
+        """
+        found = self.memory.view(address, size)
+        self.taint.gives(address, (size,), (1,), 1, "the host reads the memory")
+        return found
 
     def allocation(self, address: int) -> Allocation | None:
         """The allocation that holds an address; None for memory that is the host's alone."""

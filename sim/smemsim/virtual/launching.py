@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
+    from smemsim.core.machine.stored_taint import StoredTaint
     from smemsim.core.spec.cards import Card
     from smemsim.diagnosis.run import Run
     from smemsim.virtual.attributes import CardAttributes
@@ -106,11 +107,13 @@ class Device(Protocol):
 
 @dataclasses.dataclass(eq=False)
 class Listeners:
-    """What a device calls: `begins` and `ended` are called with each launch, at its start and at its end. `ask_host`
+    """What a device calls: `begins` and `ended` are called with each launch, at its start and at its end, `again` with
+    one that has other findings by what came after it. `ask_host`
     is called with an address that may be the host's. It binds that memory if the card may use it."""
 
     begins: Callable[[Launched], None] = lambda about: None
     ended: Callable[[Launched], None] = lambda about: None
+    again: Callable[[Launched], None] = lambda about: None
     ask_host: Callable[[int], None] | None = None
 
 
@@ -126,6 +129,9 @@ class Launcher:
         self._sampled: set[tuple[str, tuple[int, ...]]] = set()  # kernels and grids whose CTAs were reported
         self._has_no_room = False  # for what is kept of launches
         self._remarked: set[str] = set()  # remarks on broken rules that were printed
+        # by their findings: launches that have stored uninitialised values which are not used yet
+        self._open: dict[int, tuple[Launched, Run]] = {}
+        self.again: list[Launched] = []  # launches that were reported again (`report_again`)
         self._pages: dict[str, int] = {}  # launches of a kernel so far
         self._last: dict[tuple[str, tuple[int, ...]], Launched] = {}  # of a kernel with a grid
         self.in_front: dict[
@@ -273,6 +279,8 @@ class Launcher:
         self._keep(self._page, about, run)
         about.has_no_files = self._has_no_room
         self._done(about, run, "")
+        self._keep_open(about, run)
+        self.report_again()
         if run.interrupted:
             raise KeyboardInterrupt
         if error:
@@ -287,6 +295,44 @@ class Launcher:
         if self.device.host.shares_memory:
             raise FindingsError(run)
         return run
+
+    @property
+    def _taint(self) -> StoredTaint:
+        return self.device.machine.memory.taint
+
+    def _keep_open(self, about: Launched, run: Run) -> None:
+        """Keep a launch if it has stored uninitialised values that are not used yet."""
+        findings, taint = run.launch.result.findings, self._taint
+        taint.due = [doubt for doubt in taint.due or () if doubt.findings is not findings]
+        open_ = {id(doubt.findings) for doubt in (*taint.doubts, *taint.due)}
+        self._open = {key: held for key, held in self._open.items() if key in open_}
+        if id(findings) in open_:
+            self._open[id(findings)] = about, run
+
+    def report_again(self) -> None:
+        """Report earlier launches again whose stored values are used now: their remarks are findings. Raises as a launch
+        with findings does.
+        """
+        due, self._taint.due = self._taint.due or [], []
+        again = [self._open[key] for key in dict.fromkeys(id(doubt.findings) for doubt in due) if key in self._open]
+        for about, run in again:
+            about.run, about.is_fine, about.named = _without_time(run), self.device.policy.is_fine(run), self._named_in(run)
+            if about.page:
+                self._keep(self._page_again, about, run)
+            self._done(about, run, "")
+            self.again.append(about)
+            self.device.listeners.again(about)
+        if any(not about.is_fine for about, _ in again) and self.device.policy.on_finding == "raise":
+            self.device.fail(LAUNCH_FAILED)
+            if self.device.host.shares_memory:
+                raise FindingsError(again[0][1])
+            self.device.check()
+
+    def _page_again(self, about: Launched, run: Run) -> None:
+        from smemsim.virtual import record
+
+        assert self.device.policy.report is not None
+        about.page = record.write_page(self.device.policy.report, f"{self.device.label}{about.number:04}", run, about.named)
 
     def _keep(self, write: Callable[..., None], *what: Any) -> None:
         """Write the record of a launch. If that fails (the disk is full), it is reported once, and the program

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from smemsim.core.machine.global_memory import GlobalMemory
+from smemsim.core.machine.global_memory import GlobalMemory, Region
+from smemsim.core.machine.stored_taint import Saved
 from smemsim.core.ptx.module import Function
 from smemsim.core.spec.traps import TIMEOUT
 from smemsim.diagnosis.gpu import Gpu
@@ -21,6 +22,7 @@ __all__ = ["Machine", "Parameter", "parameters_of"]
 
 
 PARAMETERS_BASE = 0x1000_0000_0000  # below HOST_BASE and DEVICE_BASE of memory.py
+MOST_UNMAPPED = 64  # arrays whose taint is kept until they are mapped again
 BANK_BYTES, MOST_BANKS = 1 << 16, 1 << 28  # a kernel has at most 32,764 bytes of parameters (PTX ISA 9.1 §5.4.1)
 
 
@@ -39,6 +41,8 @@ class _HostMemory(GlobalMemory):
         super().__init__()
         self.shared = shared
         self.kind = "own"  # of what is placed now
+        self.taint.due = []
+        self._unmapped: list[Saved] = []  # the taint of arrays of mappings that are being arranged anew
         self._banks = 0
 
     def place(self, array: np.ndarray, address: int | None = None, *, name: str = "") -> int:
@@ -68,6 +72,9 @@ class _HostMemory(GlobalMemory):
         )
         if allocation.is_littered:
             self.declare_garbage(begin)
+        if allocation.kind == "mapped" and self._unmapped:
+            for saved in self._unmapped:
+                self.taint.join(self.find(begin), saved)
         return begin
 
     def is_hosts_too(self, words: np.ndarray, at: int) -> bool:
@@ -78,10 +85,17 @@ class _HostMemory(GlobalMemory):
         found = None if region is None else self.shared.at(region.words_begin + at)
         return found is not None and found.is_on_host and not found.elements[0]
 
+    def are_outputs(self, region: Region) -> bool:
+        """Does the program get the values of an array, without a copy? That of memory which it can touch itself."""
+        found = self.shared.at(region.begin)
+        return found is None or (found.is_on_host and not found.elements[0])
+
     def free(self, address: int) -> None:
         """Free an array; arguments are those of `GlobalMemory.free`."""
-        super().free(address)
         found = self.shared.at(address)
+        if self.taint and found is not None and found.kind == "mapped":
+            self._unmapped = [*self._unmapped[-MOST_UNMAPPED:], *self.taint.saved()]
+        super().free(address)
         if found is not None and found.kind in ("own", "managed variable"):
             self.shared.free(found)
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from smemsim.virtual.policy import Policy
     from smemsim.virtual.telling import Teller
 
-__all__ = ["DOORS", "card", "choose", "device", "has_device", "open_on_import", "tell_to", "worked"]
+__all__ = ["DOORS", "card", "choose", "device", "has_device", "has_taint", "open_on_import", "tell_to", "worked"]
 
 
 # A library, and the module whose `install` opens its door once it is imported; `before_import`, where there is one,
@@ -99,6 +99,11 @@ def has_device() -> bool:
     return device.cache_info().currsize > 0
 
 
+def has_taint() -> bool:
+    """Have kernels stored uninitialised values that nothing has overwritten?"""
+    return has_device() and device().taint.memory is not None
+
+
 def worked() -> None:
     """Something has worked on the device that is no launch: what was launched is over."""
     if has_device():
@@ -127,7 +132,8 @@ def device() -> VirtualDevice:
     os.register_at_fork(after_in_child=in_child)
     teller = _teller()
     if teller is not None:
-        made.listeners.begins, made.listeners.ended, made.code.refuses = teller.begin, teller.end, teller.refuse
+        made.listeners.begins, made.listeners.ended, made.listeners.again = teller.begin, teller.end, teller.again
+        made.code.refuses = teller.refuse
     elif not made.label and not os.environ.get("PYTEST_XDIST_WORKER") and (made.policy.record or made.policy.report):
         from smemsim.virtual.record import clear
 

@@ -71,8 +71,8 @@ class Recorder:
         pointed = {a.address for raw in arguments for word in _words(raw) if (a := device.memory.at(word)) is not None}
         if sum(a.size for a in all_of) > MOST_BYTES:
             all_of = [a for a in all_of if a.address in pointed]
-        self.before = [(a, device.view(a.address, a.size).copy()) for a in all_of]
-        self.variables = {name: device.view(at, size).copy() for name, (at, size) in f.module.variables.items()}
+        self.before = [(a, device.memory.view(a.address, a.size).copy()) for a in all_of]
+        self.variables = {name: device.memory.view(at, size).copy() for name, (at, size) in f.module.variables.items()}
 
     def write(self, run: Run) -> None:
         """Put the folder there. InputError where that cannot be; then no part of it is left."""
@@ -100,11 +100,11 @@ class Recorder:
             arrays.append(
                 {"name": name, "file": f"{name}.npy", "address": a.address, **({"dtype": kind} if kind else {}), "comment": a.told()}
             )
-            if (self.device.view(a.address, a.size) != data).any():
+            if (self.device.memory.view(a.address, a.size) != data).any():
                 changed.append(name)
                 if is_whole:
                     expected[name] = f"{name}-after.npy"
-                    _save(self.folder / expected[name], _typed(elements, self.device.view(a.address, a.size))[1])
+                    _save(self.folder / expected[name], _typed(elements, self.device.memory.view(a.address, a.size))[1])
         for n, (name, data) in enumerate(self.variables.items()):
             _save(self.folder / f"v{n}.npy", data)
             arrays.append({"name": f"v{n}", "file": f"v{n}.npy", "variable": name})

@@ -154,7 +154,7 @@ def serve(channel: socket.socket, teller: Teller, arch: str, policy: Policy, car
         session = Session(channel, arch, policy, **card)
         device = session.device
         device.label, device.code.refuses = label, teller.refuse
-        device.listeners.begins, device.listeners.ended = teller.begin, teller.end
+        device.listeners.begins, device.listeners.ended, device.listeners.again = teller.begin, teller.end, teller.again
         threading.Thread(target=watch, daemon=True, name=CONNECTION).start()
         session.run()
         status = 0

@@ -36,7 +36,7 @@ __all__ = ["SOCKET_ENDING", "Journal", "News", "RemoteWriter", "Teller", "Writer
 
 
 SOCKET_ENDING = "-launches"  # of the socket that hands out the journal to processes which have a device themselves
-BEGUN, ENDED, SINCE, REFUSED, WHO = "begun", "ended", "since", "not_simulated", "who"
+BEGUN, ENDED, SINCE, AGAIN, REFUSED, WHO = "begun", "ended", "since", "again", "not_simulated", "who"
 _PART = 1 << 20
 _ENCODER = json.JSONEncoder(default=str)
 
@@ -49,6 +49,9 @@ class Teller(Protocol):
 
     def end(self, launched: Launched) -> None:
         """It is over."""
+
+    def again(self, launched: Launched) -> None:
+        """It was over, and has other findings now."""
 
     def refuse(self, why: str) -> None:
         """Code of the program is not simulated."""
@@ -112,6 +115,10 @@ class Writer:
             told = since(whole, self._last)
             if self._write({ENDED: whole} if told is None else {SINCE: told}):
                 self._last = whole
+
+    def again(self, launched: Launched) -> None:
+        """Report a launch again, in place of its first report."""
+        self._write({AGAIN: launched.fields()})
 
     def refuse(self, why: str) -> None:
         """Report code that is not simulated."""
@@ -192,21 +199,29 @@ class Journal:
     def read(self) -> News:
         """The reports since the last read."""
         news = News([], [])
+        places: dict[tuple[str, int], int] = {}  # of launches in the news, by their process and number
         while part := os.pread(self.descriptor, _PART, self._read):
             self._read += len(part)
             *lines, self._rest = (self._rest + part).split(b"\n")
             for line in filter(None, lines):
                 with contextlib.suppress(ValueError):  # half a line, of a process that was killed
-                    self._take(json.loads(line), news)
+                    self._take(json.loads(line), news, places)
         return news
 
-    def _take(self, said: dict[str, Any], news: News) -> None:
+    def _take(self, said: dict[str, Any], news: News, places: dict[tuple[str, int], int]) -> None:
         who = said.pop(WHO)
         if BEGUN in said:
             self.running[who] = said[BEGUN]
         elif REFUSED in said:
             news.refused.append(said[REFUSED])
+        elif AGAIN in said:
+            place = places.get((who, said[AGAIN]["number"]))
+            if place is None:  # the first report was read before
+                news.launches.append(said[AGAIN])
+            else:
+                news.launches[place] = said[AGAIN]
         else:
             self.running.pop(who, None)
             self._last[who] = said[ENDED] if ENDED in said else upon(self._last[who], said[SINCE])
+            places[who, self._last[who]["number"]] = len(news.launches)
             news.launches.append(self._last[who])

@@ -29,6 +29,7 @@ from smemsim.virtual.torch_graphs import WITHOUT_WORK, Capture, CudaGraph, captu
 from smemsim.virtual.torch_ops import is_of_program, open_operators
 from smemsim.virtual.torch_replaced import making, moving
 from smemsim.virtual.torch_rest import CudaType, cuda_types, default, open_rest
+from smemsim.virtual.torch_taint import in_backward, looks
 from smemsim.virtual.torch_tensors import CPU, CUDA, PINNED, address_of, out_of_memory, tensors, tensors_in
 
 __all__ = ["install", "streams", "tensors"]
@@ -306,10 +307,14 @@ def _mode_class() -> Any:
             handler = cases.get(func, _call)
             if getattr(func, "__name__", "") not in WITHOUT_WORK:
                 process.worked()
+            looked = looks(*given) if process.has_taint() else None
             is_one = is_capturing() and not is_of_program(func) and not any(map(is_of_class, args))
             own = contextlib.nullcontext() if is_default() or not _is_of_card(*given) else default_state()
             with own:
-                return captured(handler, *given) if is_one else handler(*given)
+                out = captured(handler, *given) if is_one else handler(*given)
+            if looked is not None:
+                looked(out)
+            return out
 
     return DeviceMode
 
@@ -365,6 +370,8 @@ def _keep_in_backward(mode: Any) -> None:
 
     @functools.wraps(engine)
     def run(*args: Any, **kwargs: Any) -> Any:
+        if process.has_taint():
+            in_backward()
         if any(one is mode for one in torch.overrides._get_current_function_mode_stack()):
             return engine(*args, **kwargs)
         with mode:

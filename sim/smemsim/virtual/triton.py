@@ -318,7 +318,9 @@ def device_free(address: int) -> None:
 def copy_host_to_device(address: int, data: bytes) -> None:
     """Copy bytes to the device."""
     with _errors():
-        process.device().view(address, len(data))[:] = memoryview(data).cast("B")
+        device = process.device()
+        device.memory.view(address, len(data))[:] = memoryview(data).cast("B")
+        device.taint.wrote(address, len(data))
 
 
 def copy_device_to_host(address: int, size: int) -> bytes:

@@ -14,6 +14,7 @@ from smemsim.base.budget import ask, hold
 from smemsim.base.errors import InputError, OutsideError
 from smemsim.base.members import OwnMembers
 from smemsim.core.machine.heap import Chunks, FreshChunks, Heap
+from smemsim.core.machine.stored_taint import StoredTaint
 from smemsim.core.machine.uninitialised import Blank, Declared, Garbage
 from smemsim.core.spec.launches import LOCAL_WINDOW, SHARED_WINDOW
 
@@ -91,7 +92,8 @@ class GlobalMemory(metaclass=OwnMembers):
 
     _internal: ClassVar[tuple[str, ...]] = (
         "behind", "declare_blank", "declare_garbage", "filled", "forget_garbage", "has_declared", "heap_array",
-        "holding", "is_hosts_too", "place_heap", "place_parameters", "release", "table", "wrote", "wrote_all",
+        "are_outputs", "holding", "is_hosts_too", "moved", "place_heap", "place_parameters", "release", "table", "taint", "wrote",
+        "wrote_all",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -101,6 +103,7 @@ class GlobalMemory(metaclass=OwnMembers):
         self._next = FIRST_ADDRESS
         self.heap = Heap()
         self.objects: dict[int, Any] = {}  # textures and surfaces by their handles
+        self.taint = StoredTaint()  # of uninitialised values that kernels have stored
         self._table: tuple[np.ndarray, np.ndarray, list[Region]] | None = None
         self._behind: dict[int, Region] = {}
 
@@ -152,6 +155,12 @@ class GlobalMemory(metaclass=OwnMembers):
         """
         return False
 
+    def are_outputs(self, region: Region) -> bool:
+        """Does the caller of a launch get the values of an array, without a further call? Here always; a card with a
+        host overrides it.
+        """
+        return True
+
     def declare_blank(self, address: int) -> None:
         """The array at `address` counts as uninitialised, like memory that was allocated and not set."""
         region = self.find(address)
@@ -186,6 +195,13 @@ class GlobalMemory(metaclass=OwnMembers):
         region = self._at(begin)
         if region is not None and region.blank is not None:
             region.blank.wrote(begin - region.words_begin, end - region.words_begin)
+        if self.taint:
+            self.taint.wrote(begin, end)
+
+    def moved(self, to: int, source: int, size: int) -> None:
+        """The host has copied bytes from one address to another."""
+        if self.taint:
+            self.taint.move(self._at(to), to, source, size)
 
     def wrote_all(self) -> None:
         """From now on all uninitialised memory counts as written. It is called after code ran whose writes are not
@@ -212,6 +228,7 @@ class GlobalMemory(metaclass=OwnMembers):
         if n == len(self._begins) or self._begins[n] != address:
             raise InputError(f"global address {address:#x}: no array begins there{self._nearby(address)}")
         self._behind.pop(self._regions[n].end, None)
+        self.taint.forget(self._regions[n].words)
         del self._begins[n], self._regions[n]
         self._table = None
 

@@ -415,7 +415,8 @@ RULES: Rules = Rules((r.name, _raised(r)) for r in (
          "DeepEP relies on such loads, with .L1::no_allocate. Its authors say that the document does not allow it"),
     Rule("memory.allocated", _grades("documented", "documented"),
          "CUDA Runtime API, cudaMalloc: the memory is not cleared. PyTorch, torch.empty: uninitialized data. "
-         "No document says that copies are harmless. It is inferred, because kernels copy buffers with their padding"),
+         "No document says that copies are harmless. It is inferred, because kernels copy buffers with their padding. "
+         "Nor does one say that a stored value that nothing reads is harmless. It is inferred: no result depends on it"),
     Rule("order.scope", _grades("documented", "documented"),
          "PTX ISA 9.1 §8.4 (scope), 8.7 (morally strong), 8.9.2 (observation order)"),
     Rule("order.default_scope", _grades("compiled", "compiled"),

@@ -16,7 +16,9 @@ from smemsim.base.arguments import shown, whole
 from smemsim.base.errors import InputError
 from smemsim.base.members import OwnMembers
 from smemsim.core.arithmetic.values import from_float64
+from smemsim.core.finding import Half
 from smemsim.core.machine.global_memory import GlobalMemory
+from smemsim.core.machine.stored_taint import strided
 from smemsim.core.ptx.module import Parameter
 from smemsim.core.spec.formats import FORMATS
 from smemsim.core.spec.tensor_map import MAP_BYTES
@@ -227,6 +229,11 @@ class DeviceArray(metaclass=OwnMembers):
 
     def numpy(self) -> np.ndarray:
         """A copy of the array as it is now, with its strides."""
+        if self.memory.taint:
+            strides = [step * self.dtype.itemsize for step in self._steps]
+            begin = self.address - self._first  # of the first byte; the first element may lie after it
+            inside = strided(self.shape, strides, self.dtype.itemsize) if min(strides, default=0) >= 0 else None
+            self.memory.taint.use(begin, begin + self.nbytes, Half("use", "DeviceArray.numpy"), inside)
         return self._view(self._bytes.copy())
 
     def update(self, array: Any) -> None:

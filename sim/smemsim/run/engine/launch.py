@@ -20,6 +20,7 @@ from smemsim.base.arguments import flag, shown, suggestion, whole
 from smemsim.base.errors import InputError, Unmodelled
 from smemsim.core.finding import Half, Touched, Value, at_instruction
 from smemsim.core.machine.global_memory import GlobalMemory
+from smemsim.core.machine.stored_taint import StoredTaint
 from smemsim.core.ptx.module import Instruction, Parameter
 from smemsim.core.spec.alternatives import alternative_of
 from smemsim.core.spec.architectures import any_architecture
@@ -163,6 +164,8 @@ class RunOptions:
     - `counters`: True counts what each line costs; upper bounds, as `run.counters.limits` has them, also give P905.
     - `pipeline`: records the stages of the kernel's loads: True, or a table with `cta` (the CTA whose cluster is
       recorded) and `costs` (assumed lengths by name).
+    - `outputs`: the arrays whose values count: of `Gpu.array`, or addresses. Uninitialised values in other arrays are
+      R507 when something uses them. None: all arrays.
 
     Raises InputError.
     """
@@ -185,8 +188,10 @@ class RunOptions:
     observers: Sequence[Observer] = ()
     counters: Any = False
     pipeline: Any = False
+    outputs: Any = None
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "outputs", None if self.outputs is None else tuple(map(_address, self.outputs)))
         object.__setattr__(self, "schedule", checked_schedule(self.schedule))
         for name in ("sanitize", "watch_global", "progress"):
             object.__setattr__(self, name, flag(name, getattr(self, name)))
@@ -216,6 +221,11 @@ class RunOptions:
         if self.client is not None and not hasattr(self.client, "get_executor"):
             raise InputError(f"client = {shown(self.client)}: needs a distributed.Client")
         object.__setattr__(self, "sources", _folders(self.sources))
+
+
+def _address(array: Any) -> int:
+    """The address of an array of `Gpu.array`, or an address."""
+    return whole("outputs", getattr(array, "address", array), minimum=0)
 
 
 def _observers(given: Any) -> tuple[Observer, ...]:
@@ -421,6 +431,8 @@ class Launch:
         default_factory=dict
     )  # the state of instruction families, and what waves leave to later ones (`slots.Slot`)
     queue: Queue = dataclasses.field(default_factory=lambda: Queue((), 0))
+    # the taint of values that are stored to global memory; None: a store of an uninitialised value is its use
+    taint: StoredTaint | None = None
     history: Any = None  # accesses of its waves to global memory, if the race detector runs
     places: Any = None  # where its CTAs run (`Multiprocessors`), if the program reads %smid
     deadline: float = math.inf  # of `time.monotonic`; `begin` sets it

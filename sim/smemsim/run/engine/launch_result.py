@@ -37,6 +37,7 @@ class Findings(dict[tuple[str | int, ...], Finding]):
         super().__init__(found or {})
         self._known = {id(finding): finding for finding in known}
         self._ctas = dict(ctas or {})
+        self.kept = 0  # times that `keep` has kept one
 
     def in_cta(self, code: str, line: int, operation: str, number: int, *, is_milder: bool) -> None:
         """A race of two accesses is in a CTA, by its number in the grid."""
@@ -62,6 +63,7 @@ class Findings(dict[tuple[str | int, ...], Finding]):
         before = self.get(key)
         if before is None or self.is_lesser(before, finding.is_milder, within_warp=finding.is_within_warp):
             self[key] = finding
+            self.kept += 1
 
     @staticmethod
     def is_lesser(before: Finding, is_milder: bool, *, within_warp: bool) -> bool:

@@ -35,6 +35,7 @@ from smemsim.run.engine.register_pool import idle_rooms
 from smemsim.run.lower.program import linked, module_of
 from smemsim.run.sanitizer.history import MOST_BYTES, may_be_written, may_lack_fence, releases_dependents
 from smemsim.run.sanitizer.shard_record import NOTHING_BEFORE, Record, begin
+from smemsim.run.sanitizer.stored import Before, Left
 
 if TYPE_CHECKING:
     from smemsim.run.procs.forks import Forks
@@ -107,6 +108,7 @@ class ShardResult:
     record: Record | None
     changed: tuple[Changed, ...]
     left: LaunchResult
+    stored: Left | None = None  # uninitialised values
 
 
 def work_of(launch: Launch, *, sanitizer: bool) -> Work:
@@ -154,6 +156,7 @@ class Shard:
         for blank in littered:
             blank.has_parts = False
         since = None if launch.history is None else begin(launch.history)
+        before = Before(launch)
         finished = execute(launch, clusters, sanitizer=self.sanitizer)
         history, record, changed = launch.history, None, []
         if history is not None:
@@ -169,8 +172,9 @@ class Shard:
         depends_on_order = any(blank.has_parts for blank in littered) or (
             bool(littered) and any(f.code == "R507" for f in result.findings.added)
         )
+        depends_on_order = depends_on_order or before.are_touched
         is_whole, ctas = finished and not depends_on_order, len(clusters) * launch.cluster_size
-        return ShardResult(is_whole, ctas, record, tuple(changed), result.finish())
+        return ShardResult(is_whole, ctas, record, tuple(changed), result.finish(), before.left(result.findings))
 
 
 @in_default_state
@@ -184,7 +188,7 @@ def run_shard(work: Work, clusters: Sequence[int]) -> bytes:
     launch = Launch(
         kernel=kernel, config=work.config, options=work.options, memory=memory,
         parameter_address=work.parameter_address, parameters=memory.span(work.parameter_address, work.parameter_bytes),
-        result=work.result.fresh(),
+        result=work.result.fresh(), taint=memory.taint,
     )  # fmt: skip
     launch.begin()
     shard = Shard(launch, sanitizer=work.sanitizer)
@@ -275,6 +279,8 @@ class Merge:
         for part in result.changed:
             self._write(part)
         launch.result.merge(result.left)
+        if result.stored is not None:
+            result.stored.enter(launch)
         return True
 
     def _write(self, part: Changed) -> None:
@@ -583,6 +589,9 @@ class _Shared(Queue):
         from smemsim.run.procs import workers  # what starts processes takes long to import
 
         launch, client = self.launch, self.launch.options.client
+        if launch.memory.taint:  # which is known here alone
+            yield from units
+            return
         work = work_of(launch, sanitizer=self.sanitizer)
         crew: workers.Crew
         if client is None:

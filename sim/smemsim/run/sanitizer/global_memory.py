@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from smemsim.base.distinct import distinct
+from smemsim.core.machine.stored_taint import StoredTaint
 from smemsim.core.machine.uninitialised import WORD, Declared, Garbage
 from smemsim.core.ptx.module import Instruction
 from smemsim.core.spec.findings import Severity
@@ -161,6 +162,8 @@ class GlobalShadow:
                 self._follows_blank(i, array, piece.at, size)
             elif i.op in ATOMICS:  # that have left uninitialised content
                 array.blank.fill(piece.at, size)
+        if self._taint:
+            self._reads_stored(i, array, piece.at, size)
         if "nc" in i.modifiers:
             self._is_constant(i, array, piece.at)
         if found := self._reads(i, array, piece.at, size, stops=False):
@@ -175,6 +178,8 @@ class GlobalShadow:
         if array is None:
             return True
         if "nc" in i.modifiers or (array.blank is not None and array.blank.words(piece.at, size).any()):
+            return False
+        if self._taint and self._taint.of(piece.memory, piece.at, size) is not None:
             return False
         if self._reads(i, array, piece.at, size, stops=True):
             return False
@@ -291,6 +296,8 @@ class GlobalShadow:
         """
         if self.before is not None or (array := self._array(memory, size)) is None or isinstance(array.region.blank, Declared):
             return None
+        if self._taint.has(memory):
+            return None
         # which bytes it writes is noted
         if size < WORD and array.blank is not None and (array.blank.is_tracked or not fills_words()):
             return None
@@ -331,6 +338,8 @@ class GlobalShadow:
         array.fit(size)
         index = self.history.numbers.index(i)
         array.for_writes(int(self.history.numbers.scope[index]))
+        if self._taint:
+            self._taint.clear(piece.memory, piece.at, size)
         if array.region.blank is not None:
             array.region.blank.fill(piece.at, size, None if values is None or size >= WORD else values.before())
             if self.x.in_flight is not None:
@@ -372,7 +381,28 @@ class GlobalShadow:
         region = self.x.launch.memory.holding(int(addresses[0]), int(addresses[0]) + 1) if len(addresses) else None
         if region is None or self.history.is_unwritten(region.words) or (array := self._array(region.words, size)) is None:
             return None
-        return None if array.blank is None else self._marks(i, array, addresses - region.words_begin, size)
+        return self._all_marks(i, array, addresses - region.words_begin, size)
+
+    @property
+    def _taint(self) -> StoredTaint:
+        found: StoredTaint = self.x.launch.memory.taint
+        return found
+
+    def _reads_stored(self, i: Instruction, array: ArrayShadow, at: np.ndarray, size: int) -> None:
+        """The running threads read values of which an earlier store has said that they are uninitialised."""
+        marks = self.taint.stored_values.of(i, array.region.words, at, size)
+        if marks is None:
+            return
+        if i.op in ("ld", "cp", "wmma"):
+            self.taint.loads(self.x.threads, marks, size)
+        elif i.op not in ATOMICS:  # which have reported them
+            self.taint.origins.tell(i, marks)
+
+    def _all_marks(self, i: Instruction, array: ArrayShadow, at: np.ndarray, size: int) -> np.ndarray | None:
+        """The marks of bytes that are read, whether nothing was written there or an uninitialised value."""
+        marks = None if array.blank is None else self._marks(i, array, at, size)
+        stored = self.taint.stored_values.of(i, array.region.words, at, size) if self._taint else None
+        return marks if stored is None else stored if marks is None else self.taint.origins.join(marks, stored)
 
     def _marks(self, i: Instruction, array: ArrayShadow, at: np.ndarray, size: int) -> np.ndarray | None:
         """The marks of the bytes that are read at byte offsets, (n, size); None where all have been written."""
@@ -402,9 +432,11 @@ class GlobalShadow:
         doubt.
         """
         array = self._array(piece.memory, size)
-        return None if array is None or array.blank is None else self._marks(i, array, piece.at, size)
+        return None if array is None else self._all_marks(i, array, piece.at, size)
 
     def _makes_of_blank(self, i: Instruction, array: ArrayShadow, at: np.ndarray, size: int) -> None:
+        if self._taint and (marks := self.taint.stored_values.of(i, array.region.words, at, size)) is not None:
+            self.taint.origins.tell(i, marks)
         if array.blank is not None and (there := array.blank.words(at, size).any(axis=1)).any():
             self._say_blank(i, array, int(at[np.argmax(there)]), None)
 
@@ -512,9 +544,11 @@ class GlobalShadow:
             threads = np.full(len(at), op.warps[0] * WARP)
             if self.before is not None:
                 self.before.look(op.instruction, array.region.words, at, size, threads >> 5, writes=True)
+            if "reduce" in op.instruction.modifiers:
+                self._makes_of_blank(op.instruction, array, at, size)
+            if self._taint:
+                self._taint.clear(array.region.words, at, size)
             if array.region.blank is not None:
-                if "reduce" in op.instruction.modifiers:
-                    self._makes_of_blank(op.instruction, array, at, size)
                 array.region.blank.fill(at, size)
             array.fit(size)
             index = self.history.numbers.index(op.instruction)
@@ -538,6 +572,8 @@ class GlobalShadow:
         if self.before is not None or len(places) != 1:
             return False
         ((array, at),) = places
+        if self._taint.has(array.region.words):
+            return False
         if array.region.blank is not None:
             if "reduce" in op.instruction.modifiers:
                 return False

@@ -390,7 +390,9 @@ class History:
         return has_device_fence(self.program)
 
     def _is_blank(self, memory: np.ndarray) -> bool:
-        """Is an array with these words partly uninitialised?"""
+        """Is an array with these words partly uninitialised, or has it uninitialised values that were stored there?"""
+        if self.launch.memory.taint.has(memory):
+            return True
         return any(
             region.words is memory and region.blank is not None and region.blank.remains() for region in self.launch.memory.table()[2]
         )

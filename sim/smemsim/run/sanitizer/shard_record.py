@@ -20,6 +20,7 @@ from smemsim.run.sanitizer.across_waves import ACROSS_WAVES
 
 if TYPE_CHECKING:
     from smemsim.core.machine.global_memory import Region
+    from smemsim.core.machine.stored_taint import StoredTaint
     from smemsim.core.ptx.module import Instruction
     from smemsim.run.sanitizer.history import ArrayShadow, History
 
@@ -155,6 +156,11 @@ class Part:
         _units(region.words, self.line)[self.lines.at[self.lines.is_written]] = self.line_bytes
         _units(region.words, self.shift)[self.cells.at[self.cells.is_written]] = self.cell_bytes
 
+    def clear(self, taint: StoredTaint, memory: np.ndarray) -> None:
+        """Values that earlier launches have stored there are overwritten."""
+        for epochs, shift in ((self.lines, self.line), (self.cells, self.shift)):
+            taint.clear(memory, epochs.at[epochs.is_written] << shift, 1 << shift)
+
 
 def _since(tables: tuple[np.ndarray, ...], limit: int) -> Epochs:
     """What was noted in tables from an epoch on."""
@@ -227,6 +233,7 @@ class Record:
         body: list[Instruction] = history.launch.program.inlined.body
         warps, copies, (_, per_cta, _) = history.warps, history.numbers.copies, self.waves[0]
         numbers = np.array([history.numbers.index(body[place]) for place in self.instructions] or [0], np.int64)
+        taint = history.launch.memory.taint
         for part, shadow in self._shadows(history):
             lines, cells = part.fitted(shadow)
             given = warps - self.begin.warps, copies - self.begin.copies, numbers, history.numbers.asynchronous
@@ -235,6 +242,8 @@ class Record:
             _enter(history, shadow, lines.counted(*given), cells.counted(*given), rows, per_cta)
             shadow.cells.further[0, loops.FULL] |= part.is_full
             part.write(shadow.region)
+            if taint:
+                part.clear(taint, shadow.region.words)
         for when, tellers in zip(self.waited.tolist(), self.tellers, strict=True):
             place = history.numbers.issues()  # which may make room
             history.numbers.waited[place] = when

@@ -39,6 +39,7 @@ from smemsim.run.sanitizer.settled_bytes import (
     trailing_zeros,
     value_of,
 )
+from smemsim.run.sanitizer.stored import StoredValues
 from smemsim.run.sanitizer.uninitialised import register_without_value, uninitialised, uses
 from smemsim.run.warps import WARP
 
@@ -155,6 +156,14 @@ class Origins:
             for part in parts[1:]:
                 joined = self.join(joined, part)
         return joined
+
+    def numbers(self, mark: int) -> frozenset[int]:
+        """The doubts of a mark."""
+        return self._sets[mark]
+
+    def tell_one(self, number: int, user: Instruction | None) -> None:
+        """A value with this doubt is used."""
+        self._tells[number](user)
 
     def tell(self, user: Instruction | None, marks: np.ndarray) -> None:
         """Values with these marks are used."""
@@ -345,6 +354,7 @@ class Taint:
         self.blank = blank  # which bytes of words of shared memory, by their places, are uninitialised: a bit for each
         self.is_used = is_used  # an instruction uses what a line read from shared memory before it was written
         self.origins = Origins()
+        self.stored_values = StoredValues(x, self.origins, self._report_stored)
         self.overwrites = Overwrites()
         self.slots = 0  # registers with marks, as a bit set
         self.marks: dict[int, np.ndarray] = {}
@@ -669,7 +679,8 @@ class Taint:
         for piece in pieces:
             each = marks if piece.part is None else [own[:, piece.part] for own in marks]
             if piece.space == "global":
-                self._told_as_stored(i, np.concatenate([own.reshape(-1) for own in each]))
+                for n, own in enumerate(each):
+                    self._store_global(i, piece._replace(at=piece.at + n * size), size, own[0] if len(own) == 1 else own.T)
                 continue
             memory = self._shared() if piece.space == "shared" else self._local()
             for n, own in enumerate(each):
@@ -679,13 +690,18 @@ class Taint:
     def stored(self, i: Instruction, piece: Piece, size: int, marks: np.ndarray) -> None:
         """Values with these marks (n,) have been stored to a piece of shared or global memory."""
         if piece.space == "global":
-            self._told_as_stored(i, marks)
+            self._store_global(i, piece, size, marks)
         elif piece.space == "shared" and (self.shared is not None or marks.any()):
             self.put_stored(piece.at, size, marks)
 
-    def _told_as_stored(self, i: Instruction, marks: np.ndarray) -> None:
+    def _store_global(self, i: Instruction, piece: Piece, size: int, marks: np.ndarray) -> None:
+        if marks.any() and not self.stored_values.put(i, piece, size, marks):
+            for number in sorted(frozenset().union(*map(self.origins.numbers, distinct(marks.reshape(-1)).tolist()))):
+                self._report_stored(number, i)
+
+    def _report_stored(self, number: int, i: Instruction) -> None:
         self.is_stored = True
-        self.origins.tell(i, marks)
+        self.origins.tell_one(number, i)
         self.is_stored = False
 
     def _stored(self, operand: Operand, threads: np.ndarray, size: int) -> np.ndarray:
@@ -1091,8 +1107,11 @@ def _is_value(i: Instruction, n: int, operand: Operand) -> bool:
     """Is an operand a value that is stored, multiplied or a result, and not what decides where or how?"""
     if i.op == "wgmma":
         return n == 0 or (n == 1 and isinstance(operand, Vector)) or (n == METADATA["wgmma"] and "sp" in i.modifiers)
-    if i.op == "mma" and n == METADATA["mma"]:  # of a sparse one, the only one that has so many operands
-        return True
+    if i.op == "mma" and n >= METADATA["mma"]:
+        is_sparse = any(modifier.startswith("sp") for modifier in i.modifiers)
+        # of each side of a block-scaled one: scale factors, and selectors
+        factors = range(METADATA["mma"] + 2 * is_sparse, len(i.operands), 2) if "block_scale" in i.modifiers else ()
+        return n in factors or (is_sparse and n == METADATA["mma"])
     if i.op == "tcgen05":
         return i.modifiers[0] in ("ld", "st") and not isinstance(operand, Address)
     if i.op == "wmma":

@@ -147,10 +147,11 @@ class ProductCalls(Handles):
             if not self.device.policy.quiet:
                 self.device.tell(said)
 
-    def _bits(self, at: _Matrix, n: int) -> np.ndarray:
+    def _bits(self, at: _Matrix, n: int, *, is_read: bool = True) -> np.ndarray:
         kind = np.dtype(STORED[at.dtype])
+        view = self.device.view if is_read else self.device.memory.view
         try:
-            return self.device.view(at.address + n * at.stride * kind.itemsize, at.span * kind.itemsize).view(kind)
+            return view(at.address + n * at.stride * kind.itemsize, at.span * kind.itemsize).view(kind)
         except InputError as e:
             raise InputError(f"a matrix of {at.rows} x {at.columns} {at.dtype} with a leading dimension of {at.ld}: {e}") from None
 
@@ -182,7 +183,7 @@ class ProductCalls(Handles):
                     :, None
                 ]
             d = matrices["d"]
-            d.of(self._bits(d, n))[...] = _stored(out, d.dtype)
+            d.of(self._bits(d, n, is_read=False))[...] = _stored(out, d.dtype)
 
 
 def _operand(at: _Matrix, bits: np.ndarray, op: int) -> np.ndarray:

@@ -314,8 +314,10 @@ def _follow(
         of_rows = origins.all(marks.reshape(warps, WARP)[:, metadata[1].metadata_threads], axis=2).T
         of_elements = origins.join(of_elements, origins.computed(i, of_rows, is_result=True)[row])
     for one, at in zip(scales, (row, column), strict=False):
-        if (marks := taint.of_registers([one.operand], x.threads)) is not None:
-            of_lines = marks.reshape(warps, WARP)[:, one.threads(one.selected(x)[1])].T
+        if (marks := taint.parts_of_registers([one.operand], x.threads)) is not None:
+            byte, chosen = one.selected(x)
+            of_factors = origins.all(marks[0, :, byte : byte + one.factors], axis=1)
+            of_lines = of_factors.reshape(warps, WARP)[:, one.threads(chosen)].T
             of_elements = origins.join(of_elements, origins.computed(i, of_lines, is_result=True)[at])
     of_registers = origins.all(of_elements.transpose(0, 2, 1).reshape(len(parts[0]), -1, x.n), axis=1)
     taint.put_registers(

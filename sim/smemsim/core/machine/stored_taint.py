@@ -1,0 +1,350 @@
+"""Uninitialised values that kernels have stored to global memory, up to their use: by a later instruction, a later
+launch, or the host.
+
+A kernel may store values that nothing reads: the columns of a tile past the last one, in a buffer that another kernel
+adds up. So a store only marks its words. The marks belong to the memory, and outlive launches. A word has its mark as
+long as it holds the stored bits: what the host writes there needs no report.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+__all__ = ["MOST_DOUBTS", "Saved", "StoredDoubt", "StoredTaint", "strided"]
+
+
+WORD = 4
+ALL = 0b1111  # bytes of a word, as bits
+MOST_DOUBTS = 4096  # stored values that are followed at a time, by launch and line
+
+
+def strided(shape: Sequence[int], strides: Sequence[int], size: int) -> Callable[[np.ndarray], np.ndarray]:
+    """Which bytes, by their distance from the first one, elements of `size` bytes cover; strides are in bytes.
+
+    >>> strided((2, 3), (16, 4), 4)(np.array([0, 11, 12, 16, 28])).tolist()
+    [True, True, False, True, False]
+    """
+
+    def inside(offset: np.ndarray) -> np.ndarray:
+        left = offset.copy()
+        for stride, count in sorted(zip(strides, shape, strict=True), reverse=True):
+            if stride > 0:
+                left -= np.minimum(left // stride, count - 1) * stride
+        found: np.ndarray = left < size
+        return found
+
+    return inside
+
+
+class StoredDoubt(Protocol):
+    """Why stored values are in doubt. `findings` are those of the launch that has stored them."""
+
+    findings: Any
+    is_used: bool
+
+    def use(self, by: Any) -> bool:
+        """Something uses such a value. Is that new?"""
+
+
+class Array(Protocol):
+    """An array of global memory: its words, the first at `words_begin`, and the addresses of its bytes."""
+
+    @property
+    def begin(self) -> int: ...
+    @property
+    def end(self) -> int: ...
+    @property
+    def words(self) -> np.ndarray: ...
+    @property
+    def words_begin(self) -> int: ...
+
+
+class Saved(NamedTuple):
+    """The marks of one array at some moment."""
+
+    region: Array
+    at: np.ndarray
+    numbers: np.ndarray
+    parts: np.ndarray
+    values: np.ndarray
+
+
+@dataclasses.dataclass(eq=False)
+class _Marks:
+    """The marks of the words of one array: by word the number of a set of doubts, the bytes that have it as bits, and
+    the word as it was stored. No word outside `first` to `end` has one. Tables of zeros take no memory until they are
+    written.
+    """
+
+    region: Array
+    numbers: np.ndarray
+    parts: np.ndarray
+    values: np.ndarray
+    first: int
+    end: int = 0
+
+    @classmethod
+    def of(cls, region: Array) -> _Marks:
+        count = region.words.nbytes // WORD
+        return cls(region, np.zeros(count, np.int32), np.zeros(count, np.uint8), np.zeros(count, np.uint32), count)
+
+    def bits(self, at: Any) -> np.ndarray:
+        """Which bytes of words have their mark still, as bits."""
+        differ = self.values[at] ^ self.region.words.view(np.uint32)[at]
+        same = np.packbits(np.ascontiguousarray(differ)[..., None].view(np.uint8) == 0, axis=-1, bitorder="little")[..., 0]
+        found: np.ndarray = self.parts[at] & same
+        return found
+
+    def marked(self, first: int, end: int) -> np.ndarray:
+        """The words from `first` up to `end` that have marks still, by their places."""
+        first, end = max(first, self.first), min(end, self.end)
+        at = first + np.flatnonzero(self.parts[first:end]) if first < end else np.zeros(0, np.int64)
+        found: np.ndarray = at[self.bits(at) != 0]
+        return found
+
+    def leave(self, at: np.ndarray, numbers: np.ndarray, parts: np.ndarray) -> None:
+        """Words have these marks, and hold what is there."""
+        self.numbers[at], self.parts[at] = np.where(parts != 0, numbers, 0), parts
+        self.values[at] = self.region.words.view(np.uint32)[at]
+        if at.size and parts.any():
+            self.first, self.end = min(self.first, int(at.min())), max(self.end, int(at.max()) + 1)
+
+
+class StoredTaint:
+    """The marks of all arrays of a global memory. A mark is the number of a set of doubts, 0 of none.
+
+    >>> from types import SimpleNamespace
+    >>> from smemsim.core.machine.global_memory import Region
+    >>> region, taint, told = Region.of(0x100, np.zeros(16, np.uint8)), StoredTaint(), []
+    >>> number = taint.number_of([SimpleNamespace(use=lambda by: told.append(by) or True)])
+    >>> taint.put(region, np.array([4, 8]), 4, np.array([number, 0], np.int32))
+    >>> taint.of(region.words, np.array([4, 8]), 4).any(axis=1).tolist()
+    [True, False]
+    >>> taint.use(0x108, 0x110, "a copy"), taint.use(0x104, 0x105, "another copy"), told
+    (False, True, ['another copy'])
+    >>> region.data[4] = 7  # the host writes: the other bytes are as they were
+    >>> taint.of(region.words, np.array([4]), 4).astype(bool).tolist()
+    [[False, True, True, True]]
+    """
+
+    def __init__(self) -> None:
+        self._arrays: dict[int, _Marks] = {}  # by the words of the array
+        self._doubts: dict[int, StoredDoubt] = {}
+        self._count = 0  # doubts so far
+        self._places: dict[int, int] = {}  # of a doubt in `_doubts`
+        self._sets: list[frozenset[int]] = [frozenset()]
+        self._numbers: dict[frozenset[int], int] = {frozenset(): 0}
+        self.due: list[StoredDoubt] | None = None  # doubts whose values were used, if somebody takes them from here
+        self.carried = 0  # stores of values with marks that an earlier store has left
+
+    def __bool__(self) -> bool:
+        return bool(self._arrays)
+
+    # ---- sets of doubts
+
+    def number_of(self, doubts: Any) -> int:
+        """The number of a set of doubts."""
+        places = set()
+        for doubt in doubts:
+            place = self._places.get(id(doubt))
+            if place is None:
+                place = self._places[id(doubt)] = self._count
+                self._doubts[place] = doubt
+                self._count += 1
+            places.add(place)
+        return self._number(frozenset(places))
+
+    def doubts_of(self, number: int) -> list[StoredDoubt]:
+        """The doubts of a set."""
+        return [self._doubts[place] for place in sorted(self._sets[number]) if place in self._doubts]
+
+    @property
+    def doubts(self) -> list[StoredDoubt]:
+        """All doubts."""
+        return list(self._doubts.values())
+
+    def _number(self, places: frozenset[int]) -> int:
+        number = self._numbers.get(places)
+        if number is None:
+            number = self._numbers[places] = len(self._sets)
+            self._sets.append(places)
+        return number
+
+    def _joined(self, one: np.ndarray, other: np.ndarray) -> np.ndarray:
+        """The numbers of what two sets each have together."""
+        pairs, at = np.unique(np.stack([one, other]), axis=1, return_inverse=True)
+        made = [self._number(self._sets[a] | self._sets[b]) for a, b in pairs.T.tolist()]
+        found: np.ndarray = np.array(made, np.int32)[at.reshape(-1)]
+        return found
+
+    # ---- kernels
+
+    def has(self, memory: np.ndarray) -> bool:
+        """Has a word of an array, which is known by its words, a mark?"""
+        return id(memory) in self._arrays
+
+    def put(self, region: Array, at: np.ndarray, size: int, numbers: np.ndarray) -> None:
+        """Values of `size` bytes with these marks, (n,) or of their bytes (n, size), have been stored at byte offsets
+        of an array's words.
+        """
+        if not numbers.any():
+            return
+        marks = self._arrays.setdefault(id(region.words), _Marks.of(region))
+        numbers = np.broadcast_to(numbers[:, None], (len(at), size)) if numbers.ndim == 1 else numbers
+        if size >= WORD:
+            words = numbers.reshape(-1, WORD)
+            bits = np.packbits(words != 0, axis=-1, bitorder="little")[:, 0]
+            joined = words[:, 0]
+            for n in range(1, WORD):
+                joined = joined if (joined == words[:, n]).all() else self._joined(joined, words[:, n])
+            marks.leave(((at >> 2)[:, None] + np.arange(size // WORD)).reshape(-1), joined, bits)
+            return
+        for n in range(size):
+            for part in range(WORD):  # words of accesses at the same byte of a word are different ones
+                own = (at + n & WORD - 1) == part
+                word = (at[own] + n) >> 2
+                kept = marks.bits(word) & ~np.uint8(1 << part) & np.uint8(ALL)
+                number = np.where(kept != 0, self._joined(marks.numbers[word], numbers[own, n]), numbers[own, n])
+                marks.leave(word, number, kept | (numbers[own, n] != 0).astype(np.uint8) << np.uint8(part))
+
+    def of(self, memory: np.ndarray, at: np.ndarray, size: int) -> np.ndarray | None:
+        """The marks of the bytes of accesses at byte offsets, (n, size); None where there are none."""
+        marks = self._arrays.get(id(memory))
+        if marks is None:
+            return None
+        word = (at >> 2)[:, None] + np.arange(max(1, size // WORD))
+        if not marks.parts[word].any():
+            return None
+        first = (at & WORD - 1)[:, None] if size < WORD else 0
+        places = np.asarray(first + np.arange(size) % WORD, np.uint8)
+        times = min(size, WORD)
+        is_set = marks.bits(word).repeat(times, axis=1) >> places & 1 != 0
+        return np.where(is_set, marks.numbers[word].repeat(times, axis=1), np.int32(0)) if is_set.any() else None
+
+    def clear(self, memory: np.ndarray, at: np.ndarray, size: int) -> None:
+        """Accesses at byte offsets write values without a doubt."""
+        marks = self._arrays.get(id(memory))
+        if marks is None:
+            return
+        if size >= WORD:
+            word = (at >> 2)[:, None] + np.arange(size // WORD)
+            marks.parts[word[word < len(marks.parts)]] = 0
+            return
+        bits = np.left_shift((1 << size) - 1, at & WORD - 1).astype(np.uint8)
+        np.bitwise_and.at(marks.parts, at >> 2, ~bits)
+
+    # ---- the host, and copies; addresses are those of global memory
+
+    def use(self, begin: int, end: int, by: Any, inside: Callable[[np.ndarray], np.ndarray] | None = None) -> bool:
+        """The bytes from `begin` up to `end` are used, those that are `inside` by their distance from `begin`. Is a
+        doubt among them, not used before?
+        """
+        numbers = set[int]()
+        for marks, first, last in self._overlapping(begin, end):
+            offset, number = self._bytes(marks, first, last)
+            if inside is not None:
+                number = number[inside(offset + (marks.region.words_begin - begin))]
+            numbers |= set(np.unique(number).tolist())
+        return self.use_numbers(numbers, by)
+
+    @staticmethod
+    def _bytes(marks: _Marks, first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
+        """The marked bytes of an array between two offsets, by theirs, and their marks."""
+        at = marks.marked(first >> 2, -(-last >> 2))
+        which, byte = np.nonzero(marks.bits(at)[:, None] >> np.arange(WORD, dtype=np.uint8) & 1)
+        offset = at[which] * WORD + byte
+        own = (offset >= first) & (offset < last)
+        return offset[own], marks.numbers[at[which[own]]]
+
+    def use_numbers(self, numbers: Any, by: Any) -> bool:
+        """Values with these marks are used."""
+        is_new = False
+        for place in sorted(set().union(*(self._sets[n] for n in numbers))):
+            if (doubt := self._doubts.get(place)) is not None and doubt.use(by):
+                is_new = True
+                if self.due is not None:
+                    self.due.append(doubt)
+        return is_new
+
+    def use_all(self, by: Any, of: Callable[[Any], bool] = lambda region: True) -> None:
+        """Everything that is marked is used, in the arrays that `of` chooses; these have no marks any more."""
+        for key, marks in list(self._arrays.items()):
+            if of(marks.region):
+                at = marks.marked(marks.first, marks.end)
+                self.use_numbers(set(np.unique(marks.numbers[at]).tolist()), by)
+                del self._arrays[key]
+        self.sweep()
+
+    def move(self, region: Array | None, to: int, source: int, size: int) -> None:
+        """Bytes have been copied to an address, which lies in a region; their marks go with them."""
+        found = []
+        for marks, first, last in self._overlapping(source, source + size):
+            offset, numbers = self._bytes(marks, first, last)
+            found.append((offset + (marks.region.words_begin - source), numbers))
+        self.wrote(to, to + size)
+        for offset, numbers in found:
+            if region is not None and len(offset):
+                self.put(region, offset + (to - region.words_begin), 1, numbers)
+
+    def wrote(self, begin: int, end: int) -> None:
+        """The host, or a copy, has written the bytes from `begin` up to `end`."""
+        for marks, first, last in self._overlapping(begin, end):
+            whole, after = -(-first >> 2), last >> 2
+            if whole < after:
+                marks.parts[whole:after] = 0
+            for byte in {*range(first, min(4 * whole, last)), *range(max(4 * after, first), last)}:
+                marks.parts[byte >> 2] &= ~np.uint8(1 << (byte & 3))
+
+    def forget(self, memory: np.ndarray) -> None:
+        """An array is gone."""
+        self._arrays.pop(id(memory), None)
+
+    def _overlapping(self, begin: int, end: int) -> Iterator[tuple[_Marks, int, int]]:
+        """The arrays with marks that have bytes in a range of addresses, and these as offsets of their words."""
+        for marks in list(self._arrays.values()):
+            first, last = max(begin, marks.region.begin), min(end, marks.region.end)
+            if first < last:
+                yield marks, first - marks.region.words_begin, last - marks.region.words_begin
+
+    # ---- what is kept
+
+    def sweep(self) -> None:
+        """Forget doubts that no word has any more, and arrays without marks."""
+        live = set[int]()
+        for key, marks in list(self._arrays.items()):
+            at = marks.marked(marks.first, marks.end)
+            if not at.size:
+                del self._arrays[key]
+            live |= set(np.unique(marks.numbers[at]).tolist())
+        kept = set().union(*(self._sets[number] for number in live))
+        for place in [place for place in self._doubts if place not in kept]:
+            del self._places[id(self._doubts.pop(place))]
+
+    def saved(self) -> list[Saved]:
+        """The marks as they are now."""
+        found = []
+        for marks in self._arrays.values():
+            at = marks.marked(marks.first, marks.end)
+            found.append(Saved(marks.region, at, marks.numbers[at], marks.bits(at), marks.values[at]))
+        return found
+
+    def join(self, region: Array, saved: Saved) -> None:
+        """Words that had these marks are in another array now."""
+        at = saved.at + (saved.region.words_begin - region.words_begin) // WORD
+        own = (at >= 0) & (at < region.words.nbytes // WORD)
+        if own.any():
+            marks = self._arrays.setdefault(id(region.words), _Marks.of(region))
+            marks.leave(at[own], saved.numbers[own], saved.parts[own])
+            marks.values[at[own]] = saved.values[own]
+
+    def restore(self, saved: list[Saved]) -> None:
+        """Give the words the marks of then. The arrays hold what they held then."""
+        self._arrays.clear()
+        for region, at, numbers, parts, values in saved:
+            marks = self._arrays[id(region.words)] = _Marks.of(region)
+            marks.leave(at, numbers, parts)
+            marks.values[at] = values

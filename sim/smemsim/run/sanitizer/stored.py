@@ -1,0 +1,236 @@
+"""Stores of uninitialised values to global memory: a remark until something uses the value, then R507.
+
+Many right kernels store what nothing reads: the columns of a tile past the last one, in a buffer that the next launch
+adds up. `core/machine/stored_taint.py` keeps which words hold such values, across launches.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from smemsim.core.finding import Finding, Half
+from smemsim.core.machine.stored_taint import MOST_DOUBTS, Saved
+from smemsim.core.ptx.demangle import shorter_name
+from smemsim.core.spec.findings import Severity
+from smemsim.run.sanitizer.history import MOST_BYTES
+
+if TYPE_CHECKING:
+    from smemsim.core.machine.global_memory import Region
+    from smemsim.core.ptx.module import Instruction
+    from smemsim.run.accesses import Piece
+    from smemsim.run.views import Launch, Wave
+
+__all__ = ["Before", "Doubt", "Left", "StoredValues", "begins", "ends"]
+
+
+KEPT = "the value is stored to global memory, and nothing has used it so far"
+UNSEEN = ("tex", "tld4", "txq", "suld", "sust", "sured", "suq")  # what these read is not followed
+
+
+@dataclasses.dataclass(eq=False)
+class Doubt:
+    """Stored values of one line of a launch. `finding` is the report of their use, `findings` are those of the launch."""
+
+    finding: Finding
+    findings: Any  # `Findings` of the launch
+    is_used: bool = False
+
+    def use(self, by: Half | Callable[[Doubt], Half] | None) -> bool:
+        """Such a value is used: the remark becomes a finding, unless another finding stands for it by now. `by` None:
+        the store is the use.
+        """
+        finding = self.finding
+        if self.is_used or self.findings.found(finding.code, finding.line, finding.operation) is None:
+            return False
+        self.is_used = True
+        if by is not None:
+            finding = dataclasses.replace(finding, halves=(*_stores(finding), by if isinstance(by, Half) else by(self)))
+        self.findings.keep(finding)
+        return True
+
+
+def _stores(finding: Finding) -> tuple[Half, ...]:
+    """The accesses of a finding, in which the store is no use."""
+    *others, last = finding.halves or (None,)
+    return () if last is None else (*others, last._replace(does="store") if last.does == "use" else last)
+
+
+class StoredValues:
+    """What a wave stores to global memory, and loads from there: `origins` are those of its taint. `reports` calls the
+    reports of a doubt, by its number, for a store.
+    """
+
+    def __init__(self, x: Wave, origins: Any, reports: Callable[[int, Instruction], None]) -> None:
+        self.x, self.origins, self.reports = x, origins, reports
+        self._loaded: dict[int, int] = {}  # by the number of an origin: the doubts of the stored value
+        self._made: dict[tuple[int, int], tuple[Doubt, ...]] = {}  # by origin and store
+
+    @functools.cached_property
+    def _follows(self) -> bool:
+        """Is a store no use here? Loads have to be seen, and bytes must be there when the store is over."""
+        launch = self.x.launch
+        is_seen = launch.history is not None and launch.program.uses.isdisjoint(UNSEEN)
+        return launch.taint is not None and is_seen and self.x.in_flight is None
+
+    def put(self, i: Instruction, piece: Piece, size: int, marks: np.ndarray) -> bool:
+        """Values with these marks, (n,) or of their bytes (n, bytes), have been stored to an array. False, and nothing
+        is done, where the store is their use.
+        """
+        region = self._region(piece) if self._follows else None
+        if region is None or self.x.launch.taint is None:
+            return False
+        known, which = np.unique(marks, return_inverse=True)
+        numbers = np.array([self._held(i, mark) for mark in known.tolist()], np.int32)
+        self.x.launch.taint.put(region, piece.at, size, numbers[which.reshape(marks.shape)])
+        return True
+
+    def _region(self, piece: Piece) -> Region | None:
+        memory = self.x.launch.memory
+        found: Region | None = next((region for region in memory.table()[2] if region.words is piece.memory), None)
+        if found is None or found.words.nbytes > MOST_BYTES or memory.is_hosts_too(piece.memory, int(piece.at[0])):
+            return None
+        return found
+
+    def _held(self, i: Instruction, mark: int) -> int:
+        """The doubts of values with a mark, by their number in the memory. Everything but uninitialised values is
+        reported.
+        """
+        taint = self.x.launch.taint
+        assert taint is not None
+        doubts: list[Any] = []
+        for number in sorted(self.origins.numbers(mark)):
+            kept = self._loaded.get(number)
+            taint.carried += kept is not None
+            doubts += self._doubts(number, i) if kept is None else taint.doubts_of(kept)
+        found: int = taint.number_of(doubts)
+        return found
+
+    def _doubts(self, number: int, i: Instruction) -> tuple[Doubt, ...]:
+        made = self._made.get((number, id(i)))
+        if made is not None:
+            return made
+        result = self.x.launch.result
+        own, caught = result.findings, type(result.findings)()
+        result.findings = caught
+        try:
+            self.reports(number, i)
+        finally:
+            result.findings = own
+        held = [key for key, finding in caught.items() if finding.code == "R507" and not finding.is_milder]
+        made = tuple(Doubt(caught.pop(key), own) for key in held)
+        is_all = not caught
+        own.merge(caught)
+        for doubt in made:
+            own.keep(dataclasses.replace(doubt.finding, severity=Severity.NOTE, source="", halves=_stores(doubt.finding), why=KEPT))
+        if is_all:
+            self._made[number, id(i)] = made
+        return made
+
+    def of(self, i: Instruction, memory: np.ndarray, at: np.ndarray, size: int) -> np.ndarray | None:
+        """The marks of the bytes that are loaded from an array, (n, size), as the wave's taint has them; None where
+        there are none.
+        """
+        taint = self.x.launch.taint
+        found = taint.of(memory, at, size) if taint else None
+        if found is None:
+            return None
+        known, which = np.unique(found, return_inverse=True)
+        marks = np.array([self._mark(number) if number else 0 for number in known.tolist()], np.int32)
+        loaded: np.ndarray = marks[which.reshape(found.shape)]
+        return loaded
+
+    def _mark(self, number: int) -> int:
+        mark: int = self.origins.of(("stored", number), functools.partial(self._use, number))
+        self._loaded.update(dict.fromkeys(self.origins.numbers(mark), number))
+        return mark
+
+    def _use(self, number: int, user: Instruction | None) -> None:
+        """An instruction uses a value that it has loaded, or what it computes from one."""
+        launch = self.x.launch
+        if launch.taint is None or user is None:
+            return
+        later = Half("use", f"{user.name}, PTX line {user.line} of {shorter_name(launch.program.name)}, a later launch")
+        same = Half("use", user.name, user)
+        launch.taint.use_numbers((number,), lambda doubt: same if doubt.findings is launch.result.findings else later)
+
+
+class Left(NamedTuple):
+    """What the CTAs of another process have stored: the marks of each array, by its address, and the doubts of each
+    mark, by their place in `doubts`, which are reports and whether they are made.
+    """
+
+    marks: tuple[tuple[int, np.ndarray, np.ndarray, np.ndarray, np.ndarray], ...]
+    sets: dict[int, tuple[int, ...]]
+    doubts: tuple[tuple[Finding, bool], ...]
+
+    def enter(self, launch: Launch) -> None:
+        """Have the marks in a launch of this process, whose findings have the remarks."""
+        taint = launch.memory.taint
+        made = [Doubt(finding, launch.result.findings, is_used) for finding, is_used in self.doubts]
+        numbers = {number: taint.number_of([made[place] for place in places]) for number, places in self.sets.items()}
+        for address, at, own, parts, values in self.marks:
+            region = launch.memory.find(address)
+            taint.join(region, Saved(region, at, np.array([numbers[n] for n in own.tolist()], np.int32), parts, values))
+
+
+class Before:
+    """The stored values that are there when CTAs begin in a process beside that of the launch."""
+
+    def __init__(self, launch: Launch) -> None:
+        self.taint = launch.memory.taint
+        self.used = {id(doubt): doubt.is_used for doubt in self.taint.doubts}
+        self.carried = self.taint.carried
+
+    @property
+    def are_touched(self) -> bool:
+        """Has a CTA used such a value, or stored what it makes of one?"""
+        uses = (doubt.is_used != self.used.get(id(doubt), doubt.is_used) for doubt in self.taint.doubts)
+        return self.taint.carried != self.carried or any(uses)
+
+    def left(self, findings: Any) -> Left | None:
+        """What CTAs with these findings have stored; None if nothing."""
+        if not self.taint:
+            return None
+        doubts = [doubt for doubt in self.taint.doubts if doubt.findings is findings]
+        places = {id(doubt): n for n, doubt in enumerate(doubts)}
+        sets, marks = dict[int, tuple[int, ...]](), list[Any]()
+        for saved in self.taint.saved():
+            of = {n: self.taint.doubts_of(n) for n in np.unique(saved.numbers).tolist()}
+            own = {n: tuple(places[id(doubt)] for doubt in each) for n, each in of.items() if each and all(id(d) in places for d in each)}
+            sets.update(own)
+            mine = np.isin(saved.numbers, list(own))
+            marks.append((saved.region.begin, *(table[mine] for table in saved[1:])))
+        reports: Any = tuple((doubt.finding, doubt.is_used) for doubt in doubts)
+        return Left(tuple(marks), sets, reports) if sets else None
+
+
+def begins(launch: Launch, *, sanitizer: bool) -> None:
+    """A launch may read what earlier ones have stored. What it does unseen counts as a use."""
+    launch.taint = launch.memory.taint
+    if launch.taint or launch.taint.doubts:
+        launch.taint.sweep()
+    if not launch.taint:
+        return
+    is_seen = sanitizer and launch.options.watch_global and launch.program.uses.isdisjoint(UNSEEN)
+    name = shorter_name(launch.program.name)
+    if not is_seen:
+        launch.taint.use_all(Half("use", f"{name}, a later launch whose reads are not followed"))
+    elif len(launch.taint.doubts) > MOST_DOUBTS:
+        launch.taint.use_all(Half("use", f"not known: smemsim follows stored values of {MOST_DOUBTS:,} lines and launches"))
+
+
+def ends(launch: Launch) -> None:
+    """A launch is over: its caller gets the values of arrays."""
+    if launch.taint:
+        wanted = launch.options.outputs
+        launch.taint.use_all(
+            None,
+            launch.memory.are_outputs
+            if wanted is None
+            else lambda region: any(region.begin <= address < max(region.end, region.begin + 1) for address in wanted),
+        )

@@ -1,0 +1,105 @@
+"""Functions of torch that get uninitialised values which a kernel has stored: R507. They run on the CPU, which follows
+no values, so that a function uses everything that it reads. Copies between tensors of the card move the values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from smemsim.virtual import process
+from smemsim.virtual.torch_graphs import WITHOUT_WORK
+from smemsim.virtual.torch_tensors import CUDA, tensors, tensors_in
+
+__all__ = ["in_backward", "looks"]
+
+
+# functions that write their first argument, and do not read it
+WRITING = frozenset(
+    ("__setitem__", "bernoulli_", "cauchy_", "copy_", "exponential_", "fill_", "geometric_", "index_fill_", "log_normal_", "normal_", "random_",
+     "uniform_", "zero_")
+)  # fmt: skip
+# functions that take a tensor for its shape
+SHAPED = frozenset(
+    (
+        "empty_like",
+        "full_like",
+        "ones_like",
+        "rand_like",
+        "randint_like",
+        "randn_like",
+        "zeros_like",
+        "new_full",
+        "new_ones",
+        "new_tensor",
+        "new_zeros",
+    )
+)
+MAYBE_VIEWS = frozenset(("contiguous", "flatten", "reshape"))  # of a tensor that is contiguous; else they copy
+VIEWS = frozenset(("chunk", "diagonal", "expand_as", "movedim", "select", "split", "swapaxes", "unbind", "unfold"))
+
+
+def looks(func: Any, args: Any, kwargs: Any) -> Callable[[Any], None] | None:
+    """A function is about to run. Returns what is to be called with its result; None if that is nothing."""
+    name = getattr(func, "__name__", "")
+    if name in WITHOUT_WORK - MAYBE_VIEWS or name in SHAPED or name in VIEWS or _is_view(name, args):
+        return None
+    given = [*args[name in WRITING :], *(value for key, value in kwargs.items() if key != "out")]
+    if (moved := _moves(name, args)) is not None:
+        return moved
+    for tensor in _of_card(given):
+        _use(tensor, f"{name} of torch")
+    return None
+
+
+def in_backward() -> None:
+    """torch computes gradients, by functions that are not seen."""
+    from smemsim.core.finding import Half
+
+    if (memory := process.device().taint.memory) is not None:
+        memory.taint.use_all(Half("use", "backward of torch, whose reads are not followed"))
+        process.device().launcher.report_again()
+
+
+def _is_view(name: str, args: Any) -> bool:
+    if name in MAYBE_VIEWS:
+        return bool(args) and args[0].is_contiguous()
+    if name != "__getitem__":
+        return False
+    index = args[1] if isinstance(args[1], tuple) else (args[1],)
+    return all(part is None or part is Ellipsis or type(part) in (int, slice) for part in index)
+
+
+def _moves(name: str, args: Any) -> Callable[[Any], None] | None:
+    """What marks the result of a copy between whole tensors of the card like its source."""
+    if name == "clone":
+        source, target = args[0], None
+    elif name == "copy_" and len(args) > 1 and hasattr(args[1], "dtype"):
+        source, target = args[1], args[0]
+    else:
+        return None
+    of_card = tensors.place(source) == CUDA and source.is_contiguous()
+    if not of_card or (
+        target is not None
+        and not (tensors.place(target) == CUDA and target.is_contiguous() and target.dtype == source.dtype and target.shape == source.shape)
+    ):
+        return None
+
+    def moved(out: Any) -> None:
+        tensors.show()  # makes a new tensor known to the device
+        process.device().taint.moved(out.data_ptr(), source.data_ptr(), source.numel() * source.element_size())
+
+    return moved
+
+
+def _of_card(given: Any) -> Iterator[Any]:
+    return (tensor for tensor in tensors_in(given) if tensors.place(tensor) == CUDA)
+
+
+def _use(tensor: Any, by: str) -> None:
+    try:
+        address, size = tensor.data_ptr(), tensor.element_size()
+    except RuntimeError:  # it has no memory
+        return
+    if address:
+        process.device().taint.gives(address, tuple(tensor.shape), tuple(n * size for n in tensor.stride()), size, by)
