@@ -131,20 +131,28 @@ def test_barriers_that_never_meet_say_where_the_others_are(one, other, message, 
 
 
 @pytest.mark.parametrize(
-    ("arrives", "repair"),
+    ("arrives", "why", "repair"),
     [
-        ("@%p9 mbarrier.arrive.shared.b64 _, [bar]; @%p9 mbarrier.arrive.shared.b64 _, [bar];", "the same threads arrived in each"),
+        (
+            "@%p9 mbarrier.arrive.shared.b64 _, [bar]; @%p9 mbarrier.arrive.shared.b64 _, [bar];",
+            "the same threads arrived in each",
+            "let the arriving threads wait",
+        ),
         (
             "setp.eq.u32 %p3, %r1, 32; @%p9 mbarrier.arrive.shared.b64 _, [bar]; @%p3 mbarrier.arrive.shared.b64 _, [bar];",
-            "let fewer threads arrive",
+            "2 arrivals came by line",
+            "(now 1), or let fewer threads arrive",
         ),
     ],
 )
-def test_who_runs_ahead_is_told_from_a_count_that_is_too_small(arrives, repair):
+def test_who_runs_ahead_is_told_from_a_count_that_is_too_small(arrives, why, repair):
     found = first(f"@%p9 mbarrier.init.shared.b64 [bar], 1; bar.sync 0; {arrives} bar.sync 0; {WAIT} {OUT}", block=64)
     assert found.code == "X006"
-    assert "phases 0, 1 completed without a wait" in found.repair
+    assert "the wait is for phase 2 (parity 0) of the mbarrier bar[0] (" in found.why
+    assert "phases 0, 1 completed without a wait" in found.why
+    assert why in found.why
     assert repair in found.repair
+    assert [half.does for half in found.halves] == ["wait"]  # the warps that wait are not said to be missing
 
 
 @pytest.mark.parametrize(("leaves", "is_told"), [("", True), ("bra OUT;", False)])

@@ -48,7 +48,7 @@ def ran(body: str, *, try_fixes: bool = True, **given):
     [
         (INIT.format(1) + EXPECT.format(512) + LOAD + WAIT.format("") + LEAVE, "T210", "expect 256 bytes in line {mbarrier.arrive.expect}", ""),
         (INIT.format(1) + EXPECT.format(128) + LOAD + WAIT.format("") + LEAVE, "T210", "expect 256 bytes in line {mbarrier.arrive.expect}", ""),
-        (INIT.format(3) + EXPECT.format(256) + LOAD + WAIT.format("") + LEAVE, "X006", "let the missing threads arrive too, or correct mbarrier.init", "mbarrier.init with 1 arrival in line {mbarrier.init}"),
+        (INIT.format(3) + EXPECT.format(256) + LOAD + WAIT.format("") + LEAVE, "X006", "let the missing threads arrive too, or correct the count of mbarrier.init", "mbarrier.init with 1 arrival in line {mbarrier.init}"),
         (INIT.format(1) + EXPECT.format(256) + LOAD + ALONE, "X004", "mbarrier.try_wait.parity on the load's mbarrier before line {ld.shared}, parity 0", ""),
         (INIT.format(1) + REPEATED.replace(WAIT, "").replace(LEAVE, ALONE), "X004", "mbarrier.try_wait.parity on the load's mbarrier before line {ld.shared}, parity n & 1", None),
         (INIT.format(1) + REPEATED.format(""), "X006", "parity n & 1 in line {mbarrier.try_wait}, where n counts the earlier passes of this wait", ""),
@@ -87,7 +87,7 @@ def test_the_fix_was_executed_and_helps(wrong, code, fix, trial):
 def test_what_was_tried_is_printed_and_in_json():
     run, _ = ran(INIT.format(3) + EXPECT.format(256) + LOAD + WAIT.format("") + LEAVE)
     words = " ".join(run.text().split())
-    assert "mbarrier.init (3 arrivals a phase) tried mbarrier.init with 1 arrival in line" in words
+    assert "(now 3) tried mbarrier.init with 1 arrival in line" in words
     assert run.as_dict()["findings"][0]["fix"]["tried"]
     assert run.as_dict()["findings"][0]["fix"]["trial"].startswith("mbarrier.init with 1 arrival")
 

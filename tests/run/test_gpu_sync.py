@@ -325,7 +325,7 @@ def test_who_meets_one_that_has_waited_for_the_cluster_may_arrive_again():
         ("@%p9 bra L; bar.sync 2; bra M;\nL: bar.sync 3, 64; M:", "127 threads have arrived (warps 0 to 3"),
         (
             "@%p9 bra L; barrier.cluster.arrive; barrier.cluster.wait; bra M;\nL: bar.sync 3, 64; M:",
-            "overdue: lane 0 of warp 0 of CTA (0, 0, 0) waits at line 15 (bar.sync)",
+            "missing: lane 0 of warp 0 of CTA (0, 0, 0) waits at line 15 (bar.sync)",
         ),
         (
             "@%p9 mbarrier.init.shared::cta.b64 [bar], 129; bar.sync 0; mbarrier.arrive.shared::cta.b64 %d5, [bar]; "

@@ -199,8 +199,8 @@ setp.eq.u32 skip, {found[1]}, of; setp.ge.and.u32 skip, me, 256, skip;
     run, _, _ = ran(RIGHT[: found.start()] + skips + RIGHT[found.end() :], tmp_path)
     first = next(f for f in run.findings if f.code == "X006")
     rows = {half.does: half.text for half in first.halves}
-    assert rows["came"] == "warp 4 of CTA (0, 0, 0)"
-    assert rows["overdue"].startswith("warp 8 of CTA (0, 0, 0) waits at line ")
+    assert rows["arrived"] == "warp 4 of CTA (0, 0, 0)"
+    assert rows["missing"].startswith("warp 8 of CTA (0, 0, 0) waits at line ")
     assert "1 of 2 arrivals is missing" in first.why
 
 

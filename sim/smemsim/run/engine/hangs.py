@@ -127,12 +127,12 @@ def _arrivals(x: Wave, wait: Wait) -> tuple[Half, ...]:
     came = np.zeros(0, np.int64)
     if missing is None and wait.participants is not None:
         came, missing = wait.participants()
-    rows = [Half("came", f"{_who(x, came)}")] if came.size else []
-    if missing is not None and missing.size:
+    rows = [Half("arrived", f"{_who(x, came)}")] if came.size else []
+    if missing is not None and missing.size and not np.isin(missing, wait.threads).all():  # else they are those that wait
         warps = missing // WARP
         gone = missing[~np.isin(warps, warps[x.pc[missing] < EXITED])]  # of warps that have exited as a whole
         ended = [f"{_who(x, gone)} {'has' if gone.size <= WARP else 'have'} exited"] if gone.size else []
-        rows.append(Half("overdue", "; ".join(filter(None, (_whereabouts(x, missing), *ended)))))
+        rows.append(Half("missing", "; ".join(filter(None, (_whereabouts(x, missing), *ended)))))
     return tuple(rows)
 
 
@@ -189,7 +189,7 @@ def _report_parted_warps(launch: Launch, x: Wave) -> None:
                     "take it out of the branch, or name in its mask only the lanes that execute it" if by_mask else
                     "take it out of the branch: all threads of the warp (or warpgroup) must execute it together",
                     why=f"the instruction waits for {'lanes' if by_mask else 'threads'} that never execute it",
-                    halves=(Half("wait", i.name, i), Half("overdue", _whereabouts(x, missing))),
+                    halves=(Half("wait", i.name, i), Half("missing", _whereabouts(x, missing))),
                     numbers={"lanes": sum(1 << int(lane) for lane in x.grid.lane[own])} if by_mask else {},
                 )  # fmt: skip
 

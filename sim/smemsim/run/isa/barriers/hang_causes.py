@@ -52,7 +52,7 @@ def suspicion(barrier: Mbarrier, i: Instruction, x: Wave) -> tuple[int, str]:
     if (elsewhere := misdirected(barrier, x)) is not None:
         return 0, elsewhere[1]
     if state.phase > state.passed.seen:
-        return 0, _unseen(barrier)
+        return 0, _unseen(barrier, i)
     if state.pending and (lines := state.done.get(ADDS_OWN)):
         return (
             1,
@@ -63,7 +63,10 @@ def suspicion(barrier: Mbarrier, i: Instruction, x: Wave) -> tuple[int, str]:
         if absent:  # a thread that has arrived nowhere and waits for something else is held up by that
             goes_on = any(_arrives_elsewhere(barrier, x, cta) or not _is_stuck(x, barrier, cta) for cta in absent)
             return 0 if goes_on else 3, missing_arrivals(barrier, x)[1]
-        return 1, f"let the missing threads arrive too, or correct mbarrier.init ({state.expected} arrivals a phase)"
+        return (
+            1,
+            f"let the missing threads arrive too, or correct the count of mbarrier.init in line {barrier.made.line} (now {state.expected})",
+        )
     if state.tx < 0 and not state.bytes.expecting:
         return 1, f"mbarrier.arrive.expect_tx of {-state.tx} bytes by the thread that issues the copies"
     if state.tx or state.pending != state.expected:
@@ -97,22 +100,46 @@ def _missing_bytes(barrier: Mbarrier, x: Wave) -> str:
     return f"expect {state.tx} bytes fewer in line {count.at.line}, or let copies bring the {state.tx} missing bytes"
 
 
-def _unseen(barrier: Mbarrier) -> str:
+def _unseen(barrier: Mbarrier, i: Instruction) -> str:
     """The change if phases are complete that no wait has seen."""
     state, last = barrier.state, barrier.state.phase - 1
     if ignored := _ignored(barrier):
         names = ", ".join(f"{offset:#x}" for offset in ignored)
         return f"wait for the mbarrier of the stage that is read: phases of {names} completed, and no thread has waited for them"
     if last == state.passed.seen:
-        return f"wait for parity {last & 1}, or one arrival fewer: phase {last} completed, and no wait has seen it"
-    by = f"phases {ranges(range(state.passed.seen, last + 1))} completed without a wait"
+        lines = _lines(state.done["arrives"])
+        early = f"; if parity {state.phase & 1} is right, {lines} must arrive once less before this wait" if lines else ""
+        return f"wait for parity {last & 1} in line {i.line}{early}"
     if state.arrivals.run_ahead:
         return (
-            "before they arrive again, let the arriving threads wait until this thread has gone on (a second mbarrier), or let one of them arrive at "
-            f"another mbarrier: {by}, and the same threads arrived in each"
+            "before they arrive again, let the arriving threads wait until this thread has gone on (a second mbarrier), "
+            "or let one of them arrive at another mbarrier"
         )
-    came = (last - state.passed.seen + 2) * state.expected - state.pending
-    return f"correct the count of mbarrier.init ({state.expected} for a phase), or let fewer threads arrive: {by} ({came} arrivals so far)"
+    return f"correct the count of mbarrier.init in line {barrier.made.line} (now {state.expected}), or let fewer threads arrive"
+
+
+def _why_unseen(barrier: Mbarrier, x: Wave, phase: int) -> str:
+    """Why a wait is for a phase that does not end, if phases before it are complete that no wait has seen."""
+    state, seen, last = barrier.state, barrier.state.passed.seen, barrier.state.phase - 1
+    lines = _lines(state.done["arrives"])
+    waits = f"the wait is for phase {phase} (parity {phase & 1}) of {_named(barrier, x)}"
+    if last == seen:
+        return f"{waits}; {'only ' * (not seen)}phase {last} is complete{f', by the arrivals of {lines}' if lines else ''}, and no wait has seen it"
+    before = f"phases {ranges(range(seen, last + 1))} completed without a wait"
+    if state.arrivals.run_ahead:
+        return f"{waits}, because {before}: the same threads arrived in each{f', in {lines}' if lines else ''}"
+    came = (last - seen + 2) * state.expected - state.pending
+    return f"{waits}, because {before}: {came} arrivals came{f' by {lines}' if lines else ''}, and {state.expected} complete{'s' * (state.expected == 1)} a phase"
+
+
+def _named(barrier: Mbarrier, x: Wave) -> str:
+    name = x.launch.program.places.mbarrier_at(barrier.offset)
+    return f"the mbarrier {f'{name} ({barrier.offset:#x})' if name else f'at {barrier.offset:#x}'} of CTA {barrier.cta.number}"
+
+
+def _lines(by: Collection[int]) -> str:
+    """Lines in words; "" for none."""
+    return f"line{'s' * (len(by) > 1)} {', '.join(map(str, list(by)[:KEPT]))}{' ...' * (len(by) > KEPT)}" if by else ""
 
 
 def _ignored(barrier: Mbarrier) -> list[int]:
@@ -607,7 +634,7 @@ def _participants(barrier: Mbarrier, x: Wave) -> tuple[np.ndarray, np.ndarray]:
     """
     state, begin = barrier.state, x.stride * (barrier.cta.index - barrier.cta.rank)
     none = np.zeros(0, np.int64)
-    if not state.pending:
+    if not state.pending or state.phase > state.passed.seen:  # a wait that came too late lacks no arrival
         return none, none
     usual = set().union(*state.arrivals.rounds)
     if not usual:
@@ -674,11 +701,32 @@ def _counts(barrier: Mbarrier) -> dict[str, Value]:
 
 def _describe(barrier: Mbarrier, x: Wave, phase: int) -> str:
     """The arrivals and bytes that a phase lacks, and the threads that have ever taken part, for a report of a hang."""
+    state, elsewhere = barrier.state, misdirected(barrier, x)
+    said = (
+        _why_unseen(barrier, x, phase) if state.phase > state.passed.seen else f"phase {phase} (parity {phase & 1}) of {_named(barrier, x)}"
+    )
+    lacks = _lacks(barrier, x)
+    has_begun = state.pending != state.expected or state.tx != 0
+    if state.phase <= state.passed.seen:
+        kinds = [what for what, by in state.done.items() if by and (state.tx or "bytes" not in what)]
+        when = "so far" if not state.phase else "in all phases so far" if has_begun else "in earlier phases"
+        known = ", ".join(f"{DONE[what]} {_lines(state.done[what])}" for what in kinds)
+        said += f": {lacks}" + (
+            f"; {when}: {known}" if known else "" if any(state.done.values()) else "; no thread and no bytes have arrived"
+        )
+    elif has_begun:
+        said += f"; of phase {state.phase}, {lacks}"
+    return f"{elsewhere[0]}; {said}" if elsewhere is not None else said
+
+
+def _lacks(barrier: Mbarrier, x: Wave) -> str:
+    """The arrivals and bytes that the current phase lacks."""
     state, left = barrier.state, []
     if state.pending:
-        left.append(
-            f"{state.pending} of {state.expected} arrivals {'is' if state.pending == 1 else 'are'} missing{missing_arrivals(barrier, x)[0]}"
-        )
+        of = f"{state.pending} of {state.expected} arrivals {'is' if state.pending == 1 else 'are'} missing"
+        if state.pending == state.expected:
+            of = f"all {state.expected} arrivals are missing" if state.expected > 1 else "its one arrival is missing"
+        left.append(f"{of}{missing_arrivals(barrier, x)[0]}")
     if state.tx > 0:
         last = state.byte_rounds[-1]
         counted = last.phase == state.phase and last.expected - last.brought == state.tx
@@ -686,14 +734,4 @@ def _describe(barrier: Mbarrier, x: Wave, phase: int) -> str:
         left.append(f"{'all' if counted and not last.brought else f'{state.tx:,}'} {of} are missing")
     if state.tx < 0:
         left.append(f"{-state.tx} bytes arrived that no phase expected")
-    lacks = " and ".join(left) or "nothing is missing"
-    known = [
-        f"{DONE[what]} line{'s' * (len(by) > 1)} {', '.join(map(str, list(by)[:KEPT]))}{' ...' * (len(by) > KEPT)}"
-        for what, by in state.done.items()
-        if by
-    ]
-    here = f"phase {phase} (parity {phase & 1}) of the mbarrier at {barrier.offset:#x} of CTA {barrier.cta.number}: {lacks}"
-    elsewhere = misdirected(barrier, x)
-    if elsewhere is not None:
-        return f"{elsewhere[0]}; {here}"
-    return here + ("; so far: " + ", ".join(known) if known else "; no thread and no bytes have arrived")
+    return " and ".join(left) or "nothing is missing"
