@@ -4,7 +4,9 @@ faults have their code. Nothing is measured.
 
 import copy
 import dataclasses
+import itertools
 import json
+from collections import Counter
 from collections.abc import Callable
 
 import numpy as np
@@ -21,6 +23,7 @@ from scaled_gemms import IN_A_ROW, STORES, Gemm, Sparse, SparseWarpgroup, Stored
 from smemsim import InputError, ScaleLayout, SharedMemory, TensorMemory, check, tcgen05_cp
 from smemsim.cli import main
 from smemsim.core.spec.tensor_memory import COPY_SHAPES
+from smemsim.diagnosis.operands import orders
 from strategies import examples
 from test_check import number_of, value_at
 
@@ -986,3 +989,63 @@ def test_factors_of_a_k_that_does_not_go_on_are_found_in_padded_arrays(order, st
         ["R508"] * is_certain,
         ["R508"] * (not is_certain),
     ), done.text()
+
+
+# ---- the order of bytes, against what the words say
+
+
+def brute_runs(at):
+    groups = [list(same) for _, same in itertools.groupby(at)]
+    lengths = [len(group) for group in groups]
+    inner = lengths[1:-1] if len(lengths) > 2 else lengths[:1]
+    return len({group[0] for group in groups}) == len(groups) and len({*inner}) == 1 and max(lengths) <= inner[0]
+
+
+def brute_affine(seq):
+    """f(i) = f(0) + the sum of f(2^b) - f(0) for the bits b of i."""
+    return all(value - seq[0] == sum(seq[1 << b] - seq[0] for b in range(16) if n >> b & 1) for n, value in enumerate(seq))
+
+
+def brute_order(seq):
+    grows = all(a < b for a, b in itertools.pairwise(seq))
+    return grows or (brute_affine(seq) and all(seq[1 << b] > seq[0] for b in range(16) if 1 << b < len(seq)))
+
+
+def brute_regular(seq):
+    period = len({*seq})
+    return seq == (seq[:period] * len(seq))[: len(seq)] or len({*Counter(seq).values()}) == 1
+
+
+SHORT = [list(seq) for size, most in ((1, 4), (2, 4), (3, 4), (4, 4), (5, 3)) for seq in itertools.product(range(most), repeat=size)]
+
+
+def test_orders_of_a_few_bytes_are_what_their_definitions_say():
+    for seq in SHORT:
+        at = np.array(seq)
+        found = orders.is_in_runs(at), orders.is_affine(seq), orders.is_in_order(seq), orders.is_regular(seq)
+        assert found == (brute_runs(seq), brute_affine(seq), brute_order(seq), brute_regular(seq)), seq
+
+
+def test_offsets_are_those_of_a_table_if_one_factor_of_the_rows_is_in_no_order():
+    for seq in SHORT:
+        known = [value for value in seq if value]
+        is_table = len({*known}) < len(known) and not brute_runs(known) and not brute_affine(known)
+        at = np.array(seq)[:, None] - 1  # -1: no byte of an array
+        assert orders.is_looked_up(at) == is_table == orders.is_looked_up(np.hstack([np.arange(len(at))[:, None], at])), seq
+
+
+@pytest.mark.parametrize("pitch", [1, 4, 6])
+@pytest.mark.parametrize("base", [0, 4096])
+def test_rows_that_are_exchanged_are_named(pitch, base):
+    for of in itertools.permutations(range(4)):
+        rows = range(4)
+        names = {
+            tuple(rows): "",
+            **{tuple((r + n) % 4 for r in rows): f"so that row r gets those of row (r + {n}) % 4" for n in (1, 2, 3)},
+            **{tuple(r ^ n for r in rows): f"so that row r gets those of row r ^ {n}" for n in (1, 2, 3)},
+            (3, 2, 1, 0): "in the opposite order",
+        }
+        says, found, apart = orders.exchanged(base + pitch * np.array(of))
+        assert (says, found.tolist(), apart) == (names.get(of, ""), [*of], pitch)
+    for other in ([0, 1, 1, 2], [0, 1, 2, 4], [5, 5]):
+        assert orders.exchanged(base + pitch * np.array(other)) is None

@@ -4,6 +4,7 @@ and what is wrong is found.
 
 import collections
 import functools
+import hashlib
 import json
 import os
 import pathlib
@@ -25,7 +26,8 @@ from smemsim.base import processes
 from smemsim.campaign import Case, ChunkResult, Space, Trouble, chunks_of, do_chunk, shrunk
 from smemsim.campaign import report as ledgers
 from smemsim.campaign.interpreted import interpreted
-from smemsim.campaign.spaces import NAMES, ORACLE_NAMES, arithmetic, boxes, faults, idesc, keys, smem, space
+from smemsim.campaign.oracles import cute_descriptors, cute_layouts, mmasim, mmasim_sync, numpy_formulas, triton_layouts
+from smemsim.campaign.spaces import NAMES, ORACLE_NAMES, arithmetic, boxes, cohorts, faults, idesc, keys, ptx, smem, space
 from smemsim.campaign.spaces import keys as keys_loops
 from smemsim.cli import main
 from smemsim.core.layout import loops
@@ -67,6 +69,61 @@ def test_a_case_is_the_same_every_time_whatever_came_before_and_nothing_is_wrong
     assert [one.wrong for one in first] == [""] * len(numbers)
     assert [found.case(8, 1, number) for number in numbers] != first
     assert json.loads(json.dumps([dict(one.shown) for one in first], default=str))
+
+
+def _drawn(name, count):
+    return [dict(one.shown) for one in (space(name).case(7, 3, number) for number in range(count))]
+
+
+def _programs(of, count):
+    """Programs, and what each is made smaller to."""
+    drawn_ = [of.draw(random.Random(f"{of.__name__} {number}")) for number in range(count)]
+    return [(program.text(), [other.text() for other in of.simpler(program)][:: 1 + number % 7]) for number, program in enumerate(drawn_)]
+
+
+def _of_oracle(name, count):
+    rng, cases = random.Random(name), []
+    for _ in range(count):
+        case = oracles[name].draw(rng)
+        cases.append([case, list(oracles[name].smaller(case))[:40]])
+    return cases
+
+
+oracles = {
+    f.__name__.rpartition(".")[2]: f.ORACLE for f in (numpy_formulas, triton_layouts, cute_layouts, cute_descriptors, mmasim, mmasim_sync)
+}
+THE_SAME = {
+    "maps": (_drawn, 60, "0455f75a9264d010"),
+    "paths": (_drawn, 40, "b1516beefba797f3"),
+    "arithmetic": (_drawn, 12, "8af0fe15f58b3c90"),
+    "plans": (_drawn, 8, "af60e415385e5489"),
+    "check": (_drawn, 4, "d5b0415f886aad8f"),
+    "smem": (_drawn, 16, "643d779613fe8d66"),
+    "idesc-f16": (_drawn, 6, "ba8f3cd8aea967e4"),
+    "numpy_formulas": (_of_oracle, 60, "2af619e82550bb8f"),
+    "triton_layouts": (_of_oracle, 60, "b38eec9ae6bab662"),
+    "cute_layouts": (_of_oracle, 60, "a2a56dcada0b9626"),
+    "cute_descriptors": (_of_oracle, 60, "9a9cdbf14c7eaa03"),
+    "mmasim": (_of_oracle, 60, "56561ed2bba8e375"),
+    "mmasim_sync": (_of_oracle, 60, "8cb7d4f1e8905f10"),
+    "programs": (lambda _, count: _programs(ptx, count), 30, "a83660116dd30e1a"),
+    "programs of CTAs": (lambda _, count: _programs(cohorts, count), 40, "9b2d93d361027d2c"),
+    "changed programs": (
+        lambda _, count: [cohorts.mutated(cohorts.draw(random.Random(n)).text(), random.Random(n)) for n in range(count)],
+        40,
+        "5f7fadc0da3d3360",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", THE_SAME)
+def test_cases_of_a_seed_are_the_same_on_every_machine_and_in_every_version(name):
+    """A ledger goes on where another version left it, and a command shows a case again. Who changes a space on purpose
+    writes its digest anew.
+    """
+    of, count, digest = THE_SAME[name]
+    text = json.dumps(of(name, count), default=str)
+    assert hashlib.sha256(text.encode()).hexdigest()[:16] == digest
 
 
 def test_chunks_of_every_kind_of_space_are_the_same_every_time():
