@@ -487,9 +487,22 @@ def _name(name: str) -> str:
             raise ValueError(f"{name} is a class of its own now: take it out of SAME_CLASS of tools/docs_tables.py")
         return f"### {name}\n\nAnother name of [{SAME_CLASS[name]}](#{SAME_CLASS[name].lower()})."
     if isinstance(value, type) or callable(value):
-        return "\n\n".join([f"### {name}", f"```text\n{_signature(name, value)}\n```", *_told(value), *_members(value)])
+        made = MADE_HERE if name in MADE else f"```text\n{_signature(name, value)}\n```"
+        return "\n\n".join([f"### {name}", made, *_told(value), *_in_full(name, value), *_members(value)])
     kind = next(base.__name__ for base in type(value).__mro__ if base in (dict, list, tuple))
     return f"### {name}\n\n{COLLECTIONS[name]}\n\nIt is a `{kind}` with {len(value)} entries."
+
+
+MADE_HERE = "smemsim makes these objects, so the constructor is not shown."
+MADE = {"Answer", "CampaignReport", "ConflictAnswer", "ConflictFree", "Diagnosis", "DotProduct", "DotTerm", "Finding", "FoundDescriptor",
+        "MmaResult", "ProductExplanation", "Report", "Run"}  # fmt: skip
+IN_FULL = {"Gpu": ("launch",)}  # methods with a section of their own
+
+
+def _in_full(name: str, value: object) -> list[str]:
+    """Sections of methods, each with its signature and docstring."""
+    methods = [(f"{name}.{one}", getattr(value, one)) for one in IN_FULL.get(name, ())]
+    return [part for title, method in methods for part in (f"#### {title}", f"```text\n{_signature(title, method)}\n```", *_told(method))]
 
 
 # What the public collections hold.
@@ -564,7 +577,8 @@ def _members(value: object) -> list[str]:
     for name, member in public_members(value).items():
         doc = inspect.getdoc(getattr(member, "__func__", member)) or ""
         first = _escaped(doc.split("\n\n")[0].replace("\n", " ")).replace("|", "\\|").replace("\\\\|", "\\|")
-        rows.append((f"`{name}{_parameters(member) if is_called(member) else ''}`", first))
+        given = "(...)" if name in IN_FULL.get(value.__name__, ()) else _parameters(member) if is_called(member) else ""
+        rows.append((f"`{name}{given}`", f"{first} See above." if given == "(...)" else first))
     return [table(("member", "what it is"), rows)] if rows else []
 
 

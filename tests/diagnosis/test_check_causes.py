@@ -58,8 +58,8 @@ def test_another_tile_is_told_by_its_displacement(by):
     scenario["map"]["tm"] |= {"global_dim": [256, 256], "global_strides": [512]}
     one = only(scenario)
     assert (one.code, one.where) == ("R508", "step[0].at")
-    assert any(f"displaced by {', '.join(x)}" in text for text in one.pattern
-               for x in [[f"{name} {d:+d}" for name, d in (("rows", by[1]), ("k", by[0])) if d]])  # fmt: skip
+    moves = [f"{abs(d)} {name} {'after' if d > 0 else 'before'}" for name, d in (("rows", by[1]), ("k", by[0])) if d]
+    assert f"elements come from {', '.join(moves)}" in one.pattern
 
 
 def test_what_must_change_together_is_said_and_works():
@@ -111,14 +111,14 @@ def test_a_stage_that_is_read_instead_of_another_is_named():
     scenario["step"].insert(0, first | {"stage": 1, "at": [[at[0], at[1] + 1] for at in first["at"]]})
     one = only(scenario)
     assert (one.code, one.fix) == ("R508", ("step[2].a.stage", 1, 2))
-    assert "displaced by rows +1" in one.pattern
+    assert "elements come from 1 row after" in one.pattern
 
 
 PATTERNS = {
     "rows 0 to 7 of 64 are right": (WORD, word_with("sm_90a", stride_byte_offset=2048)),
     "rows 8 to 15 read the data of rows 16 to 23": (WORD, word_with("sm_90a", stride_byte_offset=2048)),
     "rows 8 apart read the same bytes": (WORD, word_with("sm_90a", stride_byte_offset=0)),
-    "rows 0 mod 8 of 64 are right": ("map.tm.swizzle", "none"),
+    "rows 0, 8, 16 ... 56 of 64 are right": ("map.tm.swizzle", "none"),
     "16-byte chunks are permuted within their rows": ("map.tm.swizzle", "none"),
     "K steps read the data of others: 1 reads what 0 should read": (ADDS, [0] * 8),
     "only K steps 0 to 3 of 8 are right": (ADDS, [0, 32, 64, 96, 128, 160, 192, 224]),
@@ -137,6 +137,10 @@ def test_a_fault_has_the_pattern_that_its_formula_gives(says):
 
 def meant_by(text, of):
     """The numbers that a text of `numbers_told` names."""
+    text, _, last = text.partition(" ... ")
+    if last:  # the begin of a progression
+        first, second, _ = map(int, text.split(", "))
+        return {*range(first, int(last) + 1, second - first)}
     text, _, period = text.partition(" mod ")
     parts = [[int(x) for x in part.split(" to ")] for part in text.split(", ")]
     said = {n for part in parts for n in range(part[0], part[-1] + 1)}

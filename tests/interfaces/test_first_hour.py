@@ -285,11 +285,12 @@ def test_schedules_that_differ_are_a_line_each_and_all_takes_its_number_behind_a
     given = ("run", tmp_path / "kernel.ptx", "--arg", "zeros:u32:64", "--schedule")
     code, told = called(*given, "all", "1")
     assert (code, told.partition(" in ")[0]) == (code, called(*given, "all:1")[1].partition(" in ")[0])
-    head, line = told.splitlines()[-4:-2]
+    head, *lines = told.splitlines()[-5:-2]
     assert head == "3 schedules tried: 3 differ from the usual one"
-    assert (
-        line == "      --schedule earliest, latest, 0: the array of args[0] (x) differs (63 of 256 bytes); X008 at line 9; R507 at line 11"
-    )
+    assert lines == [
+        "      --schedule earliest, latest, 0: the array of args[0] (x) differs (63 of 256 bytes); R507 at",
+        "        line 11",
+    ]
 
 
 def test_a_page_shows_the_source_of_both_halves_of_a_race_and_what_was_checked(tmp_path):
@@ -430,14 +431,14 @@ def test_a_launch_in_which_the_program_ends_is_named(tmp_path):
     (tmp_path / "program.py").write_text(KILLED)
     words = ["exec", "--arch", "sm_90a", "--limit", str(10**9), "--", sys.executable, str(tmp_path / "program.py")]
     done = subprocess.run([sys.executable, "-m", "smemsim", *words], capture_output=True, text=True, timeout=60, check=False)
-    assert "no launch was over, ended during launch 1 endless, which was not checked; the program: ended by signal 9" in done.stderr
+    assert "no launch was over, ended during launch 1 endless, which was not checked; the program:\n  ended by signal 9" in done.stderr
     assert done.returncode == 137
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("explain", "race"), "'race' is not a finding code; X008 mentions it"),
+        (("explain", "race"), "'race' is not a finding code; X008, X030 mention it"),
         (("decode", "kernel.ptx"), "kernel.ptx: is PTX: smemsim run kernel.ptx"),
         (("run", "kernel.ptx", "--arg", "x.npy"), "a file is file:x.npy"),
         (("run", "kernel.cu"), "this is not PTX, which begins with .version; nvcc -ptx writes it"),

@@ -275,7 +275,7 @@ def test_a_line_with_conflicts_and_the_repair_that_is_offered() -> None:
     assert "128 wavefronts, without conflicts 4; 100% of all wavefronts of the launch" in note.message
     assert "offset ^ (offset >> 5 & 0x7c)" in note.repair
     assert "tried: 128 wavefronts of the buffer become 4" in note.repair
-    assert "or pad its rows, __shared__ T tile[rows][32 + 1]" in note.repair
+    assert "; or pad the rows: __shared__ T tile[rows][32 + 1]" in note.repair
     after = counted(TRANSPOSE.format(change="shr.u32 %y, %a, 5; and.b32 %y, %y, 0x7c; xor.b32 %a, %a, %y; "), block=64)
     assert codes(after) == []
     assert after.counters.total("wavefronts") == 4

@@ -53,6 +53,22 @@ def test_a_race_of_relaxed_accesses_is_told_with_the_seeds_that_show_it():
     assert usual == launched(RACE, None)[1]
 
 
+def test_what_schedules_show_of_a_race_follows_from_it():
+    """An update that may be lost is the finding: its other race, and the array that differs, follow from it. If another
+    array differs, both are findings.
+    """
+    update = ".visible .entry k(.param .u64 m) { .reg .b32 %a; .reg .b64 %m; ld.param.u64 %m, [m]; ld.global.u32 %a, [%m];\n add.u32 %a, %a, 1; st.global.u32 [%m], %a; ret; }"
+    gpu = smemsim.Gpu("sm_90a")
+    run = gpu.launch(HEAD + update, grid=4, block=1, args=[gpu.zeros(1, np.uint32)], schedule="all:4", progress=False)
+    assert [f.code for f in run.findings if f.cause is None] == ["X008"]
+    assert run.findings[0].what.startswith("an update of element 0")
+    assert {f.code for f in run.findings[1:]} == {"X008", "X030"}
+    assert "more follow from it: X008 at PTX line" in run.text()
+    reads = two_warps("st.global.u32 [%m], 5;", "ld.global.u32 %a, [%m]; st.global.u32 [%o], %a;")
+    apart, _ = launched(reads, "all:6")
+    assert [f.code for f in apart.findings if f.cause is None] == ["X008", "X030"]
+
+
 def test_every_interleaving_is_reached_and_no_other():
     assert {launched(RACE, seed, sanitize=False)[1] for seed in range(40)} >= {(0, 1), (1, 0), (1, 1)}
 

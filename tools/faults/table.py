@@ -113,8 +113,8 @@ def page() -> str:
         "Each kernel has a table below. *Found by compute-sanitizer* lists the tools that found the fault, a dash none. "
         "*Found by smemsim* is the code of its first finding:", "",
         "- A code in brackets names another cause than the fault, or is at another line. The fault is found, but not right.",
-        "- *Not found*: the first report is the remark that smemsim has for the correct kernel too. "
-        "Its code is in brackets.",
+        "- *Not found*: smemsim reports something for the correct kernel too. So a report for a fault of this kernel counts only if it is at a line of the fault. "
+        "The first report, whose code is in brackets, is not.",
         "- *Unmodelled*: smemsim stops at the fault and names its line. This counts as found and as right.",
         "- The numbers have gaps. Each fault that is planted today has a row.", "",
         "The kernels:", "",

@@ -7,8 +7,13 @@
 from __future__ import annotations
 
 import re
+import textwrap
 
-__all__ = ["prefixed", "visible"]
+__all__ = ["COLUMNS", "PREFIXED", "in_columns", "prefixed", "visible"]
+
+
+COLUMNS = 100  # of a sentence
+PREFIXED = "smemsim: "  # before each message
 
 # Characters that a terminal obeys or that reorder text, and the sequences that smemsim itself writes: colours, and the
 # moves of a progress bar.
@@ -31,7 +36,31 @@ def prefixed(text: str) -> str:
           fix     a guard
     smemsim: 1 finding
     """
-    return "\n".join(f"smemsim: {line}" if re.sub(_COLOUR, "", line)[:1].strip() else line for line in text.splitlines())
+    lines = (f"{PREFIXED}{line}" if re.sub(_COLOUR, "", line)[:1].strip() else line for line in text.splitlines())
+    return "\n".join(map(in_columns, lines))
+
+
+_QUOTED = re.compile(r"\S {2,}\S|^\s*(?:\S+:)?\d+ \| |//|^arg\d+: |\x1b|^\s*[\w.]+\(\w+=")  # a row of a table, code, data, or styled
+
+
+def in_columns(text: str, before: int = 0) -> str:
+    """Lines of a text, the sentences among them in at most `COLUMNS` columns. Code, rows of tables and data stay.
+
+    `before`: columns of a prefix of each line that is not indented.
+
+    >>> print(in_columns("  " + "a long sentence " * 7))
+      a long sentence a long sentence a long sentence a long sentence a long sentence a long sentence
+        a long sentence
+    """
+    return "\n".join(_in_columns(line, 0 if line.startswith(" ") else before) for line in text.split("\n"))
+
+
+def _in_columns(line: str, before: int) -> str:
+    if len(line) + before <= COLUMNS or _QUOTED.search(line):
+        return line
+    indent = " " * (len(line) - len(line.lstrip()))
+    filled = textwrap.fill(" " * before + line, COLUMNS, subsequent_indent=indent + "  ", break_long_words=False, break_on_hyphens=False)
+    return filled[before:]
 
 
 def _escaped(found: re.Match[str]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pathlib
 from typing import Any
 
 import click
@@ -54,6 +55,10 @@ __all__ = ["exec_command"]
     "--report", type=PLACE, metavar="DIR", help="Write HTML pages: each launch with its time, findings, pictures, and what was checked."
 )
 @click.option("--json", "json_file", type=PLACE, metavar="FILE", help="Write the launches and findings as JSON.")
+@click.option(
+    "--source", "sources", multiple=True, type=click.Path(path_type=pathlib.Path, exists=True, file_okay=False), metavar="FOLDER",
+    help="A further folder of source files, so that findings quote their lines.",
+)  # fmt: skip
 @click.option("--cancel", metavar="HOW", help="The answer of clusterlaunchcontrol.try_cancel: resident, never, one or always.")
 @click.option(
     "--schedule",
@@ -130,6 +135,7 @@ def exec_command(ctx: click.Context, /, program: tuple[str, ...], arch: str | No
     of_card = card_of_environment() | {key: value for key, value in sizes.items() if value} | {"card": product}
     for key in ("record", "report", "json", "hooks"):
         o[key] = o[key] and o[key].absolute()
+    o["sources"] = tuple(folder.absolute() for folder in o["sources"]) or None
     check_required()  # before the program starts: each of its processes would say so
     ctx.exit(run_program(program, chosen, Policy.of(**o), of_card))
 

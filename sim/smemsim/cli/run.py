@@ -94,8 +94,8 @@ def parse_arguments(texts: tuple[str, ...]) -> tuple[list[dict[str, Any]], list[
         else:
             hint = f"; a file is file:{kind}" if kind.endswith(".npy") else suggestion(kind, (*KINDS, *VALUES))
             raise InputError(
-                f"{where}: {shown(kind)} is no kind of argument; an array is zeros:f32:1024 (also {', '.join(kind for kind in KINDS if kind != 'zeros')}), "
-                f"a number is u32:5 (also {', '.join(kind for kind in VALUES if kind != 'u32')}){hint}"
+                f"{where}: is no kind of argument; a number is u32:{kind if kind.isdigit() else 5} (also {', '.join(kind for kind in VALUES if kind != 'u32')}), "
+                f"an array is zeros:f32:1024 (also {', '.join(kind for kind in KINDS if kind != 'zeros')}){hint}"
             )
     return args, arrays
 
@@ -292,6 +292,8 @@ def run(ctx: click.Context, /, path: pathlib.Path, list_forms: bool, init: bool,
     counting = [arrays[n].address for n in (*about["outputs"], *expected)] if expected else None
     done = _executed(gpu, module, launch, args, name, {**o, "outputs": counting})
     gpu.memory.taint.restore([])  # no launch comes after it
+    if launch.about["block"] is None and done.launch.block == (1, 1, 1) and done.launch.kernel.block is None and "%tid" in done.ptx:
+        click.echo("smemsim: each CTA has 1 thread: --block is not given, and the PTX has no .reqntid", err=True)
     names = list(about["outputs"]) or [n for n, a in arrays.items() if a.numpy().tobytes() != before[n].tobytes()]
     outputs = [
         _output(launch, n, arrays[n].numpy(), types.get(n, ""), expected.get(n, ""))

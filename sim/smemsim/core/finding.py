@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from smemsim.core.ptx.module import Instruction, Location
 
 __all__ = [
+    "OR",
     "PTX_LINE",
     "Element",
     "Finding",
@@ -334,6 +335,7 @@ class Element(TypedDict):
     byte: NotRequired[int]
 
 
+OR = "; or "  # between fixes that are printed in a row each
 NOTES = {Severity.NOTE: "note: ", Severity.LUCK: "works by accident: "}  # before what is said
 STYLES = {Severity.TRAP: "red", Severity.WRONG: "red", Severity.LUCK: "yellow", Severity.NOTE: "cyan"}
 MOST_LINES = 12  # lines of instructions with the same finding that are listed
@@ -430,7 +432,7 @@ class Finding(metaclass=OwnMembers):
         scenario, or a field.
         """
         if isinstance(self.at, InLaunch) and self.place is not None:
-            return _below_here(self.place)
+            return _below_here(self.place.path)
         if isinstance(self.at, InWord) and self.where.startswith("_"):
             return "reserved bits"
         if isinstance(self.at, InWord) and re.fullmatch(r"r\d+", self.where):
@@ -637,12 +639,12 @@ class Finding(metaclass=OwnMembers):
     def __str__(self) -> str:
         return plain(self.lines_of())
 
-    def lines_of(self, width: int = COLUMNS) -> list[Line]:
-        """The message as styled lines, at most `width` columns wide."""
+    def lines_of(self, width: int = COLUMNS, before: int = 0) -> list[Line]:
+        """The message as styled lines, at most `width` columns wide. `before`: columns of a prefix of the first line."""
         style = STYLES[self.severity]
         note = _note(self.severity, follows=self.cause is not None)
         place = f"{self._headed}  " * (not self.what.startswith(self._headed))
-        return message_lines(Line([(f"{self.code}  ", style), (place, "")]), f"{note}{self._what_by_sources}", self.rows(), width)
+        return message_lines(Line([(f"{self.code}  ", style), (place, "")]), f"{note}{self._what_by_sources}", self.rows(), width, before)
 
     def rows(self) -> Iterator[Labelled]:
         """The labelled lines of a message."""
@@ -688,7 +690,7 @@ class Finding(metaclass=OwnMembers):
 
     def fix_text(self) -> str:
         """The fix as it is printed, with what was executed; "" if none is known."""
-        return next((row.text for row in _fix_rows(self._fix()) if row.label == "fix"), "")
+        return OR.join(row.text for row in _fix_rows(self._fix()) if row.label in ("fix", "or"))
 
     def _rows_of_launch(self, at: InLaunch) -> Iterator[Labelled]:
         """The place: each access with its lines, or the instruction; then the source lines of other PTX lines that
@@ -755,11 +757,13 @@ def folded(findings: Sequence[Finding]) -> list[tuple[Finding, str]]:
     return [(findings[n], followers) for n, followers in _folded(given)]
 
 
-def messages_of(found: Sequence[Mapping[str, Any]]) -> list[str]:
+def messages_of(found: Sequence[Mapping[str, Any]], before: int = 0) -> list[str]:
     """The messages of a launch's findings, of what `Finding.as_dict` says about them. A finding that follows from
-    another one is named in a line below that one.
+    another one is named in a line below that one. `before`: columns of a prefix of each first line.
     """
-    return ["\n".join(filter(None, (message_of(found[n]), f"      {followers}" * bool(followers)))) for n, followers in _folded(found)]
+    return [
+        "\n".join(filter(None, (message_of(found[n], before), f"      {followers}" * bool(followers)))) for n, followers in _folded(found)
+    ]
 
 
 def _folded(found: Sequence[Mapping[str, Any]]) -> list[tuple[int, str]]:
@@ -790,7 +794,7 @@ def _followers(found: Sequence[Mapping[str, Any]]) -> str:
     return f"{len(found)} more follow{'s' * (len(found) == 1)} from it: {'; '.join(told)}" if found else ""
 
 
-def message_of(found: Mapping[str, Any]) -> str:
+def message_of(found: Mapping[str, Any], before: int = 0) -> str:
     """The message of a finding, of what `Finding.as_dict` says about it.
 
     >>> word = in_word("shared-memory descriptor", "D310", "leading_byte_offset", "LBO = 64 B is never used", why="the operand is one atom wide")
@@ -800,9 +804,10 @@ def message_of(found: Mapping[str, Any]) -> str:
     """
     return plain(
         message_lines(
-            Line([(f"{found['code']}  ", ""), (f"{place_of(found)}  ", "")]),
+            Line([(f"{found['code']}  ", ""), (f"{_head_of(found)}  ", "")]),
             f"{_note(Severity(found['severity']), follows=bool(found.get('follows')))}{_by_source(told(found['what']), _sources_of(found))}",
             rows_of(found),
+            before=before,
         )
     )
 
@@ -814,6 +819,11 @@ def headline_of(found: Mapping[str, Any], kernel: str = "") -> str:
     'D310 leading_byte_offset: LBO = 64 B is never used'
     """
     return f"{found['code']} {place_of(found)}{f' in {kernel}' if kernel else ''}: {told(found['what'])}"
+
+
+def _head_of(found: Mapping[str, Any]) -> str:
+    """The place in the first line of a message, as `Finding` prints it."""
+    return _below_here(found["locations"][0]) if found.get("locations") and found.get("location") else place_of(found)
 
 
 def place_of(found: Mapping[str, Any]) -> str:
@@ -904,20 +914,24 @@ def _fix_rows(fix: Mapping[str, Any]) -> Iterator[Labelled]:
     """The fix, and what was executed of it."""
     trial = fix.get("trial", "")
     is_other = trial not in ("", fix["text"])  # the change that was executed is not the fix in its words
-    if fix["text"]:
-        yield Labelled("fix", f"{told(fix['text'])}{' (tried)' * (fix['tried'] and not is_other)}", style="green")
+    for n, text in enumerate(told(fix["text"]).split(OR) if fix["text"] else ()):
+        yield Labelled("or" if n else "fix", f"{text}{' (tried)' * (fix['tried'] and not is_other and not n)}", style="green")
     if fix["text"] and is_other:
         yield Labelled("tried", f"{told(trial)}: the finding is gone")
     if fix.get("failed"):
         yield Labelled("tried", f"{told(fix['failed'])}: the finding stays")
 
 
-def _below_here(place: Location) -> str:
-    """A line of the source with the calls that were inlined, these without folders; files below the current folder
-    without its path.
+def _below_here(path: str) -> str:
+    """A line of the source with the calls that were inlined, these without folders. A file below the current folder is
+    named without the path of that folder.
+
+    >>> _below_here("./h.h:31, inlined at src/gemm.cu:7")
+    'h.h:31, inlined at gemm.cu:7'
     """
-    first, *calls = place.path.split(", inlined at ")
-    return ", inlined at ".join([first.removeprefix(f"{os.getcwd()}/"), *(call.rpartition("/")[2] for call in calls)])
+    first, *calls = path.split(", inlined at ")
+    first = first.removeprefix(f"{os.getcwd()}/").removeprefix("./")
+    return ", inlined at ".join([first, *(call.rpartition("/")[2] for call in calls)])
 
 
 def _of_line(half: Half) -> str:

@@ -10,7 +10,7 @@ from smemsim.core.ptx.module import Address, Instruction
 from smemsim.core.spec.findings import CONSEQUENCES, Severity
 from smemsim.diagnosis.trials.outcome import Outcomes, key_of, keys_of
 
-__all__ = ["with_causes", "with_trials"]
+__all__ = ["is_lost_update", "with_causes", "with_trials"]
 
 GRAVE = (Severity.TRAP, Severity.WRONG)
 RACES = ("X004", "X005", "X012")
@@ -18,6 +18,9 @@ IN_FLIGHT = ("X004", "X005")  # a missing proxy fence (X003) is not their cause:
 HANG = "X006"
 UNINITIALISED, OTHER_TILE = "R507", "R508"
 ISSUED_BY_MANY = "X016"  # each commit and each wait is for the operations of one thread
+SCHEDULE, RACE = "X030", "X008"  # the result depends on the schedule; accesses without an order
+OF_SCHEDULE = ("X003", "X004", "X005", RACE)  # races that a schedule may show
+HALVES_OF_UPDATE = 3  # a load and the stores of both threads
 BULK_SIZE = "A103"  # its bytes are cut off, so another number comes than is expected
 
 
@@ -38,6 +41,10 @@ def with_causes(findings: Sequence[Finding], touched_by: Callable[[Instruction],
 def _is_cause(cause: Finding, f: Finding, touched_by: Callable[[Instruction], Sequence[Touched]]) -> bool:
     if cause.code == ISSUED_BY_MANY and f.code in RACES:
         return any(half.instruction is not None and half.instruction.line == cause.line for half in f.halves)
+    if f.code == SCHEDULE:
+        return cause.code in OF_SCHEDULE and cause.severity in GRAVE and not set(cause.arrays).isdisjoint(f.arrays)
+    if cause.code == f.code == RACE:
+        return _is_of_update(cause, f)
     if f.code not in CONSEQUENCES or cause.severity not in GRAVE or (cause.code == "X003" and f.code in IN_FLIGHT):
         return False
     if f.code == "T210":
@@ -58,6 +65,25 @@ def _is_cause(cause: Finding, f: Finding, touched_by: Callable[[Instruction], Se
     if f.code == HANG and cause.code in IN_FLIGHT and (i := _load(cause)) is not None:
         bytes_ = (*bytes_, *touched_by(i))
     return is_at_line or any(mine.meets(other) for mine in f.touched for other in bytes_)
+
+
+def is_lost_update(f: Finding) -> bool:
+    """Is it an update of global memory that may be lost?"""
+    return f.code == RACE and len(f.halves) == HALVES_OF_UPDATE
+
+
+def _is_of_update(cause: Finding, f: Finding) -> bool:
+    """Is it a race between the load and the store of an update that may be lost, in the same array?"""
+    update = {half.instruction for half in cause.halves}
+    own = {half.instruction for half in f.halves}
+    return (
+        cause.severity in GRAVE
+        and is_lost_update(cause)
+        and cause.arrays == f.arrays
+        and len(own) > 1
+        and None not in own
+        and own <= update
+    )
 
 
 def _is_of_same_operand(cause: Finding, f: Finding) -> bool:

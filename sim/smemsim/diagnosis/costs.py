@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from smemsim.core.finding import Finding, Half, at_instruction
+from smemsim.core.finding import OR, Finding, Half, at_instruction
 from smemsim.core.layout.conflicts import SWIZZLE_BASE, SWIZZLE_SHIFT, BankAccess, ConflictFree, conflict_free_layouts, padding_of
 from smemsim.core.layout.cute import CuteSwizzle
 from smemsim.core.machine.memory import SharedMemory
@@ -207,9 +207,10 @@ def _worded(layout: ConflictFree, padded: ConflictFree | None, element: int, tri
     if layout.swizzle is not None:
         form = f"replace each byte offset in the buffer by {form}" if layout.swizzle.bits else layout.says
     gluon = (padded or layout).triton(element, 0) if layout.swizzle is None or padded is not None else ""
-    other = f"; or pad its rows, {padded.cuda(element)}" if padded is not None else ""
-    other += f", in Gluon {gluon}" if gluon else ""
-    return f"{form}{both} ({tried}); in CuTe {layout.cute(element)} on elements of {element} B{other}"
+    rows = [f"{form}{both} ({tried})", f"in CuTe: {layout.cute(element)} on elements of {element} B"]
+    rows += [f"pad the rows: {padded.cuda(element)}"] if padded is not None else []
+    rows += [f"in Gluon: {gluon}"] if gluon else []
+    return OR.join(rows)
 
 
 class _Tma(NamedTuple):

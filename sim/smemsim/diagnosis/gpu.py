@@ -391,14 +391,14 @@ class Gpu(Device, metaclass=OwnMembers):
         """The run in the usual order, with what other schedules do: each begins with the same memory, and the usual
         one's results are left.
         """
-        from smemsim.diagnosis.schedules import Outcome, compared, schedules_of
+        from smemsim.diagnosis.schedules import Outcome, compared, race_of, schedules_of
 
         regions = self.memory.filled()
         ask("copies of global memory, to see what schedules change", 3 * sum(len(region.data) for region in regions))
         before = MemoryCopy(self.memory)
         usual = self.run(kernel, config, dataclasses.replace(options, schedule=None))
         left = MemoryCopy(self.memory)
-        known = {(f.code, f.line) for f in usual.findings}
+        known = {race_of(f) for f in usual.findings}
         given = [] if usual.interrupted or usual.out_of_time else schedules_of(seeds_of(options.schedule) or 0)
 
         def run(schedule: int | str) -> Outcome:
@@ -409,7 +409,7 @@ class Gpu(Device, metaclass=OwnMembers):
             changed = {r.begin: r.data.copy() for r in before.regions if not np.array_equal(r.data, left.bytes[r])}
             # what a launch that traps leaves depends on when it does
             is_comparable = not done.launch.status and not usual.launch.status
-            new = tuple(f for f in done.findings if (f.code, f.line) not in known)
+            new = tuple(f for f in done.findings if race_of(f) not in known)
             return Outcome(
                 schedule, done.interrupted, done.out_of_time, new, tuple(done.launch.result.summed), changed if is_comparable else None
             )

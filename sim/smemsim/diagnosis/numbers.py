@@ -30,15 +30,17 @@ PARTS = 4
 
 
 def numbers_told(numbers: list[int], of: int) -> str:
-    """Some of the numbers 0 to `of` - 1 as text, ascending; "..." at the end if there are too many.
+    """Some of the numbers 0 to `of` - 1 as text, ascending; "..." if there are too many.
 
-    >>> numbers_told([0, 1, 2, 5], 8), numbers_told([0, 8, 16, 24], 32), numbers_told([7], 8)
-    ('0 to 2, 5', '0 mod 8', '7')
+    >>> numbers_told([0, 1, 2, 5], 8), numbers_told([0, 8, 16, 24], 32), numbers_told([*range(0, 64, 8)], 64)
+    ('0 to 2, 5', '0 mod 8', '0, 8, 16 ... 56')
     """
     for period in PERIODS if of > SHORT else ():
         classes = {n % period for n in numbers}
         if of > period and of % period == 0 and len(classes) < period and len(numbers) == len(classes) * of // period:
             told = _runs(sorted(classes))
+            if len(classes) == 1 and of // period > PARTS:
+                return f"{numbers[0]}, {numbers[1]}, {numbers[2]} ... {numbers[-1]}"
             return told if told.endswith("...") else f"{told} mod {period}"
     return _runs(numbers)
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from smemsim.base.errors import InputError
 from smemsim.base.floating_point import in_default_state
 from smemsim.base.members import OwnMembers
+from smemsim.base.terminal import in_columns
 from smemsim.core.finding import Finding, Half, Path
 from smemsim.core.spec.architectures import any_architecture
 from smemsim.core.spec.findings import CODES, Severity
@@ -144,7 +145,7 @@ class Report(metaclass=OwnMembers):
         if self.is_empty:
             return "\n".join([*lines, f"nothing to check: {NOTHING}"])
         lines += [f"not looked at: {', '.join(self.unchecked)}"] if self.unchecked else []
-        return "\n".join([*lines, f"{count} finding{'s' * (count != 1)}{also}{told}"])
+        return in_columns("\n".join([*lines, f"{count} finding{'s' * (count != 1)}{also}{told}"]))
 
     # ---- as a page
 

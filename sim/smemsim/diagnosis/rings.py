@@ -510,13 +510,13 @@ class Verdicts:
         load, stage, _ = WORDS[ring.kind]
         first = f"{len(ring.stages)} {stage}s work as {ring.effective}."
         if not ring.is_held_back:
-            origin, last = ring.awaited(), len(ring.fillings) - 1
-            by = "" if origin is None else f", by {_with_number(origin.wait)} at {self.place(origin.wait)}"
+            origin = ring.awaited()
+            by = "" if origin is None else f", because of {_with_number(origin.wait)} at {self.place(origin.wait)}"
             if origin is not None and origin.barrier is not None:
                 by += f", where warp {ring.fillings[-1].thread // WARP} waits for {self.mbarrier(origin.barrier, origin.phase)}"
             since = next((n for n in reversed(range(ring.overwrites.index(True))) if ring.allowed[n] > 1), 0)
             after = f" after {load} {self.label(ring, since)}" if since else ""
-            text = f"{load.capitalize()} {self.label(ring, last)} is issued only when {load} {self.label(ring, last - 1)} is complete{by}: one {load} is in flight at a time{after}."
+            text = f"Every {load}{after} waits for the one before it{by}. So one {load} is in flight at a time."
             if origin is not None and origin.barrier is not None:
                 text += " Leave this wait out where loads are issued."
             return [first, f"{text}{' ' + self._enough(ring) if ring.kind == 'cp.async' else ''}"]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from smemsim.base.errors import InputError, SmemsimError
 from smemsim.base.floating_point import in_default_state
 from smemsim.base.members import OwnMembers
+from smemsim.base.terminal import in_columns
 from smemsim.core.finding import Finding, Half, InLaunch, Path, Touched, folded, shortened, told
 from smemsim.core.picture.message import coloured, plain
 from smemsim.core.ptx.demangle import demangled, shorter_name
@@ -23,7 +24,7 @@ from smemsim.core.spec.findings import TOLD_APART, UPSTREAM, UPSTREAM_IF_MENDED,
 from smemsim.core.spec.formats import element_format
 from smemsim.diagnosis.build import Scenario
 from smemsim.diagnosis.compilers import blamed
-from smemsim.diagnosis.consequences import with_causes, with_trials
+from smemsim.diagnosis.consequences import is_lost_update, with_causes, with_trials
 from smemsim.diagnosis.costs import cost_notes, heat_of, limit_findings
 from smemsim.diagnosis.counted import counters_of
 from smemsim.diagnosis.epilogue import stored_tiles
@@ -47,6 +48,7 @@ from smemsim.diagnosis.pipeline import Pipeline
 from smemsim.diagnosis.report import Report, cause_of, fitting, target_of
 from smemsim.diagnosis.run_to_scenario import Written, judged, scenario_of
 from smemsim.diagnosis.trials.outcome import Outcomes, with_outcome
+from smemsim.diagnosis.unwritten import extents_of, with_extent
 from smemsim.run.counters import Counters, Counting
 from smemsim.run.engine.arrays import DeviceArray, as_numpy
 from smemsim.run.engine.grid import resident, takes_over
@@ -121,22 +123,32 @@ def findings_of(
     name: str,
     reads: Reads | None = None,
     body: Iterable[Instruction] = (),
+    later: Iterable[Finding] = (),
 ) -> list[Finding]:
     """All findings of a run in order, `causes` first. A consequence names its cause. Equal findings are one, with a
     count.
 
-    `body` are the instructions of the program.
+    `body` are the instructions of the program. `later`: findings of other runs, which are no cause of those of this one.
     """
     upstream = [_of_sanitizer(f, name, reads) for f in causes]
-    findings = [_of_sanitizer(f, name, reads) for f in executed]
-    findings += [_of_check(f, written, name, reads) for f in checked if written is not None]
-    findings.sort(key=lambda f: (f.severity in (Severity.NOTE, Severity.LUCK), _rank(f)))
-    findings = upstream + findings
+    own = [_of_sanitizer(f, name, reads) for f in executed]
+    own += [_of_check(f, written, name, reads) for f in checked if written is not None]
+    parts = [sorted(part, key=_order) for part in (own, [_of_sanitizer(f, name, reads) for f in later])]
+    findings = upstream + sorted((f for part in parts for f in part), key=_is_mild)
     if not findings:
         return []
     sources, locations = Sources(body), {i.line: i.location for i in body if i.location is not None}
     findings = [_mentioning(_placed(f, sources), sources, locations) for f in findings]
     return _grouped(with_causes(findings, lambda i: _touched(i, reads)), sources)
+
+
+def _is_mild(f: Finding) -> bool:
+    return f.severity in (Severity.NOTE, Severity.LUCK)
+
+
+def _order(f: Finding) -> tuple[bool, int, bool]:
+    """The key by which the findings of a run are sorted: the most upstream first."""
+    return _is_mild(f), _rank(f), not is_lost_update(f)
 
 
 def _placed(f: Finding, sources: Sources) -> Finding:
@@ -444,6 +456,7 @@ class Run(metaclass=OwnMembers):
         self.later = ""  # what the latest order leaves otherwise, of `Gpu.run_and_compare`
         self._outcomes: Outcomes = {}
         self._kept = launch.result.findings.kept  # when findings were last put together
+        self._extents = extents_of([*launch.result.findings.values()], launch.memory)  # as the launch leaves its memory
 
     @property
     def _has_moved(self) -> bool:
@@ -558,10 +571,10 @@ class Run(metaclass=OwnMembers):
         """All findings, with some of those on costs."""
         written, report = self._checked
         causes, others = self._judgement
-        of_schedules = [*(self._schedules.findings if self._schedules is not None else []), *costs]
+        of_schedules = self._schedules.findings if self._schedules is not None else ()
         findings = findings_of(
-            causes, (*others, *own_ranks(self.launch), *self._watched, *of_schedules), written,
-            (*report.findings, *report.remarks) if report else (), self.name, self.reads, self.launch.program.inlined.body,
+            causes, (*others, *own_ranks(self.launch), *self._watched, *costs), written,
+            (*report.findings, *report.remarks) if report else (), self.name, self.reads, self.launch.program.inlined.body, of_schedules,
         )  # fmt: skip
         findings = with_trials([with_outcome(f, self._outcomes) for f in findings], self._outcomes)
         if self._outcomes:  # other texts than before
@@ -597,6 +610,7 @@ class Run(metaclass=OwnMembers):
         a branch skipped its reader, or what overwrites it is the product of another tile.
         """
         found = [dataclasses.replace(f, ctas=self.launch.result.findings.ctas(f)) for f in self.launch.result.findings.values()]
+        found = [with_extent(f, self._extents) for f in found]
         if not any(f.code == "X017" for f in found):
             return found
         sums = {} if self.reads is None else begun_anew(self.reads)
@@ -826,15 +840,17 @@ class Run(metaclass=OwnMembers):
         """
         return "\n".join(filter(None, (self.details(colour=colour), self.summary(strict=strict))))
 
-    def details(self, *, colour: bool = False) -> str:
-        """`text` without its last line, with or without the colours of a terminal."""
+    def details(self, *, colour: bool = False, before: int = 0) -> str:
+        """`text` without its last line, with or without the colours of a terminal. `before`: columns of a prefix of each
+        message.
+        """
         styled = coloured if colour else plain
         lines = []
         for f, followers in (*folded(self.findings), *folded(self.remarks)):
-            lines += [styled(f.lines_of()), *(f"      {line}" for line in f.excerpt())]
+            lines += [styled(f.lines_of(before=before)), *(f"      {line}" for line in f.excerpt())]
             lines += [f"      {told}" for told in (f.others(), followers) if told]
         if unread := next(filter(None, (f.unread() for f in self.findings)), ""):
-            lines.append(f"source lines are not quoted: {unread} is not in the current folder or below it (smemsim run: --source DIR)")
+            lines.append(f"source lines are not quoted: {unread} is not in the current folder or below it; --source DIR adds a folder")
         if self._schedules is not None:
             lines.append(self._schedules.text())
         if self.later:
@@ -842,13 +858,13 @@ class Run(metaclass=OwnMembers):
         profile = [] if self.profile is None else [self.profile.text()]
         counted = [] if self.counting is None else [self.counters.text()]
         counted += ["\n".join(self.pipeline.summary())] if self.tells_stages else []
-        return "\n".join([*lines, *self.evidence, *self.partial(), *self._relaxed, *profile, *counted])
+        return in_columns("\n".join([*lines, *self.evidence, *self.partial(), *self._relaxed, *profile, *counted]), before)
 
     def summary(self, *, strict: bool = False) -> str:
         """The last lines: CTAs, seconds, findings and remarks; then what the operand check covered, and what it did
         not. `strict` counts `broken` as findings.
         """
-        return "\n".join((self.verdict(strict=strict), *self.judged.lines()))
+        return in_columns("\n".join((self.verdict(strict=strict), *self.judged.lines())))
 
     def verdict(self, *, strict: bool = False) -> str:
         """One line with the CTAs, seconds, findings and remarks."""
@@ -857,7 +873,7 @@ class Run(metaclass=OwnMembers):
     def _ran(self) -> str:
         """The kernel, the CTAs that ran, and the seconds."""
         of = self.launch.ctas
-        ctas = f"{of} CTA{'s' * (of != 1)}" if self.ctas == of else f"{self.ctas} of {of} CTAs{' (a sample)' * (self.sample is not None)}"
+        ctas = f"{of} CTA{'s' * (of != 1)}" if self.ctas == of else f"{self.ctas} of {of} CTAs{self._which}"
         ended = (
             ", interrupted"
             if self.interrupted
@@ -868,6 +884,11 @@ class Run(metaclass=OwnMembers):
             else ""
         )
         return f"{shorter_name(self.launch.program.name)}: {ctas} in {self.seconds:.1f} s{ended}"
+
+    @property
+    def _which(self) -> str:
+        """Which CTAs of a grid are counted, in words."""
+        return " (a sample)" if self.sample is not None else "" if self.is_partial else " finished"
 
     def _verdict(self, strict: bool) -> str:
         """Findings and remarks, counted; the codes that `--strict` fails for are named, whether it does or not."""

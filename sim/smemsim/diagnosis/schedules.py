@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from smemsim.core.machine.global_memory import Region
     from smemsim.run.engine.launch import Launch
 
-__all__ = ["Apart", "Appeared", "Outcome", "Schedules", "apart", "compared", "schedules_of"]
+__all__ = ["Apart", "Appeared", "Outcome", "Schedules", "apart", "compared", "race_of", "schedules_of"]
 
 
 MOST_SHOWN = 6  # schedules, or bytes, that a line lists
@@ -55,6 +55,7 @@ class Apart:
     schedules: tuple[int | str, ...]
     summed: bool
     handed_on: bool = False
+    address: int = 0  # where the array begins
 
     @property
     def short(self) -> str:
@@ -102,14 +103,21 @@ def compared(launch: Launch, left: Mapping[int, np.ndarray], regions: Sequence[R
     over = [one for one in outcomes if not one.interrupted]
     ended = [one for one in over if not one.out_of_time]
     others = {one.schedule: one.changed for one in ended if one.changed is not None}
-    appeared: dict[tuple[str, int], tuple[Finding, list[int | str]]] = {}
+    appeared: dict[tuple[str, frozenset[int]], tuple[Finding, list[int | str]]] = {}
     for one in ended:
         for f in one.findings:
-            appeared.setdefault((f.code, f.line), (f, []))[1].append(one.schedule)
+            seeds = appeared.setdefault(race_of(f), (f, []))[1]
+            if one.schedule not in seeds:
+                seeds.append(one.schedule)
     return Schedules(
         launch, tuple(one.schedule for one in outcomes), apart(launch, left, others, regions, [at for one in ended for at in one.summed]),
         tuple(Appeared(f, tuple(seeds)) for f, seeds in appeared.values()), tuple(one.schedule for one in over if one.out_of_time),
     )  # fmt: skip
+
+
+def race_of(f: Finding) -> tuple[str, frozenset[int]]:
+    """The code and the lines of a finding: those of both accesses of a race, whichever comes first in a schedule."""
+    return f.code, frozenset((f.line, *((f.other.line,) if f.code == "X008" and f.other is not None else ())))
 
 
 def _is_global(i: Instruction) -> bool:
@@ -168,6 +176,7 @@ class Schedules:
                 because="PTX ISA 9.1 §8 (memory consistency)",
                 why=why,
                 milder=Severity.LUCK if summed or placed or handed_on else None,
+                arrays=tuple(one.address for one in self.differing),
             )
         )
         return found
@@ -223,11 +232,8 @@ def apart(
             at = np.unique(np.concatenate(list(by.values())))
             is_sum = bool(np.isin((region.begin + at) // 2 * 2, sums).all())
             array = region_name(launch, region.begin, region.end)
-            found.append(
-                Apart(
-                    array, region.name, len(region.data), len(at), tuple(at[:MOST_SHOWN].tolist()), tuple(by), is_sum, region.begin in read
-                )
-            )
+            first, is_read = tuple(at[:MOST_SHOWN].tolist()), region.begin in read
+            found.append(Apart(array, region.name, len(region.data), len(at), first, tuple(by), is_sum, is_read, region.begin))
     return tuple(found)
 
 

@@ -456,8 +456,8 @@ def arrange(wish: Wish) -> Arrangement:
     axes = (("k", wish.k), ("rows", wish.rows)) if wish.major == "K" else (("rows", wish.rows), ("k", wish.k))
     (name, along), (line_name, lines) = axes
     if along % tile.inner:
-        raise IllegalPlan(f"{name} = {along}: {wish.major}-major with swizzle {wish.swizzle} has atoms {mode.width} B wide, {tile.inner} {fmt.name} "
-                          f"elements; {name} must be a multiple of {tile.inner}")  # fmt: skip
+        raise IllegalPlan(f"{name} = {along}: with the {wish.swizzle} swizzle (the default is 128B), {name} must be a multiple of {tile.inner}: "
+                          f"a {wish.major}-major atom is {mode.width} B wide, {tile.inner} {fmt.name} elements")  # fmt: skip
     if lines % tile.atom_lines:
         raise IllegalPlan(
             f"{line_name} = {lines}: an atom has {tile.atom_lines} lines; {line_name} must be a multiple of {tile.atom_lines}"

@@ -23,10 +23,12 @@ def answer_view(answer: Answer) -> list[Line]:
     lines: list[Line] = []
     if answer.descriptors:
         more = "" if answer.complete else "; there are more"
+        if answer.ambiguous:
+            more += ". The contents repeat, so they do not show which one is meant: use data whose elements differ"
         count = len(answer.descriptors)
         lines.append(Line([(f"OK: {count} descriptor{'s read' if count > 1 else ' reads'} the operand{more}", "bold")]))
         lines += _table(answer.descriptors)
-        for number, one in enumerate(answer.descriptors[:SHOWN]):
+        for number, one in enumerate(answer.descriptors[: 0 if answer.ambiguous else SHOWN]):
             lines += _steps(number, one)
     else:
         lines.append(Line([("WRONG: no descriptor was found" if answer.ambiguous else "WRONG: no descriptor reads the operand", "red")]))

@@ -129,9 +129,9 @@ def _told(code: int, heard: _Heard, policy: Any, command: Sequence[str], arch: s
     if policy.on_finding == "collect":
         for x in found:
             if not x.is_fine:
-                print(f"smemsim: {x.told}", file=sys.stderr)
+                _say(x.told)
                 for text in x.findings():
-                    print(prefixed(text), file=sys.stderr)
+                    _say(text)
     if policy.report is not None:
         from smemsim.virtual.record import write_index
 
@@ -144,15 +144,18 @@ def _told(code: int, heard: _Heard, policy: Any, command: Sequence[str], arch: s
     if not policy.quiet or ends != code:
         ended = f"ended by signal {-code}" if code < 0 else f"exit code {code}"
         own = f"; smemsim exec: exit code {ends}" if ends != code and code >= 0 else ""
-        print(
-            f"smemsim: {summary_of(found, are_left=not policy.remarks) if found or not heard.running else 'no launch was over'}{_unseen(found, heard, policy)}; the program: {ended}{own}",
-            file=sys.stderr,
-        )
+        summary = summary_of(found, are_left=not policy.remarks) if found or not heard.running else "no launch was over"
+        _say(f"{summary}{_unseen(found, heard, policy, code)}; the program: {ended}{own}")
         for line in checked_of(found, arch):
-            print(f"smemsim: {line}", file=sys.stderr)
+            _say(line)
     for line in partial_of(found, code):  # also with --quiet: a launch of a part is no clean bill
-        print(f"smemsim: {line}", file=sys.stderr)
+        _say(line)
     return ends
+
+
+def _say(text: str) -> None:
+    """Print a message on stderr."""
+    print(prefixed(text), file=sys.stderr)
 
 
 def _lacks_lines(found: list[Any]) -> bool:
@@ -166,24 +169,21 @@ def _print_files(policy: Any, found: list[Any]) -> None:
     count = len(found)
     launches = f"{count} launch{'es' * (count != 1)}"
     if policy.report is not None:
-        print(f"smemsim: {wrote(pathlib.Path(policy.report) / 'index.html', f'{launches}, with a page each')}", file=sys.stderr)
+        _say(wrote(pathlib.Path(policy.report) / "index.html", f"{launches}, with a page each"))
     if policy.json is not None:
-        print(f"smemsim: {wrote(pathlib.Path(policy.json), f'{launches} and their findings')}", file=sys.stderr)
+        _say(wrote(pathlib.Path(policy.json), f"{launches} and their findings"))
     if policy.record is not None:
         kept = sum(not x.has_no_files for x in found)
         what = f"{launches if kept == count else f'{kept} of {launches}'} as launch files, for smemsim run"
-        print(f"smemsim: {wrote(pathlib.Path(policy.record), what)}", file=sys.stderr)
+        _say(wrote(pathlib.Path(policy.record), what))
 
 
 def _print_hints(policy: Any, found: list[Any]) -> None:
     """How findings get source lines, and their lines of PTX a file."""
     if _lacks_lines(found):
-        print("smemsim: findings have no source lines: build the program with nvcc -lineinfo", file=sys.stderr)
+        _say("findings have no source lines: build the program with nvcc -lineinfo")
     if policy.record is None and any(x.run and x.run["findings"] for x in found):
-        print(
-            "smemsim: to read the PTX lines that findings name: smemsim exec --record DIR writes DIR/NUMBER-KERNEL/kernel.ptx",
-            file=sys.stderr,
-        )
+        _say("to read the PTX lines that findings name: smemsim exec --record DIR writes DIR/NUMBER-KERNEL/kernel.ptx")
 
 
 def _exit_code(code: int, found: list[Any], refused: list[str], required: int | None, *, is_cut: bool) -> int:
@@ -200,7 +200,7 @@ def _exit_code(code: int, found: list[Any], refused: list[str], required: int | 
     return 2 if refused or any(x.held_up or x.has_no_files for x in found) or sum(not x.refused for x in found) < (required or 0) else 0
 
 
-def _unseen(found: list[Any], heard: _Heard, policy: Any) -> str:
+def _unseen(found: list[Any], heard: _Heard, policy: Any, code: int) -> str:
     """The parts of the program that were not simulated, for the last line; "" if there are none."""
     if heard.has_died:
         return "; the process of the device ended before the program (see above): not all of the program was simulated"
@@ -212,9 +212,9 @@ def _unseen(found: list[Any], heard: _Heard, policy: Any) -> str:
     if ran < (policy.require_launches or 0):
         return f"; --require-launches asks for {policy.require_launches}"
     if not found:
-        return ", and nothing was checked" + (
-            ""
-            if heard.has_device
-            else ": no process of the program used the device (a process without the environment of smemsim exec cannot: env -i, sudo)"
-        )
+        if heard.has_device:
+            return ", and nothing was checked"
+        if code:
+            return ", and nothing was checked: the program ended before it used the GPU"
+        return ", and nothing was checked: no process of the program used the GPU; env -i and sudo remove the variables that a process needs for it"
     return ""

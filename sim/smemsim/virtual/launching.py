@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from smemsim.base.errors import InputError, SmemsimError, Unmodelled
+from smemsim.base.terminal import PREFIXED
 from smemsim.core.finding import PTX_LINE, Finding
 from smemsim.core.picture.message import coloured, plain, wants_colour
 from smemsim.core.spec.cards import HEAP_LIMIT
@@ -259,7 +260,7 @@ class Launcher:
                 limit_seconds=self._seconds_of_a_launch(), ctas=self._ctas(config), progress=not self.device.policy.quiet, name=f"{f.readable}{PTX_LINE}",
                 workers=self.device.policy.workers, cancel=self.device.policy.cancel, schedule=self.device.policy.schedule, assume=self.device.policy.assume,
                 after=after, multiprocessors=self.device.multiprocessors, overrun=self.device.policy.overrun or 0, counters=self.device.policy.counters,
-                pipeline=self.device.policy.pipeline,
+                pipeline=self.device.policy.pipeline, sources=self.device.policy.sources,
             )  # fmt: skip
         except SmemsimError as e:
             self.device.machine.forget_garbage()
@@ -455,7 +456,7 @@ class Launcher:
         if run is not None:
             self._tell_of_part(about, run, is_told=is_told)
         if run is not None and is_told:
-            self.device.tell("\n".join((run.details(colour=wants_colour(sys.stderr)), *about.named)))
+            self.device.tell("\n".join((run.details(colour=wants_colour(sys.stderr), before=len(PREFIXED)), *about.named)))
             return run
         if about.costs and not self.device.policy.quiet:
             self.device.tell(about.costs)
@@ -464,7 +465,7 @@ class Launcher:
             self._remarked.update(new)
             styled = coloured if wants_colour(sys.stderr) else plain
             for f in new.values():
-                self.device.tell("\n".join((styled(f.lines_of()), *(f"      {line}" for line in f.excerpt()))))
+                self.device.tell("\n".join((styled(f.lines_of(before=len(PREFIXED))), *(f"      {line}" for line in f.excerpt()))))
         return run
 
     def _tell_of_part(self, about: Launched, run: Run, *, is_told: bool) -> None:

@@ -24,6 +24,7 @@ from smemsim.base.arguments import cta_numbers, shown, suggestion
 from smemsim.base.budget import amount
 from smemsim.base.errors import InputError, SmemsimError
 from smemsim.base.files import write_whole
+from smemsim.base.terminal import PREFIXED
 from smemsim.core.finding import headline_of, messages_of
 from smemsim.core.spec.findings import CODES, Severity
 from smemsim.core.spec.traps import TIMEOUT
@@ -106,6 +107,7 @@ class Policy:
     - `remarks`: print the remarks of launches without findings, too, each once.
     - `require_launches`: fewer launches give exit code 2. `quiet`: no line for each launch. `counters`: count the cost
       of each line. `pipeline`: record the rings of stages.
+    - `sources`: folders of source files, besides the current one and those below it.
     - `host_code`: off means that x86 code for hidden parameters in a cubin (cuTile) is not run.
     """
 
@@ -135,6 +137,7 @@ class Policy:
     host_code: bool = True
     counters: bool = False
     pipeline: bool = False
+    sources: tuple[pathlib.Path, ...] = ()
 
     def __post_init__(self) -> None:
         for name, known in (("on_finding", ON_FINDING), ("fresh_memory", FRESH_MEMORY)):
@@ -150,6 +153,9 @@ class Policy:
             from smemsim.run.engine.launch import LaunchConfig
 
             LaunchConfig(cancel=self.cancel)
+        for folder in self.sources:
+            if not folder.is_dir():
+                raise InputError(f"sources = {folder}: is not a folder")
         if self.hooks is not None and not self.hooks.is_file():
             raise InputError(f"hooks = {self.hooks}: there is no such file")
         if self.assume:
@@ -182,7 +188,8 @@ class Policy:
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
             if value != field.default:
-                text = ",".join(map(str, value)) if isinstance(value, tuple) else str(int(value) if isinstance(value, bool) else value)
+                between = os.pathsep if field.name == "sources" else ","
+                text = between.join(map(str, value)) if isinstance(value, tuple) else str(int(value) if isinstance(value, bool) else value)
                 said[PREFIX + field.name.upper()] = text
         return said
 
@@ -221,6 +228,8 @@ def _read(name: str, text: str, kind: Any) -> Any:
             return text.lower() in _TRUE
         if name == PREFIX + "CTAS":
             return cta_numbers(name, text)
+        if name == PREFIX + "SOURCES":
+            return tuple(map(pathlib.Path, filter(None, text.split(os.pathsep))))
         if int in kinds or float in kinds:
             value = int(text) if int in kinds else float(text)
             if not value > 0:
@@ -342,7 +351,7 @@ class Launched:
     @property
     def told(self) -> str:
         """The line for stderr."""
-        return f"{self.number} {self.said}" if self.said else ""
+        return f"launch {self.number}, {self.said}" if self.said else ""
 
     def fields(self) -> dict[str, Any]:
         """What makes such a launch again."""
@@ -382,7 +391,7 @@ class Launched:
     def findings(self) -> list[str]:
         """A line for each finding, and for each allocation that they name."""
         found = (self.run or {}).get("findings", [])
-        return [*messages_of(found), *self.named]
+        return [*messages_of(found, len(PREFIXED)), *self.named]
 
     def headline(self) -> str:
         """The first finding in a few words: its code, the line of the source that it is at, else of the PTX, and what

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import click
 
+from smemsim.base.terminal import in_columns
 from smemsim.core.picture.message import wants_colour
 from smemsim.core.picture.table import Line, Table
 
@@ -33,7 +34,8 @@ def print_lines(lines: list[Line]) -> None:
     """To stdout, with colours if `wants_colour`."""
     coloured = wants_colour(sys.stdout)
     for line in lines:
-        text = "".join(_styled(part, style) for part, style in line)
+        parts = [(in_columns(line[0][0]), line[0][1])] if len(line) == 1 else line
+        text = "".join(_styled(part, style) for part, style in parts)
         click.echo(text.rstrip() if not line or not line[-1][1] else text, color=coloured)
 
 

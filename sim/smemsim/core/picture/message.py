@@ -32,8 +32,8 @@ class Labelled(NamedTuple):
     style: str = ""
 
 
-def message_lines(head: Line, what: str, rows: Iterable[Labelled], width: int = COLUMNS) -> list[Line]:
-    """A message, wrapped to `width` columns.
+def message_lines(head: Line, what: str, rows: Iterable[Labelled], width: int = COLUMNS, before: int = 0) -> list[Line]:
+    """A message, wrapped to `width` columns. `before`: columns that something else takes in its first line.
 
     >>> rows = [Labelled("why", "nothing orders the two", "PTX ISA 9.1 §8"), Labelled("fix", "a barrier")]
     >>> print(plain(message_lines(Line([("X008  a.cu:7  ", "")]), "two warps touch the same bytes", rows, 60)))
@@ -42,7 +42,8 @@ def message_lines(head: Line, what: str, rows: Iterable[Labelled], width: int = 
           fix     a barrier
     """
     start = "".join(text for text, _ in head)
-    first, *others = _wrap(what, width, start, INDENT)
+    first, *others = _wrap(what, width, " " * before + start, INDENT)
+    first = first[before:]
     lines = [Line([*head, (first.removeprefix(start), "bold")]), *(Line([(line, "bold")]) for line in others)]
     for row in rows:
         lines += _row(row, width)

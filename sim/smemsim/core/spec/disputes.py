@@ -96,11 +96,11 @@ DISPUTE_QUESTIONS: dict[str, dict[str, str]] = {
         "mixed f16 and bf16": "May A be f16 and B bf16?",
     },
     "Shapes of tcgen05.mma": {
-        "N of M = 128": "Of which number is N a multiple, if M is 128?",
-        "N of a pair": "Of which number is N a multiple, for a pair of CTAs?",
-        "N of kind i8": "Of which number is N a multiple, for integers?",
-        "M of block-scaled pairs": "Which M has a block-scaled pair of CTAs?",
-        "M of K = 96": "Which M has an instruction with K = 96?",
+        "N of M = 128": "Which N may an instruction with M = 128 have?",
+        "N of a pair": "Which N may an instruction of a pair of CTAs have?",
+        "N of kind i8": "Which N may an integer instruction have?",
+        "M of block-scaled pairs": "Which M may a block-scaled instruction of a pair of CTAs have?",
+        "M of K = 96": "Which M may an instruction with K = 96 have?",
         "N = 256 of .ws": "Does N = 256 work with .ws?",
     },
     "Tensor memory": {

@@ -136,7 +136,7 @@ _WGMMA = RuleTopic(
             "If it uses them earlier, ptxas inserts a wait, serialises the instructions, or takes other registers. "
             "ptxas warns with C7517, C7514, C7515 or C7511. It does not do this for registers of A.",
             "`add.f32 %f1, %f1, 1.0` stands between `wgmma.commit_group` and `wgmma.wait_group 0`. ptxas inserts a wait before it.",
-            "A use before the wait is X007. An overwrite of A or B before that use is X005.",
+            "A use before the wait is the remark X007. An overwrite of A or B before that use is X005.",
         ),
     },
 )
@@ -750,9 +750,9 @@ _FENCES = RuleTopic(
             "A thread observes a relaxed operation, executes no fence, and reads the data by a plain load. "
             "The value is old only if the L1 has an older copy of the 128 bytes.",
             "The last block of a reduction: atomicInc tells a CTA that it is the last one, and the CTA sums the partial results.",
-            "It reports X008. X008 is only a remark in two cases. "
-            "First: in this launch no other CTA has loaded from these 128 bytes, and the own CTA only after the operation. "
-            "Second: the thread accesses the data by a plain store and not by a load.",
+            "It reports the remark X008 if the thread accesses the data by a plain store. "
+            "For a load it reports the remark if in this launch no other CTA has loaded from these 128 bytes, and the own CTA only after the operation. "
+            "Otherwise X008 is a finding.",
         ),
         "order.barrier_fences": RuleText(
             "A relaxed read before a barrier",

@@ -82,7 +82,7 @@ def _instead(seen: Seen) -> list[str]:
     if (rows == column)[taken].all() and (columns == row)[taken].all():
         return ["the tile is transposed"]
     if (by_row == by_row[0]).all() and (by_k == by_k[0]).all():
-        return [f"displaced by {', '.join(f'{name} {int(by[0]):+d}' for name, by in (('rows', by_row), ('k', by_k)) if by[0])}"]
+        return [f"elements come from {moved(int(by_row[0]), int(by_k[0]))}"]
     steps = _steps(seen)
     if steps:
         return [steps]
@@ -100,6 +100,16 @@ def _instead(seen: Seen) -> list[str]:
     return [f"rows {aliased} apart read the same bytes"] if aliased else _groups(taken, rows - row, columns - column)
 
 
+def moved(rows: int, k: int) -> str:
+    """Where elements come from, relative to those that were meant.
+
+    >>> moved(-32, 0), moved(8, 16)
+    ('32 rows before', '8 rows after, 16 k after')
+    """
+    far = ((rows, "row" if abs(rows) == 1 else "rows"), (k, "k"))
+    return ", ".join(f"{abs(by)} {name} {'after' if by > 0 else 'before'}" for by, name in far if by)
+
+
 def _groups(taken: np.ndarray, by_row: np.ndarray, by_k: np.ndarray) -> list[str]:
     """The first wrong group of eight rows, if another group comes in its place."""
     first = int(np.nonzero(taken.any(axis=(0, 1, 3)))[0][0]) // ATOM_ROWS
@@ -109,7 +119,7 @@ def _groups(taken: np.ndarray, by_row: np.ndarray, by_k: np.ndarray) -> list[str
     if (rows != rows[0]).any() or (ks != ks[0]).any():
         return []
     low = ATOM_ROWS * first
-    also = f", k {int(ks[0]):+d}" if ks[0] else ""
+    also = f" at k {'+' if ks[0] > 0 else '-'} {abs(int(ks[0]))}" if ks[0] else ""
     return [f"rows {low} to {low + ATOM_ROWS - 1} read the data of rows {low + int(rows[0])} to {low + int(rows[0]) + ATOM_ROWS - 1}{also}"]
 
 

@@ -181,12 +181,12 @@ def _coordinates(machine: Machine, seen: Seen, scenario: ScenarioTables, rerun: 
     old = scenario.value_at(path)
     value = new if isinstance(step.at[0], tuple) else new[0]
     if all_right(rerun({path: value}), read):
-        moves = ", ".join(f"{axis} {int(by[0]):+d}" for axis, by in moved.items() if by[0])
+        moves = ", ".join(f"{axis} is {abs(int(by[0]))} too {'large' if by[0] > 0 else 'small'}" for axis, by in moved.items() if by[0])
         fill = bool((seen.got[seen.wrong] == OUTSIDE).any())
         yield Repair(
             "T209" if fill else "R508",
             path,
-            f"the transfer loads another tile, displaced by {moves}",
+            f"the transfer loads another tile: {moves}",
             f"{path} = {value}",
             1,
             (Fix(path, old, value),),

@@ -43,7 +43,7 @@ __all__ = [
 
 SURE = 0.5  # share of the elements
 OTHER_WIDTH = "width"
-NO_LOAD = "operands without a tensor load: no tensor map says which tile is meant"
+NO_LOAD = "whether operands without a tensor load are the intended tile"
 CHANGED = "operands of tensor loads into whose tiles threads have written since"
 LATER = "operands that threads wrote, after the first ones that are looked for in global memory"
 RECOGNISED = "operands that threads wrote, recognised in global memory"

@@ -730,7 +730,7 @@ def _same_id(rows: Rows, use: Use, k: tuple[int, int], idle: int, arrays: tuple[
         "S702", use.event.instruction,
         f"{named(rows)} are multiplied at k = {k[0]} with the scale factors of k = {k[1]} (scale id {use.layout.scale_id}, column {use.layout.column})",
         f"let the scale id of {rows.side.upper()} advance with k: {', '.join(map(str, mode.ids))}, in bits {field.low + field.width - 1}:{field.low} of the instruction descriptor "
-        "(CUTLASS sets bits 31:30 of the address too)" if len(mode.ids) > 1 else "the columns that have the scale factors of this k",
+        "(bits 31:30 of the address have no effect)" if len(mode.ids) > 1 else "the columns that have the scale factors of this k",
         arrays=arrays, other=copy.instruction, why=f"line {copy.instruction.line} copied {idle} more bytes of factors, for other k, to these cells, and no instruction uses them",
     )  # fmt: skip
 

@@ -56,7 +56,7 @@ def checked_schedule(value: Any) -> int | str | None:
     known = EXTREMES if isinstance(value, str) and value.startswith(ALL) else (*EXTREMES, ALL)
     raise InputError(
         f"schedule = {shown(value)}: needs a seed from 0 on, {EARLIEST}, {LATEST}, or {ALL}:N for N seeds, at most {MOST_SEEDS}"
-        f"{suggestion(value, known) if isinstance(value, str) else ''}"
+        f"{suggestion(value, known) if isinstance(value, str) and not value.startswith(ALL) else ''}"
     )
 
 

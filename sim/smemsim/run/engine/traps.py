@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from smemsim.run.engine.wave import Wave
 
 __all__ = [
+    "MAY_REACH",
     "elsewhere",
     "find_misuse",
     "find_outside",
@@ -78,6 +79,9 @@ def shared_error(x: Wave, address: int) -> int:
     return LAUNCH_FAILURE if rank >= x.launch.cluster_size else ILLEGAL_ADDRESS
 
 
+MAY_REACH = "a GPU faults only if no memory is mapped there; otherwise the access reaches another allocation"
+
+
 def find_outside(x: Wave, i: Instruction, space: str, at: np.ndarray, part: np.ndarray | None, bad: np.ndarray, size: int) -> str:
     """X001 of threads whose bytes lie outside; what it says."""
     n, thread = _first(x, part, bad)
@@ -94,7 +98,7 @@ def find_outside(x: Wave, i: Instruction, space: str, at: np.ndarray, part: np.n
         if space != "global" or (near is not None and near.chunks is not None)
         else f"a GPU faults (CUDA error {ILLEGAL_ADDRESS}), unless other memory is mapped there"
         if near is None
-        else "a GPU faults only if no memory is mapped there; otherwise the access reaches another allocation"
+        else MAY_REACH
     )
     x.launch.find("X001", i, what, repair, arrays=() if near is None else (near.begin,), halves=(who,), why=why)
     return message
@@ -291,7 +295,7 @@ def _about_shared(x: Wave, address: int, size: int) -> tuple[str, str]:
     rank, offset = address >> RANK_SHIFT, address & OFFSET_MASK
     end = x.window_begin + x.memories.window
     if address < 0:
-        return f"a negative address; the CTA's window is {x.window_begin:#x} to {end:#x}", "check the index"
+        return f"a negative address; the CTA's window is {x.window_begin:#x} to {end - 1:#x}", "check the index"
     if address >> 32:
         return (
             f"bits 63:32 are {address >> 32:#x}; generic addresses of shared memory have {SHARED_WINDOW >> 32:#x} there",
@@ -299,8 +303,15 @@ def _about_shared(x: Wave, address: int, size: int) -> tuple[str, str]:
         )
     if rank >= x.launch.cluster_size:
         return f"bits 31:24 name CTA {rank}; the cluster has {x.launch.cluster_size}", "give mapa a rank of the cluster"
+    past = (
+        "right after"
+        if offset == end
+        else f"{offset - end} bytes after"
+        if offset > end
+        else f"the last {offset + size - end} bytes are after"
+    )
     return (
-        f"{offset + size - end} bytes past the end of the CTA's window ({x.window_begin:#x} to {end:#x})",
+        f"{past} the end of the CTA's window ({x.window_begin:#x} to {end - 1:#x})",
         "check the index, or launch with more shared_bytes",
     )
 

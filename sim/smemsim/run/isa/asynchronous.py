@@ -337,9 +337,11 @@ def touched_runs(transfer: Any, begin: int) -> WordRanges:
     return WordRanges.of(touched(transfer, begin) // WORD)
 
 
-def stop(x: Wave, i: Instruction, code: str, message: str, repair: str, cuda_error: int, arrays: tuple[int, ...] = ()) -> NoReturn:
+def stop(
+    x: Wave, i: Instruction, code: str, message: str, repair: str, cuda_error: int, arrays: tuple[int, ...] = (), why: str = ""
+) -> NoReturn:
     """A finding that ends the kernel."""
-    x.launch.find(code, i, message, repair, arrays=arrays, why=f"it traps: CUDA error {cuda_error}")
+    x.launch.find(code, i, message, repair, arrays=arrays, why=why or f"it traps: CUDA error {cuda_error}")
     raise HardwareTrap(message, cuda_error=cuda_error)
 
 

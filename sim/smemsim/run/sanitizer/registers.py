@@ -394,9 +394,17 @@ class RegistersInFlight:
         made = f"; {rule.does}{told}; the PTX ISA leaves the access undefined" if rule.is_safe else ""
         self.x.launch.find(
             "X007", i, f"register {self._register(slot)} is {_TOUCHES[how]} while wgmma may still {'read' if how == 'written' else 'write'} it", why=f"registers of a wgmma must not be accessed before wgmma.wait_group{made}",
-            halves=(Half("access", i.name, i), Half("wgmma", op.instruction.name, op.instruction)), repair=f"wgmma.commit_group and wgmma.wait_group between line {op.instruction.line} and this one",
+            halves=(Half("access", i.name, i), Half("wgmma", op.instruction.name, op.instruction)), repair=self._wait_between(op.instruction.line, i.line),
             because="PTX ISA 9.1 §9.7.15.7", milder=Severity.NOTE if rule.is_safe else None,
         )  # fmt: skip
+
+    def _wait_between(self, wgmma: int, access: int) -> str:
+        """The fix: a wait before the access, and a commit if none is there."""
+        commits = any(
+            i.name.startswith("wgmma.commit_group") and (wgmma < i.line < access or access < wgmma < i.line)
+            for i in self.x.program.inlined.body
+        )
+        return f"wgmma.commit_group after line {wgmma}, and " * (not commits) + f"wgmma.wait_group.sync.aligned 0 before line {access}"
 
 
 _TOUCHES = {"read": "used", "copied": "copied", "written": "overwritten"}

@@ -334,7 +334,7 @@ class Reporting:
         if by == warp:
             return f"warp {self.warp(by)} has waited for it; another warp that takes part has not"
         if by >= 0:
-            return f"warp {self.warp(by)} has waited for it, but has not arrived after that wait at a barrier at which warp {self.warp(warp)} waits"
+            return f"warp {self.warp(by)} has waited for it, warp {self.warp(warp)} has not, and no barrier after that wait orders the two"
         i, left, _ = self._weak_wait(op)
         return "no thread has waited for it" if i is None else f"{i.name} {left} of line {i.line} leaves it pending"
 
@@ -352,14 +352,15 @@ class Reporting:
             return WAIT.get(kind, "before this line, wait for the mbarrier or the group that counts the operation") + self._by_issuer(op)
         far = by // self._per_cta != warp // self._per_cta
         how = "mapa, mbarrier.arrive.release.cluster.shared::cluster" if far else "mbarrier.arrive, bar.arrive"
-        return f"let warp {self.warp(by)} arrive at a barrier after its wait ({how}), and let warp {self.warp(warp)} wait there"
+        own = f"let warp {self.warp(warp)} wait for it too, or " * (op.kind in ("tma_load", "bulk") and bool(op.barriers) and not only_read)
+        return f"{own}let warp {self.warp(by)} arrive at a barrier after its wait ({how}), and let warp {self.warp(warp)} wait there"
 
     def commit_of(self, i: Instruction) -> str:
         """How to wait for an operation of tcgen05: its commit is proposed if no tcgen05.commit can follow it."""
         there = self.following(i, "tcgen05.commit")
         if there is None:
             return "tcgen05.commit after the operation, in the thread that issued it, then mbarrier.try_wait on that mbarrier"
-        return f"mbarrier.try_wait on the mbarrier of tcgen05.commit in line {there.line} (the thread that issued the operation must execute that commit)"
+        return f"before this line: mbarrier.try_wait on the mbarrier of tcgen05.commit in line {there.line}; the thread that issued the operation must execute that commit"
 
     def following(self, i: Instruction, name: str) -> Instruction | None:
         """The first instruction of that name in the program to which a path leads from another one."""

@@ -19,7 +19,7 @@ from smemsim.core.spec.tensor_map import LIMITS
 from smemsim.core.spec.traps import ILLEGAL_ADDRESS, MISALIGNED_ADDRESS
 from smemsim.run.async_ops import AsyncOp, GlobalWrite, SharedWrite
 from smemsim.run.engine.records import Bulk
-from smemsim.run.engine.traps import outside, region_name
+from smemsim.run.engine.traps import MAY_REACH, outside, region_name
 from smemsim.run.engine.wave import OFFSET_MASK
 from smemsim.run.isa.asynchronous import (
     Issuer,
@@ -351,7 +351,7 @@ def _check_reach(x: Wave, i: Instruction, thread: int, address: int, size: int) 
         stop(
             x, i, "X001", f"the copy of global {address:#x} to {address + moved - 1:#x} ends {moved - room} bytes after the end of {name}",
             fitting_size(moved, room, is_store="bulk_group" in i.modifiers),
-            ILLEGAL_ADDRESS, (array.begin,),
+            ILLEGAL_ADDRESS, (array.begin,), MAY_REACH,
         )  # fmt: skip
 
 

@@ -32,6 +32,7 @@ from smemsim.core.machine.tmem.copy import tcgen05_shift
 from smemsim.core.machine.tmem.layout import ATmemLayout, Copies, cells_of_a, cells_of_d, cells_of_metadata, cells_of_scales
 from smemsim.core.ptx.module import Address, Immediate, Instruction, Vector
 from smemsim.core.spec.assumptions import in_force, remembered
+from smemsim.core.spec.disputes import DISPUTE_QUESTIONS
 from smemsim.core.spec.evidence import RULES
 from smemsim.core.spec.findings import Severity
 from smemsim.core.spec.formats import element_format
@@ -440,6 +441,11 @@ def evidence_of(issue: Issue) -> frozenset[str]:
     return _evidence_of(issue.mma, len(issue.shared), (first.arch, first.begin, first.end))
 
 
+def _question(dispute: str) -> str:
+    """The question that documents answer in different ways."""
+    return next(questions[dispute] for questions in DISPUTE_QUESTIONS.values() if dispute in questions)
+
+
 @remembered(1024)
 def _evidence_of(mma: Prepared, count: int, window: tuple[str, int, int]) -> frozenset[str]:
     arch, begin, end = window
@@ -450,5 +456,5 @@ def _evidence_of(mma: Prepared, count: int, window: tuple[str, int, int]) -> fro
         f"{row.grade} ({row.source})"
     }
     return frozenset(lines) | {
-        f"documents contradict each other about {name!r}: see docs/evidence/disputes.md (smemsim.DISPUTES)" for name in mma.disputes
+        f"documents contradict each other: {_question(name)} (smemsim.DISPUTES has both answers)" for name in mma.disputes
     }
