@@ -866,6 +866,7 @@ PAIRS = {
     "parts of complex numbers in turn": ((0, 1), (1, 0), (2, 3), (3, 2)),
     "parts of split numbers": ((0, 0), (1, 1), (0, 2), (1, 3), (2, 0), (3, 1)),
     "another order of parts": ((0, 1), (1, 2), (2, 3), (3, 0)),
+    "a circular convolution": ((0, 0), (3, 1), (2, 2), (1, 3)),
 }
 
 
@@ -876,6 +877,16 @@ def test_parts_of_numbers_that_are_next_to_each_other_along_k_may_be_meant(name:
     found = summed(lambda side, n: (64 * pairs[n][side], right(side, n)[1]), tiles=len(pairs))
     assert found.findings == []
     assert "not checked: whether A and B have the same k" in found.summary()
+
+
+def test_parts_in_arrays_of_their_own_have_the_same_rows_or_nobody_knows_what_is_meant():
+    """High and low parts of A and B: A's high part times B's low part is added to the product of the high parts."""
+    for row, is_open in ((0, False), (64, True)):
+        gpu = Gpu("sm_90a")
+        maps = [tensor(gpu, (128, 64), (BOX, ROWS), name=name) for name in ("AH", "AL", "BH", "BL")]
+        loads = [Load(side, side * TILE, (0, row * (side == 3))) for side in range(4)]
+        found = run(kernel(4, loads, [*steps(0, 2 * TILE), *steps(TILE, 2 * TILE), *steps(0, 3 * TILE)]), gpu, *maps)
+        assert (found.findings, "not checked: whether A and B have the same k" in found.summary()) == ([], is_open)
 
 
 @pytest.mark.parametrize("stages", [(1, 0, 3, 2), (1, 2, 3, 0), (0, 1, 3, 2)])

@@ -252,7 +252,7 @@ class ThreadTiles:
         if len(rows) < 2 * PERIODS[0] or rows.shape[1] < 2 or rows.min() < 0:
             return
         if self._chunks is None:
-            self._chunks = all_chunks(x.launch.memory)
+            self._chunks = all_chunks(x.launch.memory.filled())
         values = cta.shared.bytes[rows[..., None] + np.arange(CHUNK)].reshape(*rows.shape, CHUNK).view(np.uint64)
         odd = _odd_row(self._chunks.places(values), rows)
         if odd is not None:

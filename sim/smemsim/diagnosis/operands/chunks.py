@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 
 import numpy as np
 
-from smemsim.core.machine.global_memory import GlobalMemory
+from smemsim.core.machine.global_memory import Region
 from smemsim.core.spec.shared_memory import CHUNK
 
 __all__ = ["Chunks", "all_chunks"]
@@ -33,10 +34,10 @@ class Chunks:
         return np.where(self.mixed[at] == wanted, self.addresses[at], 0)
 
 
-def all_chunks(memory: GlobalMemory) -> Chunks:
+def all_chunks(regions: Iterable[Region]) -> Chunks:
     """The chunks of arrays that are not too large in all."""
     mixed, addresses, left = [], [], MOST_BYTES
-    for region in memory.filled():
+    for region in regions:
         skipped = -region.begin % CHUNK
         whole = (len(region.data) - skipped) // CHUNK * CHUNK
         if 0 < whole <= left:

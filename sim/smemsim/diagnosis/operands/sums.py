@@ -111,7 +111,8 @@ class Sum:
         A as in B. Either some k occur several times, as one wrong stage never makes those of both operands. Or each k
         occurs once, and A and B never have the same one. In the second case a wrong stage must not explain it: the
         loads are issued in the order of the products, or several products read each load. A tile that was loaded once
-        for several products is also meant, if all tiles are read and A has the same k as B.
+        for several products is also meant, if all tiles are read and A has the same k as B. So is a circular
+        convolution of tiles, if the loads are issued for it.
         """
         pairs = [(entry.place(0)[1], entry.place(1)[1]) for entry in self.entries]
         is_reused = any(entry.product.pairs_freely for entry in self.entries) or self.has_shared_tile
@@ -122,10 +123,10 @@ class Sum:
             return False
         if len(k[0]) < len(pairs):
             return True
-        if any(a == b for a, b in pairs):
-            return False
         loads = [[entry.reads[side].loads[0] for entry in self.entries] for side in (0, 1)]
         is_issued_so = all(one.number < two.number for side in loads for one, two in itertools.pairwise(side))
+        if any(a == b for a, b in pairs):
+            return is_issued_so and _is_convolution(pairs)
         return is_issued_so or all(self.uses[id(load)] > 1 for side in loads for load in side)
 
     @property
@@ -147,6 +148,18 @@ class Sum:
         if most is not None and not self.is_split and any(e.at() == most._replace(apart=0) and not e.is_fill for e in self.entries):
             return most._replace(apart=0)
         return most
+
+
+def _is_convolution(pairs: list[tuple[int, int]]) -> bool:
+    """Are these (k of A, k of B) those of a circular convolution of 4 tiles or more, as products of block-circulant
+    matrices have them? The two k add up to one number, modulo all of K.
+    """
+    if len(pairs) < 4:
+        return False
+    ordered = sorted(a for a, _ in pairs)
+    step, count = ordered[1] - ordered[0], len(ordered)
+    is_whole = step > 0 and ordered == list(range(ordered[0], ordered[0] + step * count, step))
+    return is_whole and len({(a + b) % (step * count) for a, b in pairs}) == 1
 
 
 def _entry(p: Product) -> _Entry | None:

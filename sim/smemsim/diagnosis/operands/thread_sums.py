@@ -36,6 +36,11 @@ class Pointers:
         words = given[: len(given) // POINTER.itemsize * POINTER.itemsize].view(POINTER)
         self._addresses = sorted(words.tolist())
 
+    def are_in(self, begin: int, end: int) -> bool:
+        """Is one of them from `begin` up to `end`?"""
+        n = bisect.bisect_left(self._addresses, begin)
+        return n < len(self._addresses) and self._addresses[n] < end
+
     def begin(self, address: int, begin: int) -> int:
         """The begin of an address's matrix: the last pointer or tensor map of the parameters before it, or else the
         begin of its array.

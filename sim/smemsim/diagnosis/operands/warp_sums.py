@@ -129,7 +129,8 @@ class WarpSums:
         """Note a product of a sum; False where it is not known what it multiplies."""
         if self._chunks is None or self._pointers is None:
             self._memory = x.launch.memory
-            self._chunks, self._pointers = all_chunks(self._memory), Pointers(x.launch)
+            self._pointers = given = Pointers(x.launch)
+            self._chunks = all_chunks(region for region in self._memory.filled() if given.are_in(region.begin, region.end))
         found: list[Recognised] = []
         for side, tile in enumerate(tiles):
             last = its.last[side]
