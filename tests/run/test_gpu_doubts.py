@@ -1260,7 +1260,17 @@ bar.sync 0; ld.shared.u32 %r6, [%r5]; mul.wide.u32 %d1, %r1, 4; add.u64 %d2, %d2
 THROWN = f"{STORES} st.global.u32 [%d2], %r6; @%p1 st.global.u32 [%d3], %r6;"
 
 
-@pytest.mark.parametrize("env", [{}, {"SMEMSIM_TIERS": "closures"}, {"SMEMSIM_TIERS": "compiled"}, {"SMEMSIM_COHORTS": "off"}])
+@pytest.mark.parametrize(
+    ("env", "schedule"),
+    [
+        ({}, None),
+        ({"SMEMSIM_TIERS": "closures"}, None),
+        ({"SMEMSIM_TIERS": "compiled"}, None),
+        ({"SMEMSIM_COHORTS": "off"}, None),
+        ({}, "latest"),
+        ({}, 3),
+    ],
+)
 @pytest.mark.parametrize(
     ("more", "is_found"),
     [
@@ -1276,11 +1286,12 @@ THROWN = f"{STORES} st.global.u32 [%d2], %r6; @%p1 st.global.u32 [%d3], %r6;"
         ("atom.global.add.u32 %r7, [%d2], 1;", True),
     ],
 )
-def test_a_stored_value_that_is_gone_when_the_launch_ends_was_never_used(more, is_found, env, monkeypatch):
+def test_a_stored_value_that_is_gone_when_the_launch_ends_was_never_used(more, is_found, env, schedule, monkeypatch):
     for name, value in env.items():
         monkeypatch.setenv(name, value)
     gpu = Gpu("sm_90a")
-    run = gpu.launch(ptx_kernel(3, f"{THROWN} {more}"), "k", block=32, args=[gpu.zeros(32, np.uint32) for _ in range(3)], progress=False)
+    arrays = [gpu.zeros(32, np.uint32) for _ in range(3)]
+    run = gpu.launch(ptx_kernel(3, f"{THROWN} {more}"), "k", block=32, args=arrays, schedule=schedule, progress=False)
     assert codes(run) == ["R507"] * is_found, run.text()
     assert [f.code for f in run.remarks] == ["R507"] * (not is_found)
 

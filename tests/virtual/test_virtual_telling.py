@@ -159,3 +159,19 @@ def test_flags_of_nvcc_come_behind_those_of_the_program_and_what_is_known_of_the
     assert found["NVCC_APPEND_FLAGS"] == expected.format(ours)
     assert (found["SMEMSIM_SOCKET"], found["SMEMSIM_ARCH"], found["SMEMSIM_MULTIPROCESSORS"]) == ("name", "sm_100a", "7")
     assert ("SMEMSIM_MEMORY" in found, found["TILELANG_CLEANUP_TEMP_FILES"]) == (False, "0")
+
+
+def test_a_launch_that_is_told_again_takes_the_place_of_its_first_report():
+    def launched(number: int, **more: object) -> Launched:
+        return Launched(number, "add", "add", (4, 1, 1), (256, 1, 1), (1, 1, 1), 0, **more)
+
+    journal = Journal()
+    writer = Writer(journal.descriptor)
+    for number in (1, 2):
+        writer.end(launched(number))
+    writer.again(launched(1, is_fine=False))
+    assert [(x["number"], x["is_fine"]) for x in journal.read().launches] == [(1, False), (2, True)]
+    writer.again(launched(2, is_fine=False))  # its first report was read before
+    writer.end(launched(3))
+    assert [(x["number"], x["is_fine"]) for x in journal.read().launches] == [(2, False), (3, True)]
+    journal.close()

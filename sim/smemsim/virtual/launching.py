@@ -320,7 +320,7 @@ class Launcher:
             about.run, about.is_fine, about.named = _without_time(run), self.device.policy.is_fine(run), self._named_in(run)
             if about.page:
                 self._keep(self._page_again, about, run)
-            self._done(about, run, "")
+            self._done(about, run, "", then="; a value that it stored is used now")
             self.again.append(about)
             self.device.listeners.again(about)
         if any(not about.is_fine for about, _ in again) and self.device.policy.on_finding == "raise":
@@ -437,11 +437,11 @@ class Launcher:
                     raise hook_failed(f"the hook {function.__name__}", e) from None
         return False
 
-    def _done(self, about: Launched, run: Run | None, instead: str) -> Run | None:
+    def _done(self, about: Launched, run: Run | None, instead: str, then: str = "") -> Run | None:
         """Tell of a launch on stderr, as the policy has it."""
         shape = f"{math.prod(about.grid)} CTA{'s' * (math.prod(about.grid) != 1)}"
         about.said = (
-            run.verdict(strict=self.device.policy.strict)
+            run.verdict(strict=self.device.policy.strict) + then
             if run is not None
             else f"{about.name}: {shape} in {about.seconds:.1f} s, {instead}"
         )

@@ -290,6 +290,19 @@ def _is_of_card(func: Any, args: Any, kwargs: Any) -> bool:
     return any(tensors.place(tensor) == CUDA for tensor in tensors_in((args, kwargs)))
 
 
+def _looking(handler: Callable[[Any, Any, Any], Any]) -> Callable[[Any, Any, Any], Any]:
+    """A handler that also says what it does with uninitialised values which kernels have stored."""
+
+    def run(func: Any, args: Any, kwargs: Any) -> Any:
+        looked = looks(func, args, kwargs) if process.has_taint() else None
+        out = handler(func, args, kwargs)
+        if looked is not None:
+            looked(out)
+        return out
+
+    return run
+
+
 def _mode_class() -> Any:
     import torch
     from torch.overrides import TorchFunctionMode
@@ -307,14 +320,10 @@ def _mode_class() -> Any:
             handler = cases.get(func, _call)
             if getattr(func, "__name__", "") not in WITHOUT_WORK:
                 process.worked()
-            looked = looks(*given) if process.has_taint() else None
             is_one = is_capturing() and not is_of_program(func) and not any(map(is_of_class, args))
             own = contextlib.nullcontext() if is_default() or not _is_of_card(*given) else default_state()
             with own:
-                out = captured(handler, *given) if is_one else handler(*given)
-            if looked is not None:
-                looked(out)
-            return out
+                return captured(_looking(handler), *given) if is_one else _looking(handler)(*given)
 
     return DeviceMode
 

@@ -19,6 +19,7 @@ WRITING = frozenset(
     ("__setitem__", "bernoulli_", "cauchy_", "copy_", "exponential_", "fill_", "geometric_", "index_fill_", "log_normal_", "normal_", "random_",
      "uniform_", "zero_")
 )  # fmt: skip
+FILLING = WRITING - {"__setitem__", "index_fill_"}  # that write all of it, and return it
 # functions that take a tensor for its shape
 SHAPED = frozenset(
     (
@@ -49,7 +50,7 @@ def looks(func: Any, args: Any, kwargs: Any) -> Callable[[Any], None] | None:
         return moved
     for tensor in _of_card(given):
         _use(tensor, f"{name} of torch")
-    return None
+    return _wrote if name in FILLING else None
 
 
 def in_backward() -> None:
@@ -90,6 +91,11 @@ def _moves(name: str, args: Any) -> Callable[[Any], None] | None:
         process.device().taint.moved(out.data_ptr(), source.data_ptr(), source.numel() * source.element_size())
 
     return moved
+
+
+def _wrote(out: Any) -> None:
+    if out.is_contiguous() and tensors.place(out) == CUDA:
+        process.device().taint.wrote(out.data_ptr(), out.numel() * out.element_size())
 
 
 def _of_card(given: Any) -> Iterator[Any]:

@@ -18,7 +18,7 @@ __all__ = ["MOST_DOUBTS", "Saved", "StoredDoubt", "StoredTaint", "strided"]
 
 
 WORD = 4
-ALL = 0b1111  # bytes of a word, as bits
+ALL, LATE = 0b1111, 0b10000  # bytes of a word, as bits; the word is not there yet, under a schedule
 MOST_DOUBTS = 4096  # stored values that are followed at a time, by launch and line
 
 
@@ -93,10 +93,12 @@ class _Marks:
         return cls(region, np.zeros(count, np.int32), np.zeros(count, np.uint8), np.zeros(count, np.uint32), count)
 
     def bits(self, at: Any) -> np.ndarray:
-        """Which bytes of words have their mark still, as bits."""
+        """Which bytes of words have their mark still, as bits. If a whole word has one, all of it must be as it was."""
         differ = self.values[at] ^ self.region.words.view(np.uint32)[at]
         same = np.packbits(np.ascontiguousarray(differ)[..., None].view(np.uint8) == 0, axis=-1, bitorder="little")[..., 0]
-        found: np.ndarray = self.parts[at] & same
+        parts = self.parts[at]
+        same = np.where((parts & ALL == ALL) & (differ != 0), np.uint8(0), same)
+        found: np.ndarray = np.where(parts & LATE, parts & np.uint8(ALL), parts & same)
         return found
 
     def marked(self, first: int, end: int) -> np.ndarray:
@@ -106,9 +108,10 @@ class _Marks:
         found: np.ndarray = at[self.bits(at) != 0]
         return found
 
-    def leave(self, at: np.ndarray, numbers: np.ndarray, parts: np.ndarray) -> None:
-        """Words have these marks, and hold what is there."""
-        self.numbers[at], self.parts[at] = np.where(parts != 0, numbers, 0), parts
+    def leave(self, at: np.ndarray, numbers: np.ndarray, parts: np.ndarray, *, is_late: bool = False) -> None:
+        """Words have these marks, and hold what is there, or will later."""
+        self.numbers[at] = np.where(parts != 0, numbers, 0)
+        self.parts[at] = np.where(parts != 0, parts | LATE, 0) if is_late else parts
         self.values[at] = self.region.words.view(np.uint32)[at]
         if at.size and parts.any():
             self.first, self.end = min(self.first, int(at.min())), max(self.end, int(at.max()) + 1)
@@ -126,9 +129,11 @@ class StoredTaint:
     [True, False]
     >>> taint.use(0x108, 0x110, "a copy"), taint.use(0x104, 0x105, "another copy"), told
     (False, True, ['another copy'])
-    >>> region.data[4] = 7  # the host writes: the other bytes are as they were
+    >>> taint.clear(region.words, np.array([5]), 1)
     >>> taint.of(region.words, np.array([4]), 4).astype(bool).tolist()
-    [[False, True, True, True]]
+    [[True, False, True, True]]
+    >>> region.data[4:8] = 7  # the host writes
+    >>> taint.of(region.words, np.array([4]), 4)
     """
 
     def __init__(self) -> None:
@@ -187,9 +192,9 @@ class StoredTaint:
         """Has a word of an array, which is known by its words, a mark?"""
         return id(memory) in self._arrays
 
-    def put(self, region: Array, at: np.ndarray, size: int, numbers: np.ndarray) -> None:
+    def put(self, region: Array, at: np.ndarray, size: int, numbers: np.ndarray, *, is_late: bool = False) -> None:
         """Values of `size` bytes with these marks, (n,) or of their bytes (n, size), have been stored at byte offsets
-        of an array's words.
+        of an array's words. `is_late`: they are there when `settle` is called.
         """
         if not numbers.any():
             return
@@ -201,7 +206,7 @@ class StoredTaint:
             joined = words[:, 0]
             for n in range(1, WORD):
                 joined = joined if (joined == words[:, n]).all() else self._joined(joined, words[:, n])
-            marks.leave(((at >> 2)[:, None] + np.arange(size // WORD)).reshape(-1), joined, bits)
+            marks.leave(((at >> 2)[:, None] + np.arange(size // WORD)).reshape(-1), joined, bits, is_late=is_late)
             return
         for n in range(size):
             for part in range(WORD):  # words of accesses at the same byte of a word are different ones
@@ -209,7 +214,14 @@ class StoredTaint:
                 word = (at[own] + n) >> 2
                 kept = marks.bits(word) & ~np.uint8(1 << part) & np.uint8(ALL)
                 number = np.where(kept != 0, self._joined(marks.numbers[word], numbers[own, n]), numbers[own, n])
-                marks.leave(word, number, kept | (numbers[own, n] != 0).astype(np.uint8) << np.uint8(part))
+                bits = kept | (numbers[own, n] != 0).astype(np.uint8) << np.uint8(part)
+                marks.leave(word, number, bits, is_late=is_late or bool((marks.parts[word] & LATE).any()))
+
+    def settle(self) -> None:
+        """Everything that was stored is there now."""
+        for marks in self._arrays.values():
+            at = marks.first + np.flatnonzero(marks.parts[marks.first : marks.end] & LATE)
+            marks.leave(at, marks.numbers[at], marks.parts[at] & np.uint8(ALL))
 
     def of(self, memory: np.ndarray, at: np.ndarray, size: int) -> np.ndarray | None:
         """The marks of the bytes of accesses at byte offsets, (n, size); None where there are none."""

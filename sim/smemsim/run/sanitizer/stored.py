@@ -72,10 +72,10 @@ class StoredValues:
 
     @functools.cached_property
     def _follows(self) -> bool:
-        """Is a store no use here? Loads have to be seen, and bytes must be there when the store is over."""
+        """Is a store no use here? Loads have to be seen."""
         launch = self.x.launch
         is_seen = launch.history is not None and launch.program.uses.isdisjoint(UNSEEN)
-        return launch.taint is not None and is_seen and self.x.in_flight is None
+        return launch.taint is not None and is_seen
 
     def put(self, i: Instruction, piece: Piece, size: int, marks: np.ndarray) -> bool:
         """Values with these marks, (n,) or of their bytes (n, bytes), have been stored to an array. False, and nothing
@@ -86,7 +86,8 @@ class StoredValues:
             return False
         known, which = np.unique(marks, return_inverse=True)
         numbers = np.array([self._held(i, mark) for mark in known.tolist()], np.int32)
-        self.x.launch.taint.put(region, piece.at, size, numbers[which.reshape(marks.shape)])
+        is_late = self.x.in_flight is not None
+        self.x.launch.taint.put(region, piece.at, size, numbers[which.reshape(marks.shape)], is_late=is_late)
         return True
 
     def _region(self, piece: Piece) -> Region | None:
@@ -227,6 +228,7 @@ def begins(launch: Launch, *, sanitizer: bool) -> None:
 def ends(launch: Launch) -> None:
     """A launch is over: its caller gets the values of arrays."""
     if launch.taint:
+        launch.taint.settle()
         wanted = launch.options.outputs
         launch.taint.use_all(
             None,
