@@ -16,6 +16,8 @@ import smemsim
 from places import ROOT
 from smemsim import InputError
 from smemsim.cli import main
+from smemsim.core.spec.formats import FORMATS
+from smemsim.diagnosis.numbers import Rounding, Tolerance, numbers_told, typical
 from smemsim.diagnosis.result.arrays import Arrays, Tile
 from smemsim.diagnosis.result.explain import explain_arrays
 from smemsim.diagnosis.result.sums import Code, explain_sums
@@ -684,3 +686,170 @@ def test_an_address_of_mapa_that_never_leaves_its_cta_is_worth_a_remark(rank, us
         assert "all 2 CTAs of the cluster give mapa their own rank" in said
     else:
         assert "mapa" not in run.explain(d, (other * 7 + own % 5).astype(np.uint32))
+
+
+# ---- what a rule has to give, on both sides of each limit
+
+
+def compared(found, wanted, before=None, **options):
+    return Arrays(np.asarray(found), np.asarray(wanted), before, **{"relative": 0.0, "itemsize": 4} | options)
+
+
+@pytest.mark.parametrize("relative", [0.0, 1 / 64])
+@pytest.mark.parametrize("tolerance", [Tolerance(), Tolerance(rtol=1 / 16), Tolerance(atol=0.5), Tolerance(rtol=1 / 16, atol=0.25)])
+def test_elements_are_equal_up_to_the_larger_of_rounding_and_what_is_allowed(relative, tolerance):
+    wanted = np.array([[0.0, 1.0, -2.0, 16.0]])
+    scale = 5.5 if relative else 0.0  # the upper quartile of 0, 1, 2, 16
+    room = [max(relative * (abs(x) + scale), tolerance.atol + tolerance.rtol * abs(x)) for x in wanted[0]]
+    for sign in (1, -1):
+        at, past = (wanted + sign * factor * np.array(room) for factor in (1, 1.01))
+        assert not compared(at, wanted, relative=relative, tolerance=tolerance).wrong.any()
+        assert compared(past, wanted, relative=relative, tolerance=tolerance).wrong[0].tolist() == [x > 0 for x in room]
+
+
+@pytest.mark.parametrize("odd", [np.nan, np.inf, -np.inf])
+def test_numbers_that_are_none_differ_from_all_others(odd):
+    wanted = np.array([[1.0, -7.0, 3.0]])
+    for kind in (np.float32, np.float64):
+        other = np.array([[1.0, odd, 3.0]], kind)
+        assert compared(other, wanted.astype(kind)).wrong.tolist() == [[False, True, False]]
+        assert compared(wanted.astype(kind), other).count == 1
+        assert compared(other, other).count == 0
+        assert len({*compared(np.array([[np.nan, np.inf, -np.inf, 7.0]], kind), wanted[:, [0, 0, 0, 0]]).found[0].tolist()}) == 4
+    assert compared(np.array([[1, 2**24 + 1]]), np.array([[1, 2**24]])).count == 1, "whole numbers are kept exactly"
+    assert compared(np.array([[2e30]], np.float32), np.array([[1.0]], np.float32)).found.dtype == np.float64
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(2, 3), (4, 4), (5, 1), (10, 7), (11, 2)])
+def test_tiles_are_whole_ones_in_their_places(rows, columns):
+    found = np.arange(70).reshape(10, 7)
+    wanted = np.where(np.isin(found, (0, 23, 24, 48, 69)), -1, found)
+    arrays, tile = compared(found, wanted), Tile(rows, columns)
+    places = [(r, c) for r in range(10 // rows) for c in range(7 // columns)]
+    parts = {(r, c): (slice(r * rows, (r + 1) * rows), slice(c * columns, (c + 1) * columns)) for r, c in places}
+    assert arrays.shape == (10, 7)
+    assert (
+        [[*at] for at in places if (found != wanted)[parts[at]].any()]
+        == arrays.wrong_tiles(tile).tolist()
+        == arrays.wrong_tiles(tile).tolist()
+    )
+    for at in places:
+        assert arrays.tiles(found, tile, np.array([at])).tolist() == [found[parts[at]].ravel().tolist()]
+
+
+@pytest.mark.parametrize("count", [1, 2, 4095, 4096, 4097, 20_000])
+def test_places_of_wrong_elements_are_spread_over_all(count):
+    wanted, found = np.zeros((160, 160)), np.zeros(160 * 160)
+    found[np.arange(count) * 25_600 // count] = 1
+    rows, columns = compared(found.reshape(160, 160), wanted).places
+    flat = 160 * rows + columns
+    assert (len(flat), found[flat].min()) == (min(count, 4096), 1)
+    assert flat[0] == 0
+    assert count == 1 or flat[-1] == np.flatnonzero(found)[-1]
+    assert len(flat) == 1 or np.diff(flat).max() <= 2 * 25_600 / len(flat) + 1
+
+
+@pytest.mark.parametrize("kinds", [2, 3, 10, 12, 1 << 20])
+def test_chance_makes_elements_equal_as_often_as_pairs_of_them_are(kinds):
+    """100 bits: 16 elements that are all different, 100 of two values; never of values of which nine in ten are one."""
+    numbers = np.random.default_rng(1).integers(0, kinds, (200, 200)).astype(np.float64)
+    arrays = compared(numbers, numbers + 1)
+    least = next(count for count in range(1, 400) if arrays.telling(numbers, numbers, count))
+    assert abs(least - max(16, 100 / np.log2(min(kinds, 4096)))) <= 0.06 * least
+    for share, says in ((0.93, True), (0.96, False)):  # pairs are alike by its square, and 0.9 is the limit
+        few = (np.random.default_rng(2).random((200, 200)) > share).astype(np.float64)
+        assert compared(few, few + 1).telling(few, few, 100_000) == says
+
+
+def test_a_rule_gives_all_elements_but_those_that_are_free():
+    numbers = np.random.default_rng(3).permutation(64 * 64).reshape(64, 64).astype(np.float64)
+    moved, free = numbers.copy(), np.zeros((64, 64), bool)
+    assert compared(numbers, numbers[::-1]).gives(moved)
+    moved[63, 63] += 1
+    assert not compared(numbers, numbers[::-1]).gives(moved)
+    free[63, 63] = True
+    assert compared(numbers, numbers[::-1]).gives(moved, free)
+    for rows, is_given in ((16, True), (17, False)):  # a quarter of the wrong elements
+        free = np.arange(64)[:, None].repeat(64, 1) < rows
+        assert compared(numbers, numbers[::-1]).gives(np.where(free, -1, numbers), free) == is_given
+    for rows, is_given in ((48, True), (49, False)):  # three quarters, where the launch wrote nothing
+        free = np.arange(64)[:, None].repeat(64, 1) < rows
+        found = np.where(free, -5.0, numbers)
+        for before, is_old in ((np.full((64, 64), -5.0), True), (np.full((64, 64), -4.0), False), (None, False)):
+            assert compared(found, numbers[::-1] + 0.5, before).gives(numbers, free) == (is_given and is_old)
+    assert not compared(numbers, numbers[::-1]).gives(numbers, np.ones((64, 64), bool))
+
+
+# ---- numbers, and how far apart they may be
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 8, 4095, 4096, 9000])
+def test_a_typical_number_is_the_upper_quartile_of_those_that_are_finite(size):
+    numbers = np.random.default_rng(size).standard_normal(size) * 100
+    some = numbers[:: max(1, size // 4096)]
+    assert typical(numbers) == pytest.approx(np.quantile(np.abs(some), 0.75), rel=1e-12)
+    odd = np.concatenate([numbers[:4095], [np.inf, np.nan]][: 1 + (size < 4000)])
+    assert typical(odd) == pytest.approx(np.quantile(np.abs(numbers[:4095]), 0.75), rel=1e-12)
+    assert typical(np.array([])) == typical(np.array([np.nan])) == 0
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "f16", "tf32", "f32", "f64", "e4m3", "s32", None])
+def test_rounding_leaves_a_unit_in_the_last_place_and_what_sums_leave(dtype):
+    fmt = None if dtype is None else FORMATS[dtype]
+    room = Rounding.of(fmt, 2.0**-10)
+    if fmt is None or not fmt.is_float:
+        assert (room, room.relative) == (Rounding(), 0)
+        return
+    bits = fmt.fraction_bits
+    sums = max(2.0**-10 if bits <= 23 else 0.0, 2.0 ** (8 - max(bits, 23)))
+    assert (room.own, room.sums, room.least) == (2.0**-bits, sums, 2.0 ** (fmt.smallest_exponent - bits))
+    assert room.relative == max(room.own, room.sums)
+    wanted = np.array([0.0, 1.0, -8.0, 8.0])
+    allowed = room.own * abs(wanted) + room.sums * (abs(wanted) + 8.0) + room.least
+    for sign in (1, -1):
+        near, far = wanted + sign * 0.999 * allowed, wanted + sign * 1.01 * allowed
+        assert (room.near(near, wanted).all(), room.near(far, wanted).any()) == (True, False)
+        assert room.may_be_near(near, wanted, wanted)
+        assert all(not room.may_be_near(far[n : n + 1], wanted[n : n + 1], wanted) for n in range(4))
+    odd = np.array([np.nan, np.inf, -np.inf, np.inf, 1.0, np.nan]), np.array([np.nan, np.inf, np.inf, 1.0, np.inf, 1.0])
+    assert room.near(*odd).tolist() == Tolerance(rtol=1.0, atol=9.0).near(*odd).tolist() == [True, True, False, False, False, False]
+    assert not room.may_be_near(odd[0][3:4], odd[1][3:4], odd[1])
+    assert room.may_be_near(odd[0][:2], odd[1][:2], odd[1])
+
+
+def test_a_tolerance_is_that_of_numpy():
+    a, b = np.array([1.5, 1.51, -2.0, 0.5]), np.array([1.0, 1.0, -1.0, 0.0])
+    for rtol, atol in ((0.5, 0.0), (0.25, 0.25), (0.0, 0.5), (0.0, 1.0), (0.25, 0.75)):
+        assert Tolerance(rtol, atol).near(a, b).tolist() == np.isclose(a, b, rtol=rtol, atol=atol).tolist()
+    for bad in (-1e-9, np.inf, np.nan, True, "1"):
+        for name in ("rtol", "atol"):
+            with pytest.raises(InputError, match=rf"^{name} = "):
+                Tolerance(**{name: bad})
+
+
+def test_numbers_in_words_are_those_numbers():
+    """Read back: runs, and classes modulo a power of two; "..." only for more than four runs."""
+
+    def read(text, of):
+        runs, _, period = text.partition(" mod ")
+        ends = [[int(n) for n in part.split(" to ")] for part in runs.split(", ")]
+        every = {n for part in ends for n in range(part[0], part[-1] + 1)}
+        return [n for n in range(of) if (n % int(period) if period else n) in every]
+
+    for of in (4, 8, 9, 12, 16, 32):
+        classes = [[n for n in range(of) if n % period in some] for period in (2, 4, 8) for some in ({0}, {1, 2}, {0, 3, 5}, {1, 3, 5, 7})]
+        for numbers in [*classes, [0], [of - 1], [*range(of)], [*range(1, of, 2)], [*range(0, of, 3)], [0, 1, of - 1]]:
+            if not numbers:
+                continue
+            text = numbers_told(numbers, of)
+            parts = sum(n - 1 not in numbers for n in numbers)
+            if text.endswith("..."):
+                assert parts > 4
+                shown = [*map(int, re.findall(r"\d+", text))]
+                assert len(text.split(", ")) == 4
+                assert shown == [n for n in numbers if n - 1 not in numbers or n + 1 not in numbers][: len(shown)]
+            else:
+                assert read(text, of) == numbers, text
+            assert (" mod " in text) <= (of > 8)
+    assert numbers_told([*range(0, 64, 2)], 64) == "0 mod 2"
+    assert numbers_told([0, 2, 4, 6], 8) == "0, 2, 4, 6"

@@ -7,6 +7,7 @@ import pytest
 
 from launches import kernel
 from smemsim import Gpu
+from smemsim.core.machine import FOREIGN
 from smemsim.run import origins
 
 WORD = 0xFFFFFFFF
@@ -187,3 +188,38 @@ def test_bytes_that_threads_copy_are_those_that_change_with_their_source(seed, l
     is_right = is_copy[np.clip(source, 0, 15), threads, bytes_] & (source >= 0) & (source < 16)
     assert (is_right | ~is_known | (level == ADDS)).all(), "and others do not change them"
     assert (is_right | (is_copy.sum(axis=0) != 1) | (level > EXACT)).all(), "nothing is missing"
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_table_has_what_was_put_there_last(seed):
+    """CTAs beside each other, places before the first and after the last one, a page and its end."""
+    rng, pitch, ctas, held = random.Random(seed), 5000, 3, {}
+    table = origins.Table(ctas, pitch)
+    some = [0, 1, 1023, 1024, 1025, 2047, 2048, 4095, 4096, 4999]
+    for step in range(60):
+        byte = [rng.choice(some)] if rng.random() < 0.3 else rng.sample(range(first := rng.choice(some[:-1]), min(first + 400, pitch)), 20)
+        at = np.array([cta * pitch + n for cta, n in zip(rng.choices(range(ctas), k=len(byte)), byte, strict=True)])
+        if rng.random() < 0.7:
+            table.put(at, np.arange(len(at)) + 1000 * step)
+            held |= {n: 1000 * step + k for k, n in enumerate(at.tolist())}
+        else:
+            table.forget(at)
+            held = {n: what for n, what in held.items() if n not in at}
+        for cta in range(ctas):
+            asked = np.array([rng.choice(some), *byte, rng.randrange(pitch)])
+            for part in (asked, asked[:1], np.array(some)):
+                assert table.of(cta, part).tolist() == [held.get(cta * pitch + n, FOREIGN) for n in part.tolist()]
+    table.put(np.zeros(0, np.int64), np.zeros(0, np.int64))
+
+
+def test_a_table_is_full_at_its_limit_and_then_has_nothing(monkeypatch):
+    monkeypatch.setattr(origins, "MOST", 2 * 2048)
+    table, last = origins.Table(2, 8192), np.array([2047])
+    table.put(last, np.array([7]))
+    table.put(8192 + np.array([0]), np.array([8]))
+    assert (table.is_full, table.of(0, last).tolist(), table.of(1, np.array([0])).tolist()) == (False, [7], [8])
+    table.put(last + 1, np.array([9]))
+    assert (table.is_full, table.of(0, last).tolist(), table.of(1, np.array([0])).tolist()) == (True, [FOREIGN], [FOREIGN])
+    table.put(last, np.array([7]))
+    table.forget(last)
+    assert table.of(0, last).tolist() == [FOREIGN]
