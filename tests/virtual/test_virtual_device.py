@@ -14,6 +14,7 @@ import mmap
 import os
 import pathlib
 import pickle
+import random
 import struct
 import subprocess
 import sys
@@ -853,6 +854,150 @@ def test_line_tables_have_a_bound(monkeypatch):
     finally:
         tracemalloc.stop()
     assert image.ptx.encode().rstrip() == ptx_for("sm_90a").rstrip()
+
+
+def leb(number, *, signed=False):
+    """A number as DWARF writes it, by the definition (DWARF 2, 7.6)."""
+    out = b""
+    while True:
+        low, number = number & 0x7F, number >> 7
+        if (not number and not (signed and low & 0x40)) or (signed and number == -1 and low & 0x40):
+            return out + bytes([low])
+        out += bytes([low | 0x80])
+
+
+LINE_FORMS = ((1, -5, 14, 10), (4, -3, 8, 10), (16, -1, 10, 13), (2, 1, 4, 10))  # step, base, range, first opcode that is special
+
+
+def line_program(rng, rows, files=((0, "a.cu"),), folders=(), form=LINE_FORMS[0]):
+    """(section, its relocations) of rows (symbol, address, file, line, caller), each in one of the ways that there are."""
+    step, base, range_, first = form
+    head = b"".join(folder.encode() + b"\0" for folder in folders) + b"\0"
+    head += b"".join(name.encode() + b"\0" + leb(folder) + leb(200) + leb(9) for folder, name in files) + b"\0"
+    body, symbols = b"", []
+    for of, held in itertools.groupby(rows, key=lambda row: row[0]):
+        body += b"\0" + leb(9) + b"\2"
+        symbols.append((len(body), of))
+        body += bytes(8)
+        at, in_file, line, outer = 0, 1, 1, 0
+        for _, address, file, number, caller in held:
+            if caller != outer:
+                body += b"\0" + leb(1 + len(leb(caller)) + 2) + b"\x90" + leb(caller) + b"\1\1"
+            body += b"\4" + leb(file) if file != in_file else b""
+            body += rng.choice((b"", b"", b"\5" + leb(300), b"\6", b"\7", b"\0" + leb(3) + b"\x85\1\1", b"\0" + leb(1) + b"\x86"))
+            while address - at >= (255 - first) // range_ * step and rng.random() < 0.5:
+                at += (255 - first) // range_ * step
+                body += b"\x08"
+            if address > at and rng.random() < 0.5:
+                by = rng.randrange(1, (address - at) // step + 1)
+                at += by * step
+                body += b"\2" + leb(by) if rng.random() < 0.6 else b"\x09" + struct.pack("<H", by * step)
+            special = first + (address - at) // step * range_ + number - line - base
+            if 0 <= number - line - base < range_ and special < 256 and rng.random() < 0.7:
+                body += bytes([special])
+            else:
+                body += b"\2" + leb((address - at) // step) + b"\3" + leb(number - line, signed=True) + b"\1"
+            at, in_file, line, outer = address, file, number, caller
+        body += b"\0\1\1"
+    lengths = bytes([0, 1, 1, 1, 1, 0, 0, 0, 1, 0, 0, 1][: first - 1])
+    header = struct.pack("<BBbBB", step, 1, base, range_, first) + lengths + head
+    whole = struct.pack("<IHI", 6 + len(header) + len(body), 2, len(header)) + header + body
+    begin = len(whole) - len(body)
+    return whole, b"".join(struct.pack("<QQq", begin + at, of << 32 | 2, 0) for at, of in symbols)
+
+
+def located(ptx, sass, source):
+    """The PTX of a cubin with these line tables."""
+    names = (".nv_debug_line_sass", ".rela.nv_debug_line_sass", ".debug_line", ".rela.debug_line")
+    (image,) = images(cubin((".nv_debug_ptx_txt", ptx.replace("\n", "\0").encode()), *zip(names, (*sass, *source), strict=True)))
+    return image.ptx
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_lines_of_the_source_come_back_from_the_line_tables_of_a_cubin(seed):
+    """Each blank line of a function gets the row of the source of the next PTX line that has a machine instruction."""
+    rng = random.Random(seed)
+    folders = ("/src", "lib")[: rng.randrange(3)]
+    files = [(rng.randrange(4), rng.choice(("a.cu", "/b/b.h", "c.cuh"))) for _ in range(3)]
+    named = [name if name[0] == "/" or not 0 < n <= len(folders) else f"{folders[n - 1]}/{name}" for n, name in files]
+    text, sass, rows = [".version 9.0", ".target sm_90a", ""], [], []
+    for of in (3, 5, 9)[: rng.randrange(1, 4)]:
+        text += ["", f".visible .entry k{of}()", "{"]
+        at = 16 * rng.randrange(3)
+        for _ in range(rng.randrange(1, 12)):
+            text += [""] * rng.choice((0, 1, 1, 2)) + ["add.u32 %r1, %r1, 1;"]
+            for _ in range(rng.choice((0, 1, 1, 2))):
+                sass.append((of, at, 1, len(text), 0))
+                at += 16 * rng.randrange(1, 30)
+        text.append("}")
+        places = sorted(16 * n for n in rng.sample(range(at // 16 + 3), min(at // 16 + 2, 8)))
+        for place in places:
+            rows.append(
+                (of, place, rng.choice((0, 1, 1, 2, 3, 4)), rng.randrange(1, 400), rng.choice((0, 0, 1, len(rows), len(rows) + 90)))
+            )
+    shuffled = sass if seed % 2 else [row for of in (9, 5, 3) for row in sass if row[0] == of]
+    form = rng.choice(LINE_FORMS)
+    found = located(
+        "\n".join(text), line_program(rng, shuffled, form=rng.choice(LINE_FORMS)), line_program(rng, rows, files, folders, form)
+    )
+
+    of_line = {}
+    for of, at, _, line, _ in sorted(sass, key=lambda row: row[1]):
+        mine = [row for row in rows if row[0] == of]
+        if mine:
+            of_line.setdefault(line, [row for row in mine if row[1] <= at][-1] if mine[0][1] <= at else mine[0])
+    used, last, depth, wanted = set(), "", 0, list(text)
+    for n, line in enumerate(text):
+        depth += (line == "{") - (line == "}")
+        after = [of_line[at] for at in range(n + 2, n + 2 + 64) if at in of_line]
+        if line or not depth or not text[n + 1] or not after:
+            continue
+        _, _, file, number, caller = after[0]
+        location = ""
+        if 1 <= file <= 3:
+            location = f".loc {file} {number} 0"
+            used.add(file)
+            if 1 <= caller <= len(rows) and 1 <= rows[caller - 1][2] <= 3:
+                _, _, outer, number, _ = rows[caller - 1]
+                used.add(outer)
+                location += f", function_name inlined, inlined_at {outer} {number} 0"
+        if location and location != last:
+            wanted[n] = last = location
+    assert found.split("\n") == wanted + [f'.file {n} "{named[n - 1]}"' for n in sorted(used)]
+
+
+BLANK = ".target sm_90a\n.entry k()\n{\n\nret;\n}"
+PLAIN = ((3, 0, 1, 5, 0),)
+
+
+@pytest.mark.parametrize("away", [0, 63, 64])
+def test_a_machine_instruction_may_be_some_lines_further_on(away):
+    ptx = BLANK.replace("ret;", "nop;\n" * away + "ret;")
+    rng = random.Random(1)
+    found = located(ptx, line_program(rng, ((3, 0, 1, 5 + away, 0),)), line_program(rng, PLAIN))
+    assert (".loc 1 5 0" in found) == (away < 64)
+
+
+@pytest.mark.parametrize(
+    "change",
+    {
+        "another version": lambda table: table[:4] + b"\4" + table[5:],
+        "a range of nothing": lambda table: table[:13] + b"\0" + table[14:],
+        "no opcodes": lambda table: table[:14] + b"\0" + table[15:],
+        "two programs": lambda table: table + table,
+        "cut in its files": lambda table: table[:28],
+        "cut in its rows": lambda table: table[:-8],
+        "a number that does not end": lambda table: struct.pack("<I", len(table) + 10) + table[4:] + b"\2" + b"\xff" * 12 + b"\1",
+        "nothing": lambda table: b"",
+    }.values(),
+)
+@pytest.mark.parametrize("which", [0, 1])
+def test_line_tables_of_unknown_form_leave_the_text_as_it_is(change, which):
+    rng = random.Random(2)
+    tables = [line_program(rng, PLAIN), line_program(rng, PLAIN)]
+    assert located(BLANK, *tables) == BLANK.replace("\n\n", "\n.loc 1 5 0\n") + '\n.file 1 "a.cu"'
+    tables[which] = (change(tables[which][0]), tables[which][1])
+    assert located(BLANK, *tables) == BLANK
 
 
 def wild_elf(sections, entry=64, count=1):
