@@ -230,9 +230,9 @@ def tcgen05_shift(tensor_memory: TensorMemory | tuple[TensorMemory, TensorMemory
     """`tcgen05.shift.down`: in 8 columns (32 bytes) from the address on, every lane takes the content of the next one.
     The last of 32 keeps its own. Owners move with their bytes.
 
-    Witnessed on sm_100a (rule tcgen05.shift): PTX ISA 9.1 §9.7.16.9.3 gives neither the direction nor the 32 lanes. Raises InputError for
-    a lane that is not a multiple of 32, and Unmodelled for a lane above 0: whether the lanes below shift, too, is not
-    known.
+    Witnessed on sm_100a (rule tcgen05.shift): PTX ISA 9.1 §9.7.16.9.3 gives neither the direction nor the 32 lanes.
+    Raises InputError for a lane that is not a multiple of 32, and Unmodelled for a lane above 0: whether the lanes
+    below shift, too, is not known.
 
     >>> from smemsim import TensorMemory, tcgen05_shift
     >>> import numpy as np
