@@ -89,6 +89,29 @@ def _of_oracle(name, count):
     return cases
 
 
+def _leaves(x, path=""):
+    if isinstance(x, (dict, list, tuple)):
+        for key, value in x.items() if isinstance(x, dict) else enumerate(x):
+            yield from _leaves(value, f"{path}.{key}")
+    else:
+        yield path, x
+
+
+def _mistakes(_, count):
+    """What each fault changes in plans of several kinds, and whether the kernel still reads right."""
+    found = []
+    for rows, dtype, major, arch in (
+        (128, "bf16", "K", "sm_90a"), (256, "e4m3", "K", "sm_100a"), (128, "f16", "MN", "sm_90a"), (64, "tf32", "K", "sm_100a"),
+    )[:count]:  # fmt: skip
+        plan = smemsim.plan(rows, 128, dtype=dtype, major=major, arch=arch)
+        right = {key: value for key, value in plan.scenario().items() if key != "expect"}
+        for n, name in enumerate(faults.FAULTS):
+            wrong = faults.planted(right, name, random.Random(n))
+            more = None if wrong is None else sorted({*_leaves(wrong)} - {*_leaves(right)})
+            found.append((name, more, None if wrong is None else faults.reads_right(wrong)))
+    return found
+
+
 oracles = {
     f.__name__.rpartition(".")[2]: f.ORACLE for f in (numpy_formulas, triton_layouts, cute_layouts, cute_descriptors, mmasim, mmasim_sync)
 }
@@ -96,10 +119,9 @@ THE_SAME = {
     "maps": (_drawn, 60, "0455f75a9264d010"),
     "paths": (_drawn, 40, "b1516beefba797f3"),
     "arithmetic": (_drawn, 12, "8af0fe15f58b3c90"),
-    "plans": (_drawn, 8, "af60e415385e5489"),
-    "check": (_drawn, 4, "d5b0415f886aad8f"),
-    "smem": (_drawn, 16, "643d779613fe8d66"),
-    "idesc-f16": (_drawn, 6, "ba8f3cd8aea967e4"),
+    "plans": (_drawn, 5, "1cdee3e81870edea"),
+    "smem": (_drawn, 10, "187283c990ea4c85"),
+    "idesc-f16": (_drawn, 4, "1d5d63f4bfe9e7f0"),
     "numpy_formulas": (_of_oracle, 60, "2af619e82550bb8f"),
     "triton_layouts": (_of_oracle, 60, "b38eec9ae6bab662"),
     "cute_layouts": (_of_oracle, 60, "a2a56dcada0b9626"),
@@ -108,6 +130,7 @@ THE_SAME = {
     "mmasim_sync": (_of_oracle, 60, "8cb7d4f1e8905f10"),
     "programs": (lambda _, count: _programs(ptx, count), 30, "a83660116dd30e1a"),
     "programs of CTAs": (lambda _, count: _programs(cohorts, count), 40, "9b2d93d361027d2c"),
+    "planted faults": (_mistakes, 4, "d24c576b92810393"),
     "changed programs": (
         lambda _, count: [cohorts.mutated(cohorts.draw(random.Random(n)).text(), random.Random(n)) for n in range(count)],
         40,
@@ -548,6 +571,49 @@ def test_the_report_of_a_campaign(snapshot):
     assert "\n".join([*lines, cases]) == snapshot
     assert version == f"smemsim {processes.version()}, seed 0, shard 3/4"
     assert json.loads(json.dumps(report.as_dict()))["spaces"][0]["classes"] == report.spaces[0].classes
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 20, 21, 45])
+@pytest.mark.parametrize(
+    ("shard", "interrupted", "end"), [((1, 1), False, ""), ((1, 2), True, ", shard 1/2; broken off"), ((2, 2), False, ", shard 2/2")]
+)
+def test_a_report_has_what_fits_on_a_screen_and_json_has_all(count, shard, interrupted, end):
+    """24 classes, those that are wrong first and then the largest, and 20 troubles."""
+    classes = {f"class {n}": 3 + n % 5 for n in range(23 + count % 3)} | {"wrong: a": 1}
+    troubles = tuple(smemsim.campaign.Trouble(f"what {n}", {"n": n}, f"smemsim campaign --reproduce maps:0:{n}:0") for n in range(count))
+    cases = sum(classes.values())
+    spaces = (
+        ledgers.SpaceReport("maps", "boxes", cases, 1, None, classes, troubles[:1]),
+        ledgers.SpaceReport("keys", "all of them", 5000, 64, 64, {"legal": 5000}, troubles[1:]),
+        ledgers.SpaceReport("smem", "none yet", 0, 1, 2000, {"nothing": 0}, ()),
+        ledgers.SpaceReport("plans", "drawn", 7, 1200, None, {}, ()),
+    )
+    report = ledgers.CampaignReport(spaces, 5, shard, 2.5, version="9", interrupted=interrupted)
+    text = report.text().splitlines()
+    assert (report.ok, report.cases, len(report.troubles)) == (count == 0, cases + 5007, count)
+    assert [line for line in text if " cases in " in line] == [
+        f"  {cases} cases in 1 chunk", "  5,000 cases in all 64 chunks there are", "  0 cases in 1 of 2,000 chunks", "  7 cases in 1,200 chunks",
+    ]  # fmt: skip
+    ordered = sorted(classes, key=lambda name: (name[0] != "w", -classes[name], name))
+    shown = [f"  {classes[name] / cases:8.3%} {classes[name]:>15,}  {name}" for name in ordered]
+    rest = sum(classes[name] for name in ordered[24:])
+    more = [f"  {rest / cases:8.3%} {rest:>15,}  {len(ordered) - 24} smaller classes (--json has them)"] * (len(ordered) > 24)
+    assert text[2 : text.index("keys: all of them")] == shown[:24] + more
+    assert [line for line in text if line.endswith("  nothing")] == [f"  {0:8.3%} {0:>15,}  nothing"]
+    told_ = [line for n in range(min(count, 20)) for line in (f"trouble: what {n}", f"  smemsim campaign --reproduce maps:0:{n}:0")]
+    begin = text.index("  7 cases in 1,200 chunks") + 1
+    assert text[begin:] == [
+        *told_, *[f"and {count - 20} more troubles"] * (count > 20), "rules for sm_100a and sm_103a are documented, compiled or inferred: nothing is measured on Blackwell",
+        f"smemsim 9, seed 5{end}", f"{cases + 5007:,} cases, {count or 'no'} trouble{'s' * (count != 1)}", f"2.5 s, {(cases + 5007) / 2.5:,.0f} cases a second",
+    ]  # fmt: skip
+    said = report.as_dict()
+    assert [len(one["troubles"]) for one in said["spaces"]] == [min(count, 1), max(count - 1, 0), 0, 0]
+    assert [one["whole"] for one in said["spaces"]] == [False, True, False, False]
+    assert (said["ok"], said["seed"], said["shard"], said["interrupted"], said["elapsed_s"]) == (count == 0, 5, [*shard], interrupted, 2.5)
+    assert (said["cases_per_s"], said["version"], said["cases"]) == (round(report.cases / 2.5, 1), "9", report.cases)
+    at_once = ledgers.CampaignReport(spaces[3:], 0, (1, 1), 0.0)
+    assert at_once.text().endswith("0.0 s, 7,000,000,000 cases a second")
+    assert at_once.as_dict()["cases_per_s"] == 7e9
 
 
 def test_every_space_is_listed_and_says_what_it_is():

@@ -270,8 +270,8 @@ class CampaignReport(metaclass=OwnMembers):
                 lines.append(f"  {count / max(s.cases, 1):8.3%} {count:>15,}  {len(rest)} smaller classes (--json has them)")
         for t in self.troubles[:MOST_TROUBLES]:
             lines += [f"trouble: {t.what}", f"  {t.reproduce}"]
-        if more := len(self.troubles) - MOST_TROUBLES:
-            lines += [f"and {more} more troubles"] if more > 0 else []
+        if (more := len(self.troubles) - MOST_TROUBLES) > 0:
+            lines.append(f"and {more} more troubles")
         lines.append("rules for sm_100a and sm_103a are documented, compiled or inferred: nothing is measured on Blackwell")
         shard = "" if self.shard == (1, 1) else f", shard {self.shard[0]}/{self.shard[1]}"
         lines.append(f"smemsim {self.version}, seed {self.seed}{shard}{'; broken off' if self.interrupted else ''}")
