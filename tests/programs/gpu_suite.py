@@ -647,6 +647,21 @@ class TestTorch:
         assert counts.is_cuda
         assert counts.tolist() == [0, 2, 0, 1]
 
+    def test_packed_elements_are_copied_in_another_order(self):
+        x = torch.randint(0, 256, (256, 192), dtype=torch.uint8, device="cuda")
+        packed = x.view(torch.float4_e2m1fn_x2)
+        into = torch.empty_like(packed.t().contiguous())
+        assert into.copy_(packed.t()) is into
+        for copy in (
+            into,
+            packed.t().contiguous(),
+            packed.t().clone(memory_format=torch.contiguous_format),
+            packed.t().flatten(),
+            packed.t().reshape(-1),
+        ):
+            assert (copy.dtype, copy.is_cuda) == (torch.float4_e2m1fn_x2, True)
+            assert torch.equal(copy.view(torch.uint8).flatten(), x.t().reshape(-1))
+
     def test_products_of_cublas(self):
         a, b, c = torch.randn(8, 16, device="cuda"), torch.randn(4, 16, device="cuda"), torch.empty(8, 4, device="cuda")
         cublas = triton._C.libtriton.nvidia.cublas.CublasLt(torch.empty(16, device="cuda"))

@@ -241,6 +241,18 @@ def _scaled_mm(func: Any, args: Any, kwargs: Any) -> Any:
     return out
 
 
+def _packed_copy(func: Any, args: Any, kwargs: Any) -> Any:
+    """A copy of a tensor of the card. torch's CPU cannot transpose packed 4-bit elements, its CUDA can: bytes move."""
+    import torch
+
+    packed = getattr(torch, "float4_e2m1fn_x2", None)
+    if any(t.dtype is not packed for t in tensors_in((args, kwargs))) or tensors.place(args[0]) != CUDA:
+        return _call(func, args, kwargs)
+    as_bytes = tuple(x.view(torch.uint8) if isinstance(x, torch.Tensor) else x for x in args)
+    out = _call(func, as_bytes, {key: x.view(torch.uint8) if isinstance(x, torch.Tensor) else x for key, x in kwargs.items()})
+    return args[0] if func is torch.Tensor.copy_ else out.view(packed)
+
+
 def _device_of(func: Any, args: Any, kwargs: Any) -> Any:
     import torch
 
@@ -264,6 +276,9 @@ def _cases() -> dict[Any, Callable[[Any, Any, Any], Any]]:
         tensor.to: _to,
         torch.device: lambda f, a, k: f("cuda", a[0]) if a and type(a[0]) is int else f(*a, **k),  # a number is the card's
         torch._scaled_mm: _scaled_mm,
+        **dict.fromkeys(
+            (tensor.contiguous, tensor.clone, torch.clone, tensor.copy_, tensor.reshape, torch.reshape, tensor.flatten), _packed_copy
+        ),
         **dict.fromkeys((torch.histc, tensor.histc), _histc),
         **dict.fromkeys((torch.mm, torch.bmm, torch.addmm, torch.baddbmm), _with_out_dtype),
         tensor.cuda: lambda f, a, k: _moved(a[0], CUDA, f),
