@@ -652,15 +652,15 @@ class TestTorch:
         packed = x.view(torch.float4_e2m1fn_x2)
         into = torch.empty_like(packed.t().contiguous())
         assert into.copy_(packed.t()) is into
-        for copy in (
+        for copied in (
             into,
             packed.t().contiguous(),
             packed.t().clone(memory_format=torch.contiguous_format),
             packed.t().flatten(),
             packed.t().reshape(-1),
         ):
-            assert (copy.dtype, copy.is_cuda) == (torch.float4_e2m1fn_x2, True)
-            assert torch.equal(copy.view(torch.uint8).flatten(), x.t().reshape(-1))
+            assert (copied.dtype, copied.is_cuda) == (torch.float4_e2m1fn_x2, True)
+            assert torch.equal(copied.view(torch.uint8).flatten(), x.t().reshape(-1))
 
     def test_products_of_cublas(self):
         a, b, c = torch.randn(8, 16, device="cuda"), torch.randn(4, 16, device="cuda"), torch.empty(8, 4, device="cuda")
