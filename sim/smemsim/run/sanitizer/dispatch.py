@@ -94,7 +94,7 @@ class Events(AsyncEvents):
         if "exch" in i.modifiers:
             for_part(x, piece, lambda: self.takes(x, i, piece, size))
         elif piece.space == "global" and self.globals is not None:
-            for_part(x, piece, lambda: self.globals.updates(i, piece, size))
+            for_part(x, piece, lambda: self.globals.marks.updates(i, piece, size))
 
     def reduced(self: Any, x: Wave, access: Access) -> None:
         """An operation on uninitialised memory leaves it uninitialised."""

@@ -21,7 +21,8 @@ from smemsim.run.checks import Wanted
 from smemsim.run.cohort import Cohort, repeats
 from smemsim.run.sanitizer.across_waves import ACROSS_WAVES
 from smemsim.run.sanitizer.dispatch import Events
-from smemsim.run.sanitizer.global_memory import GlobalShadow, GlobalsOfFirst, is_for_shared
+from smemsim.run.sanitizer.global_memory import GlobalShadow, GlobalsOfFirst
+from smemsim.run.sanitizer.global_rule import is_for_shared
 from smemsim.run.sanitizer.history import History
 from smemsim.run.sanitizer.operations import Operation, columns_of
 from smemsim.run.sanitizer.release_missing_writes import unmet_loads, unmet_stores

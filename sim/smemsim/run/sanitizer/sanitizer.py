@@ -54,7 +54,9 @@ from smemsim.run.sanitizer.clock_loops import all_threads_meet
 from smemsim.run.sanitizer.dispatch import Events
 from smemsim.run.sanitizer.epochs import LAST, STEP
 from smemsim.run.sanitizer.folding import Folding, Knowledge
-from smemsim.run.sanitizer.global_memory import GlobalShadow, GlobalsOfFirst, is_for_shared
+from smemsim.run.sanitizer.global_memory import GlobalShadow, GlobalsOfFirst
+from smemsim.run.sanitizer.global_rule import is_for_shared
+from smemsim.run.sanitizer.global_table import GlobalTable
 from smemsim.run.sanitizer.happens_before import EXCUSES, Assumed, Formal, Orders, VectorClocks
 from smemsim.run.sanitizer.history import History
 from smemsim.run.sanitizer.lanes import Lanes
@@ -171,7 +173,7 @@ class Sanitizer(Events, Observer):
             else GlobalShadow(x, self.clocks, self.operations, self.reporting, history, self.taint, begin.entered, self._open_copies)
         )
         # the knowledge of writes by operations without a wait
-        self.writes: GlobalShadow | GlobalsOfFirst | None = self.globals
+        self.writes: GlobalTable | GlobalsOfFirst | None = None if self.globals is None else self.globals.table
         self.apart = LanesApart(
             PartialWaits(x, self.clocks, self.operations, self.reporting, lambda: self.shared.table.line),
             ReleaseMissingWrites(x, self.clocks, self.lanes, self.reporting, self._name_in_global),
@@ -348,7 +350,7 @@ class Sanitizer(Events, Observer):
     def takes(self, x: Wave, i: Instruction, piece: Piece, size: int) -> None:
         """The running threads are about to exchange words: of those at one place the first one gets the old value."""
         if piece.space == "global":
-            marks = None if self.globals is None else self.globals.finds(i, piece, size)
+            marks = None if self.globals is None else self.globals.marks.finds(i, piece, size)
         else:
             marks = self._finds(x, i, piece.at, size) if piece.space == "shared" else None
         if marks is not None:
@@ -570,7 +572,7 @@ class Sanitizer(Events, Observer):
         """The bytes that an operation has written in a CTA's window come from these global addresses, `size` bytes at
         each. `places` (n, words) are offsets in the window.
         """
-        marks = None if self.globals is None else self.globals.brought(op.instruction, addresses, size)
+        marks = None if self.globals is None else self.globals.marks.brought(op.instruction, addresses, size)
         if marks is not None:
             flat = places.reshape(-1) + cta.index * self.x.pitch
             if size < WORD:
@@ -700,7 +702,7 @@ class Sanitizer(Events, Observer):
             all_warps.append(op.warps if op.cohort is None else op.warps + cta * apart)
             self.mbarriers.uses(op.instruction, barrier, all_warps[-1])
             if op.source and self.globals is not None:
-                self.globals.counts(op, barrier)
+                self.globals.table.counts(op, barrier)
             barrier.copies.insert(0, op)
             if len(barrier.copies) % COPIES == 0:
                 barrier.copies = [other for other in barrier.copies if self.operations.remembers(other, cta)]
@@ -735,14 +737,14 @@ class Sanitizer(Events, Observer):
         op.groups.lanes &= ~lanes
         self.shared.table.writes_of_copies(op, part, lanes)
         if self.globals is not None:
-            self.globals.waited_in_part(op)
+            self.globals.table.waited_in_part(op)
         return part
 
     def counted(self, threads: np.ndarray, barrier: Any) -> None:
         """The phase of an mbarrier counts the copies (cp.async) of threads."""
         for op in self.groups.counted(by_warps(threads), barrier, self._part_of_copies):
             if op.source and self.globals is not None:
-                self.globals.counts(op, barrier)
+                self.globals.table.counts(op, barrier)
 
     def wait(self, x: Wave, i: Instruction, group: str, left: int, *, only_read: bool = False) -> None:
         """The running threads wait until at most `left` of their groups are pending; `only_read`: for what they read
@@ -919,7 +921,7 @@ class Sanitizer(Events, Observer):
             for threads, barrier in now if self.apart.partial_waits.waits else ():
                 self.apart.partial_waits.waited(i, threads, barrier, relaxed=relaxed)
             if self.globals is not None:
-                self.globals.hears(now)
+                self.globals.table.hears(now)
             self.lanes.learn(np.concatenate([threads for threads, _ in now]))
             for _, barrier in now if self.at_end.lifetimes.is_needed else ():
                 self.at_end.lifetimes.acquire(barrier, warps)
@@ -987,7 +989,7 @@ class Sanitizer(Events, Observer):
         if len(self.apart.missing_reads.loads):
             self.apart.missing_reads.fences_proxy(warps)
         if self.globals is not None and not is_for_shared(i):
-            self.globals.fence_async(i, warps)
+            self.globals.rule.fence_async(i, warps)
         self.clocks.fence_proxy(warps)
 
     def fence_global(self, x: Wave, i: Instruction) -> None:
@@ -995,7 +997,7 @@ class Sanitizer(Events, Observer):
         operations ordered after it.
         """
         if self.globals is not None:
-            self.globals.fence_global(i, self._running(x))
+            self.globals.rule.fence_global(i, self._running(x))
 
     def fence_maps(self, x: Wave, i: Instruction, addresses: np.ndarray | None, scope: int) -> None:
         """fence.proxy.tensormap::generic of the running threads: an acquire of the maps at these addresses, one for

@@ -103,7 +103,7 @@ class MapsInMemory:
 
     def _is_of_cta(self, fence: _Fence, warp: int) -> bool:
         """Is a fence one of a warp's own CTA?"""
-        per_cta = self.shadow.per_cta
+        per_cta = self.shadow.table.per_cta
         return int(fence.operation.warps[0]) // per_cta == warp // per_cta
 
     def _is_constant(self, address: int) -> bool:

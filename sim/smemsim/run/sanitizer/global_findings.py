@@ -1,0 +1,289 @@
+"""The findings of global memory: the one place that makes a finding of suspects (`global_rule.py`). X008 where order
+lacks, X003 where a fence between the proxies lacks, X004 where nobody has waited for a copy that writes.
+
+For example: suspects that lack "order": warp 0 of CTA 1 reads what warp 2 of CTA 0 has written. They become X008 "element 5
+(.f32) of array y may be read before it is written", once for the two lines, with a flag (st.release.gpu, ld.acquire.gpu)
+as the fix.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+
+from smemsim.base.distinct import distinct
+from smemsim.core.ptx.module import Instruction
+from smemsim.core.spec.findings import Severity
+from smemsim.run.async_ops import is_bulk
+from smemsim.run.lower.dataflow import looks_again, may_follow
+from smemsim.run.sanitizer import global_loops as loops
+from smemsim.run.sanitizer import races
+from smemsim.run.sanitizer.global_rule import ArrayAccess, GlobalRule, Lacks, Suspects
+from smemsim.run.sanitizer.global_table import GlobalTable
+from smemsim.run.sanitizer.happens_before import Formal
+from smemsim.run.sanitizer.history import ArrayShadow
+from smemsim.run.sanitizer.races import Access, Clauses
+from smemsim.run.sanitizer.reporting import BARRIER, LOOKS_AGAIN, Reporting, maybe_flag, relaxed_flag
+from smemsim.run.sanitizer.unused_reads import Pending
+from smemsim.run.scopes import GPU
+
+__all__ = ["GlobalFindings", "is_past_l1"]
+
+
+BECAUSE = "PTX ISA 9.1 §8.7.1 (data races)"
+PAST_L1 = frozenset(("cg", "cv", "wt"))  # cache operators
+# Races of different kinds between two lines are told one by one: the kind in `History.told`.
+KINDS: dict[Lacks, str] = {"order": "", "atomicity": "", "proxy fence": "crosses", "reader fence": "unfenced", "multiprocessor": "follows"}
+
+
+def is_past_l1(i: Instruction) -> bool:
+    """Does a load or store of one word pass the L1 cache?"""
+    return i.op in ("ld", "st") and not PAST_L1.isdisjoint(i.modifiers) and not any(m in ("v2", "v4", "v8") for m in i.modifiers)
+
+
+class Said(NamedTuple):
+    """The finding for two accesses: what is wrong, and the fix. `is_note`: it has worked."""
+
+    clauses: Clauses
+    repair: str
+    is_note: bool = False
+
+
+class GlobalFindings:
+    """Reports suspects."""
+
+    def __init__(self, table: GlobalTable, rule: GlobalRule, reporting: Reporting) -> None:
+        self.table, self.rule, self.reporting = table, rule, reporting
+        self.x, self.clocks, self.history = table.x, table.clocks, table.history
+
+    def tell(self, a: ArrayAccess, *suspects: Iterable[Suspects]) -> bool:
+        """Report the suspects of an access: those of each instruction once, at their first place. Is there any that does
+        not only lack atomicity?
+        """
+        are_there = False
+        for some in itertools.chain.from_iterable(suspects):
+            are_there |= some.lacks != "atomicity"
+            self._tell(a, some)
+        return are_there
+
+    def _tell(self, a: ArrayAccess, suspects: Suspects) -> None:
+        lacks, all_rows, all_warps = suspects
+        kinds = (all_rows[:, 2] & loops.INDEX) << 1 | all_rows[:, 3]
+        for kind in distinct(kinds).tolist():
+            other, is_read = self.history.numbers.instructions[kind >> 1], bool(kind & 1)
+            key = (KINDS[lacks], *sorted((a.i.line, other.line)))
+            if key in self.history.told:
+                continue
+            some = np.flatnonzero(kinds == kind)
+            certain, formal = self.rule.not_formal(all_warps[some], all_rows[some, 2])
+            some = some[certain]
+            rows, warps = all_rows[some], all_warps[some]
+            flag = self._flag(a.i, other, int(warps[0]), int(rows[0, 2])) if len(some) else ("", "")
+            tell = functools.partial(self._find, a, other, Suspects(lacks, rows, warps), formal=formal, flag=flag)
+            load, readers = (a.i, self.table.first + warps) if a.does == "read" else (other, (rows[:, 2] >> loops.WHO) - 1)
+            stores = self.history.unused.follows(load) if lacks == "order" and (a.does == "read" or is_read) else None
+            if stores is not None:
+                self.history.unused.holds_back(Pending(stores, readers, key, tell))
+                continue
+            self.history.told.add(key)
+            tell(0)
+
+    def _find(self, a: ArrayAccess, other: Instruction, suspects: Suspects, n: int, *, formal: Formal, flag: tuple[str, str]) -> None:
+        """A finding about the n-th of suspects."""
+        row, warp = suspects.rows[n], self.table.first + int(suspects.warps[n])
+        who = (int(row[2]) >> loops.WHO) - 1
+        is_near = self.history.place_of(who)[0] == self.history.place_of(warp)[0]
+        mine = Access(a.does, self._name(warp), a.i)
+        theirs = Access("read" if row[3] == loops.READER else "write", self._name(who), other)
+        words = mine, theirs, self.where(a.i, a.array, int(row[1]))
+        said = self._worded(a, other, int(row[2]), suspects.lacks, words, is_near=is_near, flag=flag)
+        operation, arrays, clauses = f"global memory, line {other.line}", (a.array.region.begin,), said.clauses
+        if said.is_note:
+            self.x.launch.find(
+                clauses.code, a.i, clauses.what, said.repair, because=BECAUSE, milder=Severity.NOTE, operation=operation, other=other,
+                arrays=arrays, why=clauses.why, halves=clauses.halves,
+            )  # fmt: skip
+        else:
+            excuse: Formal = "" if suspects.lacks == "proxy fence" else formal
+            self.reporting.tell(a.i, clauses, said.repair, BECAUSE, formal=excuse, cause=operation, other=other, arrays=arrays)
+
+    # ---- in words
+
+    def _worded(
+        self, a: ArrayAccess, other: Instruction, epoch: int, lacks: Lacks, words: tuple[Access, Access, str], *, is_near: bool,
+        flag: tuple[str, str],
+    ) -> Said:  # fmt: skip
+        """What is wrong with an access and one before it; `words` are the two, and where they meet; `flag` is what a
+        flag between them lacks, and the fix.
+        """
+        mine, theirs, where = words
+        if lacks == "proxy fence":
+            said = races.unfenced(mine, theirs, where)
+            return Said(said, f"fence.proxy.async (or fence.proxy.async.global) after line {other.line}, before what orders the two")
+        if lacks == "atomicity":
+            said = races.lost_update(mine, theirs, self.rule.updates[id(a.i)], where)
+            return Said(
+                said,
+                "one atomic operation (atom or red) in place of the load and the store, or a lock with acquire and release around both",
+            )
+        is_copy, is_read = bool(self.history.numbers.asynchronous[epoch & loops.INDEX]), theirs.does == "read"
+        is_note = False
+        if lacks == "multiprocessor":
+            why, is_note = (
+                "only the multiprocessor orders the two, because it runs their CTAs one after the other (rule order.same_multiprocessor)",
+                True,
+            )
+            repair = "a workspace for each CTA (by %ctaid), or one that a CTA takes and returns by an atomic"
+        elif lacks == "reader fence":
+            held = " (the L1 has no older copy of this line)" if a.i.op == "ld" else ""
+            why, repair, is_note = f"{flag[0]}; no failure is known{held} (rule order.reader_fence)", flag[1], True
+        elif is_copy and not is_read:
+            why = "no thread has waited for the write, or nothing orders the two"
+            repair = f"{self._waits_for(other)} (without .read) in the thread that issues it, then {self._order(is_near)}"
+            if a.does == "read":
+                return Said(races.read_before_arrival(mine, theirs, where, why), repair)
+        elif is_copy:
+            is_waited_for = self.history.numbers.is_complete(epoch >> loops.WHEN & loops.CLOCK)
+            why = "nothing orders the write after a wait for the copy" if is_waited_for else "no thread has waited for the copy"
+            why, repair = f"{why}: a copy reads its source until it is complete", self._completion(other, a.i, is_near)
+        else:
+            scopes = self.history.numbers.scope[self.history.numbers.index(a.i)], self.history.numbers.scope[epoch & loops.INDEX]
+            why, repair = flag if flag[0] else self._missing(a.i, other, scopes, a.does, is_near, is_read=is_read)
+            by_letter = self._has_held(a.i, other, scopes, is_near)
+            why, is_note = f"{why}{f'; {by_letter}' if by_letter else ''}", bool(by_letter)
+        return Said(races.unordered(mine, theirs, where, why), repair, is_note)
+
+    def _flag(self, i: Instruction, other: Instruction, warp: int, epoch: int) -> tuple[str, str]:
+        """What a flag lacks that is set after an earlier access (of an `epoch`, by `other`) and read before this one (of
+        a warp, by `i`), and the fix: "" without such a flag.
+        """
+        index, when = epoch & loops.INDEX, epoch >> loops.WHEN & loops.CLOCK
+        if self.history.numbers.asynchronous[index]:
+            return "", ""
+        who = (epoch >> loops.WHO) - 1
+        first, wave = self.history.waves[int(self.history.wave_of(np.array([who]))[0])]
+        return relaxed_flag(self.x.program, other, i, self.clocks.flag_lacks(warp, wave, who - first, when))
+
+    def _waits_for(self, copy: Instruction) -> str:
+        """How the thread that issues a bulk copy waits for it: a commit is proposed if none is there."""
+        commit, wait = "cp.async.bulk.commit_group", "cp.async.bulk.wait_group 0"
+        return wait if self.reporting.following(copy, commit) is not None else f"{commit} and {wait}"
+
+    def _completion(self, copy: Instruction, write: Instruction, near: bool) -> str:
+        """How threads wait until a copy has read its source."""
+        wait = (
+            f"wait for the mbarrier of line {copy.line} (mbarrier.try_wait)"
+            if is_bulk(copy)
+            else f"cp.async.wait_all or cp.async.wait_group in the threads that execute line {copy.line}"
+        )
+        if not near:
+            return f"{wait}, then {self._order(near)}"
+        return f"{wait} before line {write.line}; if other threads write: {BARRIER} between"
+
+    def _has_held(self, i: Instruction, other: Instruction, scopes: tuple[int, int], near: bool) -> str:
+        """Why a race is one by the letter alone: rules order.looks_again, order.replaced_alike and order.past_l1; ""
+        where it is not.
+        """
+        ways = ((i, scopes[0], other), (other, scopes[1], i))
+        program = self.x.launch.program
+        if any(not scope and looks_again(program, weak, atom) and may_follow(program, weak, atom) for weak, scope, atom in ways):
+            return LOOKS_AGAIN
+        if near and all(one.op == "tensormap" and "replace" in one.modifiers for one in (i, other)):
+            return "warps that replace the same fields by the same values leave the same map"
+        past = [is_past_l1(i), is_past_l1(other)]
+        if any(past) and all(is_past or scope > GPU or (scope and near) for is_past, scope in zip(past, scopes, strict=True)):
+            return "both go past the L1 cache, and such a word is whole"
+        return ""
+
+    def _missing(
+        self, i: Instruction, other: Instruction, scopes: tuple[int, int], does: str, near: bool, *, is_read: bool
+    ) -> tuple[str, str]:  # fmt: skip
+        """What is missing between two accesses, and what to write."""
+        if scopes[0] and scopes[1]:
+            narrow = i if scopes[0] <= scopes[1] else other
+            word = {1: ".cta", 2: ".cluster"}.get(int(min(scopes)), "")
+            return f"the scope {word} of line {narrow.line} does not reach the other", f".gpu instead of {word} in line {narrow.line}"
+        if scopes[0] or scopes[1]:
+            weak = other if scopes[0] else i
+            return (
+                f"line {weak.line} is neither atomic nor .relaxed, and nothing orders the two",
+                f"make line {weak.line} .relaxed.gpu or .volatile (where it polls, .acquire.gpu), or {self._order(near)}",
+            )
+        if near:
+            lock = "; if a lock or a flag orders them: __threadfence() (fence.acq_rel) after the atomic that takes it and before the one that releases it"
+            return "nothing orders the two", f"put {BARRIER} between them{lock if self.clocks.carries_global else ''}"
+        both_write = does == "write" and not is_read
+        change = "let one thread write it, or add with atom or red" if both_write else "if threads add to it, use atom or red"
+        return "nothing orders the two", f"{maybe_flag(self.x.launch.program, other, i)}{change}; otherwise {self._order(near)}"
+
+    @staticmethod
+    def _order(near: bool) -> str:
+        if near:
+            return f"{BARRIER} before the other"
+        return (
+            "set a flag after the first access (st.release.gpu, or __threadfence and an atomic) and read it before the second "
+            "(ld.acquire.gpu, or an atomic and __threadfence)"
+        )
+
+    def _name(self, warp: int) -> str:
+        cta, own = self.history.place_of(warp)
+        return f"warp {own}" if self.x.launch.ctas == 1 else f"warp {own} of CTA {cta}"
+
+    def where(self, i: Instruction, array: ArrayShadow, cell: int) -> str:
+        """The bytes of a cell as an element of an array."""
+        return self.named(i, array, cell << array.cells.shift, 1 << array.cells.shift)
+
+    def named(self, i: Instruction, array: ArrayShadow, at: int, size: int) -> str:
+        """Bytes at an offset of an array's words as an element of it, or a part of one."""
+        region, address = array.region, array.region.words_begin + at
+        offset = address - region.begin
+        name = f"array {region.name}"
+        if region.chunks is not None and (chunk := region.chunks.at(address)) is not None:
+            name, offset = str(chunk), address - chunk.begin
+        elif not region.name:
+            parameter = self.x.launch.parameter_of(region.begin, region.end)
+            name = (
+                f"the array of parameter {self.x.launch.kernel.parameter_name(parameter[0])}"
+                if parameter
+                else f"the array at {region.begin:#x}"
+            )
+        kind = (
+            next((m for m in reversed(i.modifiers) if m[1:].isdigit() and m[0] in "busf" and int(m[1:]) >= 8), "") if i.op != "cp" else ""
+        )
+        if kind and (size == 1 or offset % (int(kind[1:]) // 8) == 0):
+            element, byte = divmod(offset, int(kind[1:]) // 8)
+            return f"byte {byte} of " * (byte > 0) + f"element {element} (.{kind}) of {name} (global {address:#x})"
+        return (f"byte {offset}" if size == 1 else f"bytes {offset} to {offset + size - 1}") + f" of {name} (global {address:#x})"
+
+    def tell_bound(self, i: Instruction, array: ArrayShadow) -> None:
+        """Report an instruction that has overwritten a place with a forgotten reader, if its line has no other report."""
+        if not array.cells.further[0, loops.BOUND]:
+            return
+        array.cells.further[0, loops.BOUND] = 0
+        if all(f.line != i.line for f in self.x.launch.result.findings.values()):
+            self.x.launch.result.bounds.add(
+                f"races of line {i.line} with reads of {array.region} may be missed: smemsim keeps two reading warps of each place, and "
+                f"{loops.MOST_FURTHER:,} more of the array, and has forgotten others; "
+                f"check that all these reads are ordered before line {i.line}, or run fewer CTAs (--ctas)"
+            )
+
+    def is_constant(self, i: Instruction, array: ArrayShadow, at: np.ndarray) -> None:
+        """The running threads load by .nc: has no thread written there in this launch (rule order.non_coherent)?"""
+        if not len(array.cells.writers):
+            return
+        cells = array.cells
+        writers = np.where(cells.split[at >> cells.line], cells.writers[at >> cells.shift], cells.line_writers[at >> cells.line])
+        if not writers.any():
+            return
+        first = int(np.argmax(writers != 0))
+        other = self.history.numbers.instructions[int(writers[first]) & loops.INDEX]
+        said = races.non_coherent(i, other, self.where(i, array, int(at[first]) >> cells.shift))
+        self.x.launch.find(
+            said.code, i, said.what, "ld.global without .nc (no const __restrict__, no __ldg, for what the kernel writes)",
+            because="PTX ISA 9.1 §9.7.9.9 (ld.global.nc): the memory is read-only as long as the kernel runs", milder=Severity.NOTE,
+            operation=f"global memory, line {other.line}", other=other, arrays=(array.region.begin,),
+        )  # fmt: skip
