@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -65,7 +66,7 @@ class StoredValues:
     reports of a doubt, by its number, for a store.
     """
 
-    def __init__(self, x: Wave, origins: Any, reports: Callable[[int, Instruction], None]) -> None:
+    def __init__(self, x: Wave, origins: Any, reports: weakref.WeakMethod[Callable[[int, Instruction], None]]) -> None:
         self.x, self.origins, self.reports = x, origins, reports
         self._loaded: dict[int, int] = {}  # by the number of an origin: the doubts of the stored value
         self._made: dict[tuple[int, int], tuple[Doubt, ...]] = {}  # by origin and store
@@ -119,7 +120,9 @@ class StoredValues:
         own, caught = result.findings, type(result.findings)()
         result.findings = caught
         try:
-            self.reports(number, i)
+            report = self.reports()
+            assert report is not None
+            report(number, i)
         finally:
             result.findings = own
         held = [key for key, finding in caught.items() if finding.code == "R507" and not finding.is_milder]

@@ -12,6 +12,7 @@ value undefined (5.1, 9.7.9: state spaces are not initialised), and everything t
 from __future__ import annotations
 
 import functools
+import weakref
 from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -354,7 +355,7 @@ class Taint:
         self.blank = blank  # which bytes of words of shared memory, by their places, are uninitialised: a bit for each
         self.is_used = is_used  # an instruction uses what a line read from shared memory before it was written
         self.origins = Origins()
-        self.stored_values = StoredValues(x, self.origins, self._report_stored)
+        self.stored_values = StoredValues(x, self.origins, weakref.WeakMethod(self._report_stored))
         self.overwrites = Overwrites()
         self.slots = 0  # registers with marks, as a bit set
         self.marks: dict[int, np.ndarray] = {}
