@@ -168,7 +168,8 @@ class OperandRead:
         """Is each axis one dimension of the tensor map? Further dimensions, such as a batch, do not move within the
         tile.
         """
-        return all(len(modes) == 1 for modes in self.modes)
+        rows, k = self.modes
+        return len(rows) == len(k) == 1
 
     @property
     def corner(self) -> tuple[int, int]:

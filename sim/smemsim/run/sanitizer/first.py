@@ -18,7 +18,7 @@ import numpy as np
 
 from smemsim.core.ptx.module import Instruction
 from smemsim.run.checks import Wanted
-from smemsim.run.cohort import Cohort, repeats
+from smemsim.run.cohort import Cohort, are_repeated, own_of, repeats
 from smemsim.run.sanitizer.across_waves import ACROSS_WAVES
 from smemsim.run.sanitizer.dispatch import Events
 from smemsim.run.sanitizer.global_memory import GlobalShadow, GlobalsOfFirst
@@ -389,12 +389,10 @@ class SanitizerOfFirst(Events):
         return self._pairs[1]
 
     def _count_pairs(self, pairs: Sequence[tuple[np.ndarray, Any]], apart: int) -> int:
-        count = self.own_barriers([barrier for _, barrier in pairs])
-        own = [threads for threads, _ in pairs[:count]]
-        for n, (threads, _) in enumerate(pairs[count:] if count else (), count):
-            if not repeats(threads, own[n % count], n // count * apart):
-                return 0
-        return count
+        count, threads = self.own_barriers([barrier for _, barrier in pairs]), [threads for threads, _ in pairs]
+        if not are_repeated([len(each) for each in threads], count):
+            return 0
+        return 0 if own_of(np.concatenate(threads), self.count, apart) is None else count
 
     def own_barriers(self, barriers: Sequence[Any]) -> int:
         """How many of mbarriers are those of the first CTA, where each has the same."""
