@@ -4,30 +4,24 @@ It follows the PTX memory model (PTX ISA 8). A later access of another thread se
 in between. The asynchronous proxy (TMA, wgmma, tcgen05) also needs a fence.proxy.async on that path. Writes of an
 asynchronous operation are seen only after a wait for its completion. Threads of one warp count as ordered.
 
-The sanitizer has one part for each kind of state, and passes each event to the parts that it concerns:
+The sanitizer has one part for each kind of state, and passes each event to the parts that it concerns (`dispatch.py`,
+`async_dispatch.py`):
 
-    order                happens_before.py            what every warp has seen
-    operations           operations.py        the asynchronous operations
-    groups, barriers     synchronisation.py   commit groups, and mbarrier.init
-    lanes                lanes.py             when the lanes of each warp last synchronised
-    apart                partial_waits.py             waits of some lanes of a warp
-                         release_missing_writes.py        releases by some lanes of a warp: stores of the others
-                         release_missing_reads.py             the same: reads of the others
-    lost                 lost_updates.py              updates that lanes of a warp lose
-    named                named_barriers.py             which warps complete which phase of a named barrier
-    shared               shared_memory.py            the last writer and the readers of each word of shared memory
-    early                uninitialised_reads.py             reads of uninitialised shared memory
-    tensor               tensor_memory.py            the same for the cells of tensor memory
-    registers            registers.py         registers in flight
-    at_end               lifetimes.py         the begin and end of CTAs of a cluster, and operations in flight then
-                         pairs.py             tensor memory that pairs of CTAs allocate and deallocate
-    taint                taint.py            uninitialised and early values, up to their use
-    reporting            reporting.py           findings, and the names in them
-    globals              global_memory.py     the last writer and the readers of each piece of global memory, in all waves of a launch
-    maps                 tensor_maps.py              tensor maps in global memory that the kernel makes
-    siblings             siblings.py          arrivals of one instruction at mbarriers of several CTAs
-    messages             messages.py          data and flags passed by strong accesses alone
-    objects              mbarriers.py         mbarrier objects, up to their end
+    the memories    shared, globals, tensor    shared_memory.py, global_memory.py, tensor_memory.py. Each has a table
+                                               (who wrote, who read), a rule (lists suspects), and findings (words)
+                    maps                       tensor_maps.py               tensor maps that the kernel makes
+    order           clocks                     happens_before.py            what every warp has seen; `orders.py`
+                    operations, groups         operations.py, synchronisation.py   asynchronous operations, commit groups
+                    mbarriers, named           mbarrier_rules.py, mbarriers.py, named_barriers.py   barriers
+                    registers                  registers.py                 registers in flight
+                    messages, unscoped         messages.py, unscoped_arrivals.py   what only weaker accesses order
+                    at_end                     lifetimes.py, pairs.py       what must be over when a CTA or the wave ends
+    one warp        lanes                      lanes.py                     when its lanes last synchronised
+                    apart                      partial_waits.py, release_missing_writes.py, release_missing_reads.py
+                                               what some lanes do without the others
+                    lost                       lost_updates.py              updates that lanes lose
+    values          taint, early               taint.py, uninitialised_reads.py   uninitialised values, up to their use
+    words           reporting                  reporting.py, races.py       findings, and the names in them
 """
 
 from __future__ import annotations
@@ -35,7 +29,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
-import weakref
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -46,7 +39,6 @@ from smemsim.core.ptx.module import Instruction
 from smemsim.run.checks import Wanted
 from smemsim.run.events import Observer
 from smemsim.run.following import WHOLE
-from smemsim.run.lower.dataflow import passes_messages
 from smemsim.run.marks import PART_BITS
 from smemsim.run.sanitizer import shared_loops
 from smemsim.run.sanitizer.across_waves import ACROSS_WAVES
@@ -57,7 +49,6 @@ from smemsim.run.sanitizer.folding import Folding, Knowledge
 from smemsim.run.sanitizer.global_memory import GlobalShadow, GlobalsOfFirst
 from smemsim.run.sanitizer.global_rule import is_for_shared
 from smemsim.run.sanitizer.global_table import GlobalTable
-from smemsim.run.sanitizer.happens_before import EXCUSES, Assumed, Formal, Orders, VectorClocks
 from smemsim.run.sanitizer.history import History
 from smemsim.run.sanitizer.lanes import Lanes
 from smemsim.run.sanitizer.lifetimes import Endings, Lifetimes
@@ -66,6 +57,7 @@ from smemsim.run.sanitizer.mbarrier_rules import MbarrierRules
 from smemsim.run.sanitizer.messages import Messages
 from smemsim.run.sanitizer.named_barriers import NamedPhases
 from smemsim.run.sanitizer.operations import NOBODY, OPERATIONS, Operation, Operations
+from smemsim.run.sanitizer.orders import clocks_of
 from smemsim.run.sanitizer.pairs import PairAllocations
 from smemsim.run.sanitizer.partial_waits import PartialWaits
 from smemsim.run.sanitizer.phases import Alike, count_of
@@ -88,10 +80,10 @@ from smemsim.run.word_ranges import WordRanges
 
 if TYPE_CHECKING:
     from smemsim.run.accesses import Piece, Values
-    from smemsim.run.lower.program import Block, Program
+    from smemsim.run.lower.program import Block
     from smemsim.run.views import Cta, Wave
 
-__all__ = ["MATRIX", "AtEnd", "Begin", "LanesApart", "Sanitizer", "has_excuses", "has_fenced_tensor", "has_messages"]
+__all__ = ["MATRIX", "AtEnd", "Begin", "LanesApart", "Sanitizer"]
 
 
 COPIES = 16  # operations of an mbarrier, after so many more of which it is looked which are still remembered
@@ -147,7 +139,7 @@ class Sanitizer(Events, Observer):
         if begin is None:
             number = ACROSS_WAVES(x.launch).begins()
             begin = Begin(number, 0 if history is None else history.enters(x, number))
-        self.clocks = _order(x, begin)
+        self.clocks = clocks_of(x, begin.number, begin.room)
         clocks = self.clocks
         self.operations = Operations(x, clocks.clock, clocks.ops.units, clocks.ops.own, are_shared=clocks.ops.are_shared)
         self.reporting = Reporting(x, self.clocks, self.operations)
@@ -1022,56 +1014,3 @@ class Sanitizer(Events, Observer):
     def fence_tensor(self, x: Wave, *, acquires: bool, releases: bool) -> None:
         """tcgen05.fence of the running threads."""
         self.clocks.fence_tensor(self._running(x), acquires=acquires, releases=releases)
-
-
-def _order(x: Wave, begin: Begin) -> VectorClocks:
-    """What is ordered in a wave, with the orders that might be."""
-    formal, *might = (
-        functools.partial(
-            VectorClocks, x.total // WARP, per_cta=x.stride // WARP, cluster_size=x.launch.cluster_size, is_alone=x.launch.is_apart,
-            has_cohorts=x.launch.has_cohorts, wave=begin.number, places=places, units=max(1, len(x.ctas) // x.launch.cluster_size),
-            are_shared=x.program.needs_others or not x.launch.has_cohorts, room=begin.room,
-        )
-        for places in ACROSS_WAVES(x.launch).released
-    )  # fmt: skip
-    excuses = _excuses(x)
-    widened = [Assumed(tuple(excuses[: n + 1])) for n in range(len(excuses))]
-    of_tensor = None
-    if has_fenced_tensor(x):
-        of_tensor = formal(orders=Orders(tuple(make(assumes=w) for make, w in zip(might, widened, strict=False))))
-    might_be = tuple(make(assumes=w) for make, w in zip(might, widened, strict=False))
-    return formal(orders=Orders(might_be, of_tensor, might[-1](assumes=Assumed(is_loose=True)) if has_messages(x) else None))
-
-
-def has_messages(x: Wave) -> bool:
-    """May strong accesses alone pass data on?"""
-    program = x.program
-    if program not in _messages:
-        _messages[program] = passes_messages(program.inlined.body)
-    return _messages[program]
-
-
-def _excuses(x: Wave) -> list[Formal]:
-    """Those of EXCUSES that may matter to a wave."""
-    return [e for e in EXCUSES if e in x.program.excuses and (e == "relaxed" or x.launch.cluster_size > 1)]
-
-
-def has_excuses(x: Wave) -> bool:
-    """May any of EXCUSES matter to a wave?"""
-    return bool(_excuses(x))
-
-
-def has_fenced_tensor(x: Wave) -> bool:
-    """Does the program have tcgen05.fence, and accesses that order nothing without a fence?"""
-    program = x.program
-    if "tcgen05" not in program.uses:
-        return False
-    if program not in _fenced:
-        body = program.inlined.body
-        has_fence = any(i.op == "tcgen05" and i.modifiers[0].startswith("fence::") for i in body)
-        _fenced[program] = has_fence and any(i.op in ("atom", "red") or not {"relaxed", "volatile"}.isdisjoint(i.modifiers) for i in body)
-    return _fenced[program]
-
-
-_fenced: weakref.WeakKeyDictionary[Program, bool] = weakref.WeakKeyDictionary()
-_messages: weakref.WeakKeyDictionary[Program, bool] = weakref.WeakKeyDictionary()
