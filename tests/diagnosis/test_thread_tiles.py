@@ -561,6 +561,24 @@ def test_a_sum_of_warps_is_right_or_found_or_not_decided(how: str, names: tuple[
             assert "mma.sync" in ran.ptx.splitlines()[ran.findings[0].line - 1]
 
 
+@pytest.mark.parametrize("cohorts", ["on", "off"])
+def test_sums_of_warps_are_judged_alike_in_every_tier_and_by_several_processes(cohorts: str, monkeypatch: pytest.MonkeyPatch):
+    """The CTA in the middle multiplies another k than the others."""
+    monkeypatch.setenv("SMEMSIM_COHORTS", cohorts)
+    text = warp_sum(SUMS["right"][0], "global")
+    wrong = text.replace(
+        "ld.param.u64 %b, [b0]; add.u64 %b, %b, 64;",
+        "ld.param.u64 %b, [b0]; mov.u32 %g, %ctaid.x; setp.ne.u32 %q, %g, 8; add.u64 %b, %b, 32; @%q add.u64 %b, %b, 32;",
+    )
+    wrong = wrong.replace(".reg .b32 %l,", ".reg .pred %q; .reg .b32 %l,")
+    for tier, workers, ptx, codes in (("closures", 1, wrong, ["R508"]), ("compiled", 2, wrong, ["R508"]), ("compiled", 2, text, [])):
+        monkeypatch.setenv("SMEMSIM_TIERS", tier)
+        gpu, rng = Gpu("sm_80"), np.random.default_rng(0)
+        arrays = [gpu.array(rng.standard_normal((64, 96)).astype(np.float16)) for _ in range(4)]
+        ran = gpu.launch(ptx, block=32, grid=16, args=[*arrays, gpu.array(np.zeros(128, np.float32))], progress=False, workers=workers)
+        assert [f.code for f in ran.findings if f.code[0] == "R"] == codes, (tier, workers, ran.text())
+
+
 def test_sums_of_warps_whose_numbers_repeat_are_not_judged():
     """Rows of B that are alike at several k: nothing shows which of them was loaded."""
     gpu, rng = Gpu("sm_80"), np.random.default_rng(0)
