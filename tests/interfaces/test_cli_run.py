@@ -173,6 +173,27 @@ def test_expectations_of_a_launch_file(run):
         assert f"expected.x = '{wrong}': needs the name of an .npy file" in done.stderr
 
 
+SCRATCH = """.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry k(.param .u64 out, .param .u64 scratch) {
+  .reg .b32 %r<4>; .reg .b64 %rd<5>; .shared .align 4 .b8 s[128];
+  ld.param.u64 %rd1, [out]; ld.param.u64 %rd2, [scratch]; mov.u32 %r1, %tid.x; mul.wide.u32 %rd3, %r1, 4;
+  add.s64 %rd1, %rd1, %rd3; add.s64 %rd2, %rd2, %rd3; mov.u32 %r2, s; mad.lo.u32 %r2, %r1, 4, %r2;
+  ld.shared.u32 %r3, [%r2]; st.global.u32 [%rd2], %r3; st.global.u32 [%rd1], %r1; ret; }
+"""
+
+
+def test_an_uninitialised_value_counts_in_the_arrays_that_are_expected(run):
+    pathlib.Path("s.ptx").write_text(SCRATCH)
+    np.save("right.npy", np.arange(32, dtype=np.uint32))
+    call = "run s.ptx --block 32 --arg zeros:u32:32 --arg zeros:u32:32"
+    done = {expect: run(f"{call} {expect}") for expect in ("", "--expect arg0=right.npy", "--expect arg1=right.npy")}
+    assert [one.exit_code for one in done.values()] == [1, 0, 1]
+    assert ["R507" in one.stdout for one in done.values()] == [True, True, True]  # a remark, too
+    assert "nothing has used it" in done["--expect arg0=right.npy"].stdout
+
+
 def test_an_expression_of_a_recorded_launch_is_not_compared_and_a_line_says_so(run):
     pathlib.Path("folder").mkdir()
     pathlib.Path("folder/kernel.ptx").write_text(SCALE)

@@ -65,9 +65,12 @@ class Copies:
             else:
                 for n in range(height):
                     self._move(to + n * to_pitch, source + n * source_pitch, width)
-            target = self.memory.at(to)
-            if target is None or target.is_on_host:
-                self.taint.gives(source, (height, width), (source_pitch, 1), 1, "a copy to the host")
+            if self.taint.memory is not None:
+                for n in range(height):
+                    self.taint.moved(to + n * to_pitch, source + n * source_pitch, width)
+                target = self.memory.at(to)
+                if target is None or target.is_on_host:
+                    self.taint.gives(source, (height, width), (source_pitch, 1), 1, "a copy to the host")
 
         return Node("memcpy", run, {"given": (to, to_pitch, source, source_pitch, width, height)})
 
@@ -126,4 +129,3 @@ class Copies:
             ctypes.memmove(to, source, size)
         else:
             self.host.copy(to, source, size)
-        self.taint.moved(to, source, size)
