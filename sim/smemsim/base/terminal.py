@@ -43,6 +43,9 @@ def prefixed(text: str) -> str:
 _QUOTED = re.compile(r"\S {2,}\S|^\s*(?:\S+:)?\d+ \| |//|^arg\d+: |\x1b|^\s*[\w.]+\(\w+=")  # a row of a table, code, data, or styled
 
 
+_COMMAND = ": smemsim "
+
+
 def in_columns(text: str, before: int = 0) -> str:
     """Lines of a text, the sentences among them in at most `COLUMNS` columns. Code, rows of tables and data stay.
 
@@ -59,6 +62,9 @@ def _in_columns(line: str, before: int) -> str:
     if len(line) + before <= COLUMNS or _QUOTED.search(line):
         return line
     indent = " " * (len(line) - len(line.lstrip()))
+    head, found, command = line.partition(_COMMAND)
+    if found and len(indent) + 2 + len(_COMMAND) + len(command) <= COLUMNS and before + len(head) < COLUMNS:  # to be copied
+        return f"{head}:\n{indent}  {_COMMAND[2:]}{command}"
     filled = textwrap.fill(" " * before + line, COLUMNS, subsequent_indent=indent + "  ", break_long_words=False, break_on_hyphens=False)
     return filled[before:]
 
