@@ -27,9 +27,13 @@ PARTS = 48  # of the list of loops: the bar moves as often
 def cache(what: str, as_json: bool) -> None:
     """Show, fill or clear the folder of compiled code: hot loops of smemsim, and blocks of PTX that ran often.
 
-    where prints the folder. size (the default) prints how much it holds and may hold. fill compiles the loops that most commands need; that
-    takes half a minute to a minute on all processors, and is meant for container images. clear removes all entries, also while other
-    processes run. SMEMSIM_CACHE_DIR names the folder, SMEMSIM_CACHE_BYTES its size.
+    \b
+    where   prints the folder
+    size    (the default) prints how much it holds and may hold
+    fill    compiles the loops that most commands need, for container images: up to a minute on all processors
+    clear   removes all entries, also while other processes run
+
+    SMEMSIM_CACHE_DIR names the folder, SMEMSIM_CACHE_BYTES its size.
 
     \b
     smemsim cache

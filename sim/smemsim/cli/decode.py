@@ -288,8 +288,8 @@ def decode(
 ) -> None:
     """Explain a 64-bit shared-memory matrix descriptor, a 32-bit instruction descriptor (--kind), the 128 bytes of a tensor map, or a CuTe layout.
 
-    A tensor map is one of these: its 128 bytes as gdb, xxd, od -t x1, hexdump -C, C or Python print them; the encode call in C, C++ or Python
-    with its constants (-D rows=4096 adds one); a file with one of these; or - for standard input.
+    A tensor map is its 128 bytes as gdb, xxd, od -t x1, hexdump -C, C or Python print them. Or it is the encode call in C, C++ or Python
+    with its constants (-D rows=4096 adds one). Both may come from a file, or from standard input (-).
 
     A layout is shape:stride as CuTe prints it in C++ or Python. The output also has it as Triton's LinearLayout.
 

@@ -39,10 +39,13 @@ WORDS = {
 class Held:
     """A load that waits without need: for the readers of `newer` fillings, though it overwrites `needs`.
 
-    Numbers are those of the ring's loads. `origin` is the wait by which its thread knows of the newest one. `until` is
-    the newest filling of any ring whose readers are complete at that wait. `enough` is a wait before the load that ends
-    with the readers of `needs`, and not with those of `newer`; `right` is such a wait at any time, by an instruction
-    that waits for this ring's readers. `is_own`: the wait comes just before the load.
+    Numbers are those of the ring's loads.
+
+    - `origin`: the wait by which its thread knows of the newest one.
+    - `until`: the newest filling of any ring whose readers are complete at that wait.
+    - `enough`: a wait before the load that ends with the readers of `needs`, and not with those of `newer`.
+    - `right`: such a wait at any time, by an instruction that waits for this ring's readers.
+    - `is_own`: the wait comes just before the load.
     """
 
     load: int

@@ -49,9 +49,9 @@ def _goes_on_as_it_is(p: Product) -> bool:
 class _Way(NamedTuple):
     """Some dimensions of an operand's boxes as its K.
 
-    The fields: for each dimension the elements, the first loaded one and the number of loaded ones; the dimensions
-    along which instructions go in another way; the first k of each instruction; the number of dimensions that differ
-    from what their strides suggest.
+    - `parts`: for each dimension the elements, the first loaded one and the number of loaded ones.
+    - `against`: the number of dimensions that differ from what their strides suggest.
+    - `begins`: the first k of each instruction.
     """
 
     k: tuple[int, ...]

@@ -85,8 +85,12 @@ class Places:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Told:
-    """The known facts of an operand: its loads of its tensor (the load of the first element comes first); the
-    dimensions that it runs along; (outer, inner) of the first element from the corner of the first load; the share.
+    """The known facts of an operand.
+
+    - Its loads of its tensor. The load of the first element comes first.
+    - The dimensions that it runs along.
+    - (outer, inner) of the first element, from the corner of the first load.
+    - The share.
 
     `is_absolute`: does its matrix start where the tensor does? `moves` are the dimensions along which its rows
     continue, if there are several, and its k. `is_changed`: has something else written into the loads' tiles since?

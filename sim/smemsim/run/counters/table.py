@@ -57,10 +57,13 @@ class Counters:
     """What a launch cost, as numpy arrays of one length: `table["wavefronts"]`, `table["line"]` …; `columns` has their
     names.
 
-    A row is one instruction of one PTX line: its source line (`gemm.cu:91`, "" if the PTX has none), the line of the
-    PTX, the instruction, its class, the counters of `smemsim.core.spec.counters.COLUMNS`, how sure the row is
-    ("exact", "lower bound", "not countable") and why not. PTX instructions are no machine instructions: they are
-    never `smsp__inst_executed`. `products` are the matrix instructions by type and shape, `residence` the CTAs that a
+    A row is one instruction of one PTX line. It has:
+
+    - its source line (`gemm.cu:91`, "" if the PTX has none), the line of the PTX, the instruction and its class;
+    - the counters of `smemsim.core.spec.counters.COLUMNS`;
+    - how sure the row is ("exact", "lower bound", "not countable"), and why it is not exact.
+
+    PTX instructions are no machine instructions: they are never `smsp__inst_executed`. `products` are the matrix instructions by type and shape, `residence` the CTAs that a
     multiprocessor holds.
     """
 

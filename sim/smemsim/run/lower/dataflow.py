@@ -46,9 +46,12 @@ class Choices(NamedTuple):
 
 
 class Root(NamedTuple):
-    """The source of an address. It is one of these: the 8 bytes of the parameters at an offset, or at any offset; the
-    parameters themselves there (a tensor map), or anywhere in them; a variable by its name; a value that cannot be
-    followed.
+    """The source of an address. It is one of these:
+
+    - the 8 bytes of the parameters at an offset, or at any offset;
+    - the parameters themselves there (a tensor map), or anywhere in them;
+    - a variable by its name;
+    - a value that cannot be followed.
     """
 
     kind: str  # "parameter", "map", "maps", "parameters", "variable", "unknown"

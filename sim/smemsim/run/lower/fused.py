@@ -1,8 +1,8 @@
 """Products that ptxas fuses into sums: `mul` and `add` or `sub` without a rounding mode become one `fma`.
 
-PTX ISA 9.1 §9.7.3 allows it and does not specify when. ptxas 13.0 follows this rule, found from the machine code of
-thousands of random bodies (*compiled*; the same for -O1 to -O3, sm_90a and sm_100a; -O0, `.target debug` and
---fmad=false fuse nothing; only the target is visible in PTX):
+PTX ISA 9.1 §9.7.3 allows it and does not specify when. The rule of ptxas 13.0 was found from the machine code of
+thousands of random bodies (*compiled*). It is the same for -O1 to -O3, sm_90a and sm_100a. -O0, `.target debug` and
+--fmad=false fuse nothing, and PTX shows only the target. The rule:
 
 - A product can be fused if every use of its value, also through `mov` and `neg`, is a sum of the same type and .ftz
   in the same stretch (`segments`). For packed bf16, `neg` prevents it.

@@ -396,9 +396,10 @@ class VectorClocks:
         return np.max(known, axis=0) if known else None
 
     def flag_lacks(self, warp: int, wave: int, other: int, when: int) -> str:
-        """Why a flag does not order what a warp of a wave did at a clock before the present action of a warp: "acquire"
-        if the reader of the flag has no fence after a relaxed read, "release" if the writer has none before a relaxed
-        store; "" if no such flag is known.
+        """Why a flag does not order what a warp of a wave did at a clock before the present action of a warp.
+
+        "acquire": the reader of the flag has no fence after a relaxed read. "release": the writer has none before a
+        relaxed store. "": no such flag is known.
         """
         is_own = wave == self.grid.wave
         if is_own:

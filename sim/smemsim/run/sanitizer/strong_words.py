@@ -1,5 +1,7 @@
-"""Strong accesses (atomic, relaxed, acquire, release, volatile) of whole words of shared memory: they make no race among
-themselves within a scope, and a strong read that finds a strong write happens after it (rule order.observation).
+"""Strong accesses (atomic, relaxed, acquire, release, volatile) of whole words of shared memory.
+
+They make no race among themselves within a scope. A strong read that finds a strong write happens after it (rule
+order.observation).
 
 The life of one word: warp 0 stores a flag by st.relaxed, so `changed_when[word, 0]` is its clock. Warp 1 polls the flag by
 ld.relaxed: `polled_when[word, 1]` is its clock, and it has observed the clock of warp 0. A later plain store of warp 1

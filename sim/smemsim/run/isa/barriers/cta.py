@@ -2,8 +2,8 @@
 
 Without a thread count a barrier is for all threads of the CTA that have not exited. With one it counts whole warps,
 32 each, when all threads of the warp that have not exited have arrived. A warp that has arrived by `.arrive` and
-waits in the same phase counts once more (`smemsim.RULES["barrier.arrive_sync"]`): several warps fill a tile and all
-arrive; one of them waits for the others and stores the tile.
+waits in the same phase counts once more (`smemsim.RULES["barrier.arrive_sync"]`). Example: several warps fill a tile
+and all arrive. One of them waits for the others and stores the tile.
 """
 
 from __future__ import annotations
