@@ -71,8 +71,8 @@ def run(out: pathlib.Path, arch: str, card: dict[str, str], planned: Sequence[Pl
     """Run suites in their order for so many minutes. `tell` hears of each suite when it begins (None) and when it is
     over.
 
-    A suite that does not fit what is left of the time is skipped. Ctrl-C leaves what is finished, and so does InputError
-    of a full disk.
+    A suite that does not fit what is left of the time is skipped. Ctrl-C leaves what is finished, and so does
+    InputError of a full disk.
     """
     out.mkdir(parents=True, exist_ok=True)
     deadline, done = time.monotonic() + 60 * minutes, []

@@ -1,8 +1,10 @@
-"""A suite of mma.sync: how a card adds the products of one instruction, for cards whose sums are not measured (sm_80, sm_86, sm_89, sm_120a, sm_121a).
+"""A suite of mma.sync: how a card adds the products of one instruction, for cards whose sums are not measured (sm_80,
+sm_86, sm_89, sm_120a, sm_121a).
 
-Each case is a launch of one instruction over `TILES` tiles. Its PTX and its registers are in the trace, so that `smemsim replay` runs the same
-launch. The registers are drawn from a seed without knowing which element each holds. In A and B the second half of the registers is the second
-half of K. So a large term and its negative are in the two halves, at the places of K that one thread of each four holds.
+Each case is a launch of one instruction over `TILES` tiles. Its PTX and its registers are in the trace, so that
+`smemsim replay` runs the same launch. The registers are drawn from a seed without knowing which element each holds. In
+A and B the second half of the registers is the second half of K. So a large term and its negative are in the two
+halves, at the places of K that one thread of each four holds.
 """
 
 from __future__ import annotations
@@ -81,7 +83,9 @@ FORMS = (
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """One launch: an instruction, the style of its numbers, and the registers of every thread by operand, (tiles x lanes, registers)."""
+    """One launch: an instruction, the style of its numbers, and the registers of every thread by operand, (tiles x
+    lanes, registers).
+    """
 
     form: Form
     style: str
@@ -141,7 +145,9 @@ def _registers(form: Form, style: str, drawn: np.random.Generator) -> dict[str, 
 
 
 def _format(kind: str) -> ElementFormat:
-    """The format of the numbers that are drawn. Those of tf32 have bits below its fraction, too: a register holds an f32."""
+    """The format of the numbers that are drawn. Those of tf32 have bits below its fraction, too: a register holds an
+    f32.
+    """
     return FORMATS["f32" if kind == "tf32" else kind]
 
 
@@ -177,7 +183,9 @@ def _finite(words: np.ndarray, form: Form, kind: str, style: str) -> np.ndarray:
 
 
 def _cancel(found: dict[str, np.ndarray], form: Form) -> None:
-    """In the threads of one quarter of K the second half of K has the negative of the first: the products of both cancel."""
+    """In the threads of one quarter of K the second half of K has the negative of the first: the products of both
+    cancel.
+    """
     threads = np.arange(TILES * LANES)
     chosen = threads % 4 == threads // LANES % 4
     width = 1 + _format(form.b).magnitude.bit_length() + (2 if form.bits == 8 and form.b == "e2m1" else 0)

@@ -232,7 +232,9 @@ def broken_by(word: int, kind: str) -> str:
 
 
 def _by_problems(word: int, kind: str) -> str:
-    """The class of a word as `InstrDescriptor.problems` has it. Its note on other kinds comes only with another finding."""
+    """The class of a word as `InstrDescriptor.problems` has it. Its note on other kinds comes only with another
+    finding.
+    """
     said = InstrDescriptor.decode(word, kind=kind).problems()
     findings = {
         rule.name for rule in INSTR_RULES for f in rule.check(InstrDescriptor.decode(word, kind=kind), Context()) if f.severity in GRAVE

@@ -245,9 +245,9 @@ def count_group(  # type: ignore[no-untyped-def]
     warps,
     own,
 ):
-    """`count_accesses` of one group, for warps from one up to another. Warps that access alike cost the same: `kinds` of
-    these are remembered, each with the places of its first warp, and which kind came after it. All after `out` is work
-    space.
+    """`count_accesses` of one group, for warps from one up to another. Warps that access alike cost the same: `kinds`
+    of these are remembered, each with the places of its first warp, and which kind came after it. All after `out` is
+    work space.
     """
     unit = 1 << group[5] if group[5] else 4
     then[:], warps[:] = 0, 0
@@ -357,8 +357,8 @@ def count_accesses(leads, step, places, shapes, steps, first, last, nowhere, gro
 
     `groups` (groups, 6) has the row, the distance from its places, the bytes of a lane, the lanes that go together, how
     many of `distances` count for paired lanes, and the shift of a sector (0: shared memory). `begins` are added to
-    places. `out` (groups, 5) gets requests, wavefronts or sectors, the fewest of these, lanes, and the worst of any warp
-    (as a maximum). `work` (WORK, 32) is work space: a function that makes arrays counts references.
+    places. `out` (groups, 5) gets requests, wavefronts or sectors, the fewest of these, lanes, and the worst of any
+    warp (as a maximum). `work` (WORK, 32) is work space: a function that makes arrays counts references.
     """
     kept, kinds, forms, costs = work[:32], work[32 : 32 + KINDS], work[32 + KINDS : 32 + 2 * KINDS], work[32 + 2 * KINDS : 32 + 3 * KINDS]
     count, at, active, own, then, warps = work[-6], work[-5:-4], work[-4], work[-3], work[-2], work[-1]

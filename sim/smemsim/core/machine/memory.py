@@ -451,8 +451,8 @@ class SharedMemory(metaclass=OwnMembers):
     def read_operand(
         self, descriptor: Any, *, dtype: Any, major: str, rows: int, k: int, packing: str = "packed", arch: str | None = None
     ) -> Operand:
-        """Read one operand as the tensor core does. The arguments are those of `operand_addresses`, for one
-        descriptor and without `arch`.
+        """Read one operand as the tensor core does. The arguments are those of `operand_addresses`, for one descriptor
+        and without `arch`.
 
         Raises HardwareTrap when the operand leaves the window (see `window_reach`: the last lines may, and read as
         zero).

@@ -1,5 +1,5 @@
-"""Tensor transfers: which byte goes where, what the barrier is credited with, where hardware traps, and what becomes
-of the bytes.
+"""Tensor transfers: which byte goes where, what the barrier is credited with, where hardware traps, and what becomes of
+the bytes.
 """
 
 from __future__ import annotations
@@ -102,8 +102,8 @@ class Boxes:
 
     @functools.cached_property
     def transaction_bytes(self) -> int:
-        """What each load credits to its mbarrier: the dense box, fill included, gaps not. For a store the bytes of
-        the dense box.
+        """What each load credits to its mbarrier: the dense box, fill included, gaps not. For a store the bytes of the
+        dense box.
         """
         return int(self.lines.shape[1]) * self.form.geometry.row_bytes
 
@@ -228,8 +228,8 @@ class Transfer(metaclass=OwnMembers):
 
     @property
     def transaction_bytes(self) -> int:
-        """The bytes that a load counts at its mbarrier: the box without gaps, with fill. For a store: the bytes of
-        the box without gaps.
+        """The bytes that a load counts at its mbarrier: the box without gaps, with fill. For a store: the bytes of the
+        box without gaps.
         """
         return len(self.lines) * self.geometry.row_bytes
 
@@ -312,8 +312,8 @@ class Transfer(metaclass=OwnMembers):
         return g.row_bytes * 8 // g.unit_bits, len(self.lines)
 
     def tensor_coordinates(self, position: np.ndarray) -> np.ndarray:
-        """The tensor coordinates (..., rank) of bytes of the dense box, dimension 0 first. They may lie outside of
-        the tensor.
+        """The tensor coordinates (..., rank) of bytes of the dense box, dimension 0 first. They may lie outside of the
+        tensor.
         """
         g, rank = self.geometry, self.tensor_map.rank
         at = np.asarray(position, np.int64)
@@ -338,10 +338,9 @@ def tma_load(
 ) -> Transfer:
     """The shared address of every byte of the box of a `cp.async.bulk.tensor` load.
 
-    - `coordinates`: signed, in driver order, in elements; with interleave, dimension 0 counts slices. For
-      tile::gather4 they are the column and four rows.
-    - `smem_address`: a byte address in the `.shared` window, which ends at `shared_end` (default: the largest
-      window).
+    - `coordinates`: signed, in driver order, in elements; with interleave, dimension 0 counts slices. For tile::gather4
+      they are the column and four rows.
+    - `smem_address`: a byte address in the `.shared` window, which ends at `shared_end` (default: the largest window).
     - `im2col_offsets`: those of im2col, W first, or (wHalo, wOffset) of im2col::w.
     - `mode`: the instruction's. Default: that of the map.
     - `arch` None: as measured on sm_90a, and as documented for what only Blackwell has.
@@ -360,8 +359,8 @@ def tma_load(
     | 715 | a rank or mode that is not that of the map |
     | 716 | a shared address that is no multiple of 128 B, or a global address that is no multiple of 16 B |
 
-    Measured on an H200: traces tma_loads, tma_im2col, tma_interleave, tma_im2col_interleave. Documented:
-    tile::gather4, im2col::w, sub-byte types and the 128B atoms.
+    Measured on an H200: traces tma_loads, tma_im2col, tma_interleave, tma_im2col_interleave. Documented: tile::gather4,
+    im2col::w, sub-byte types and the 128B atoms.
 
     >>> from smemsim import TensorMap, tma_load
     >>> tm = TensorMap.tiled(data_type="bf16", global_address=0x10000, global_dim=(64, 16), global_strides=(128,), box_dim=(64, 8),
@@ -746,10 +745,10 @@ def tma_reduce(
 ) -> np.ndarray:
     """The bytes of global memory after `cp.reduce.async.bulk.tensor`. Arrays are those of `tma_load_bytes`.
 
-    `op` is "add" "min" "max" "inc" "dec" "and" "or" "xor", on elements of the map's type. Box and clipping are those
-    of a store. Raises HardwareTrap (715) for an operation that the type does not have, and Unmodelled if two elements
-    of the box share an address (overlapping strides): their order is not defined. Measured (H200): traces
-    tma_reductions, tma_reduce_traps.
+    `op` is "add" "min" "max" "inc" "dec" "and" "or" "xor", on elements of the map's type. Box and clipping are those of
+    a store. Raises HardwareTrap (715) for an operation that the type does not have, and Unmodelled if two elements of
+    the box share an address (overlapping strides): their order is not defined. Measured (H200): traces tma_reductions,
+    tma_reduce_traps.
 
     >>> from smemsim import TensorMap, tma_reduce
     >>> import numpy as np

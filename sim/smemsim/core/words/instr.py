@@ -197,7 +197,9 @@ class InstrDescriptor(metaclass=OwnMembers):
 
     @property
     def k(self) -> int:
-        """K of the instruction, in elements: 32 B of a row of A if it is dense, twice as many elements if it is sparse. 96 with `k_size`."""
+        """K of the instruction, in elements: 32 B of a row of A if it is dense, twice as many elements if it is sparse.
+        96 with `k_size`.
+        """
         if self.k_size:
             return WIDE_K
         return self.row.k * (2 if self.sparsity else 1)

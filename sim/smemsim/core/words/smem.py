@@ -107,9 +107,7 @@ class SmemDescriptor(metaclass=OwnMembers):
 
     @classmethod
     def decode(cls, word: int, *, arch: str) -> SmemDescriptor:
-        """The descriptor of a raw word. Any 64-bit integer is accepted, also one that was printed as a negative
-        number.
-        """
+        """The descriptor of a raw word. Any 64-bit integer is accepted, also one that was printed as a negative number."""
         return cls(arch=arch, word=architecture(arch).smem_descriptor.check_range(word, "descriptor"))
 
     def encode(self) -> int:
@@ -189,7 +187,8 @@ class SmemDescriptor(metaclass=OwnMembers):
         packing: str = "packed",
         tile_bytes: int | None = None,
     ) -> list[Finding]:
-        """The findings about the descriptor. Each argument that is given allows more checks, such as `dtype` and `major`.
+        """The findings about the descriptor. Each argument that is given allows more checks, such as `dtype` and
+        `major`.
 
         `dtype`, `major`, `rows`, `k` and `packing` are those of `operand_addresses`. `tile_bytes` is the size of the
         buffer from the start address on.

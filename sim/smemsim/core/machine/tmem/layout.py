@@ -195,8 +195,7 @@ class AccumulatorLayout(metaclass=OwnMembers):
         return found
 
     def location(self, m: Any, n: Any) -> tuple[Any, Any, Any]:
-        """(CTA of the pair, lane, column) of element (m, n). The arguments are whole numbers, or arrays that
-        broadcast.
+        """(CTA of the pair, lane, column) of element (m, n). The arguments are whole numbers, or arrays that broadcast.
 
         >>> AccumulatorLayout(64, 8).location(20, 3)    # layout F: 16 rows in every 32 lanes
         (0, 36, 3)

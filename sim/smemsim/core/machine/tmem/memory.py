@@ -434,8 +434,8 @@ class TmemAccess(metaclass=OwnMembers):
         return TmemAddress(formulas.window_lane(whole("warp", warp, minimum=0), at.lane), at.column).encode()
 
     def location(self, warp: Any, thread: Any, register: Any, half: Any = 0) -> tuple[Any, Any]:
-        """(lane, column) of register `register` of thread `thread` (0 to 31) of warp `warp`. The arguments are
-        numbers, or arrays that broadcast.
+        """(lane, column) of register `register` of thread `thread` (0 to 31) of warp `warp`. The arguments are numbers,
+        or arrays that broadcast.
 
         With `pack` the register's bits 15:0 (`half` 0) and 31:16 (`half` 1) have the lower halves of two cells.
 
@@ -565,8 +565,8 @@ class TensorMemory(Columns, metaclass=OwnMembers):
         return f"<TensorMemory {self.arch}: {held}; {len(self.writers)} writers>"
 
     def exit_problems(self) -> list[str]:
-        """The problems if the kernel ends now: a sentence for each allocation that was not freed, and the sentences
-        of `problems`.
+        """The problems if the kernel ends now: a sentence for each allocation that was not freed, and the sentences of
+        `problems`.
         """
         left = [
             f"{n} columns at {TmemAddress(0, c).encode():#x} were not deallocated before the kernel exits ({ALLOCATION.source}); later CTAs "
@@ -677,8 +677,8 @@ class TensorMemory(Columns, metaclass=OwnMembers):
     # ---- threads
 
     def ld(self, access: TmemAccess, *, warp: int | None = None, taddr: int | None = None) -> np.ndarray:
-        """`tcgen05.ld`: the registers of one warp, uint32 (32 threads, registers). If `warp` is None: those of the
-        four warps of a warpgroup, (4, 32, registers).
+        """`tcgen05.ld`: the registers of one warp, uint32 (32 threads, registers). If `warp` is None: those of the four
+        warps of a warpgroup, (4, 32, registers).
 
         `taddr`, for one warp, is the address if it differs from `access.operand(warp)`. Only bits 4:0 of its lane
         count, because a warp has its own 32 lanes (`smemsim.RULES["tcgen05.warp_window"]`).
@@ -693,8 +693,8 @@ class TensorMemory(Columns, metaclass=OwnMembers):
         return result
 
     def st(self, access: TmemAccess, values: Any, *, warp: int | None = None, taddr: int | None = None, label: str = "threads") -> None:
-        """`tcgen05.st`: store the registers of one warp, 32-bit (32, registers), or of four warps, (4, 32,
-        registers). `label` is the name of the writer.
+        """`tcgen05.st`: store the registers of one warp, 32-bit (32, registers), or of four warps, (4, 32, registers).
+        `label` is the name of the writer.
 
         With `pack` (.unpack::16b) the upper halves of the cells keep what they had (inferred).
         """

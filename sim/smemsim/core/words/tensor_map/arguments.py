@@ -127,8 +127,8 @@ class Arguments:
 
     @property
     def pixel_box(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """The lower and the upper corner of an im2col map, W first. A wide map has corners along W only. On Hopper
-        its other corners are 0.
+        """The lower and the upper corner of an im2col map, W first. A wide map has corners along W only. On Hopper its
+        other corners are 0.
         """
         if self.mode is None:
             return self.pixel_box_lower_corner, self.pixel_box_upper_corner
