@@ -856,6 +856,46 @@ def test_line_tables_have_a_bound(monkeypatch):
     assert image.ptx.encode().rstrip() == ptx_for("sm_90a").rstrip()
 
 
+def test_code_at_an_address_ends_where_its_header_says():
+    """What lies behind it is not part of it."""
+    behind = b"\x7fELF and more"
+    for code in (fat((1, 90, ptx_for("sm_90a"), 0, 0)), fat(), cubin((".nv_debug_ptx_txt", ptx_for("sm_90a"))), cubin(), ptx_for("sm_80")):
+        held = ctypes.create_string_buffer(code + (b"\0" if code.startswith(b".") else b"") + behind)
+        assert at_address(ctypes.addressof(held)) == code
+
+
+@pytest.mark.parametrize("abi", [7, 8])
+def test_the_target_of_machine_code_is_in_its_flags(abi):
+    """In the second byte from ABI 8 on, in the first one before."""
+    code = bytearray(cubin())
+    code[8] = abi
+    code[48:52] = struct.pack("<I", 0x5A04 if abi == 8 else 0x2150)
+    assert [(image.target, image.ptx, image.origin, image.cubin) for image in images(bytes(code))] == [
+        (f"sm_{10 + abi * 10}", "", "machine code", b"")
+    ]
+    (image,) = images(fat((2, 89, bytes(code), 0, 0)))
+    assert image.target == "sm_89"
+    (image,) = images(cubin((".nv.host", b"x")))
+    assert image.cubin == cubin((".nv.host", b"x"))
+
+
+def test_of_several_codes_the_cards_own_its_familys_and_the_newest_older_one_are_taken_in_this_order():
+    texts = {target: images(ptx_for(target))[0] for target in ("sm_80", "sm_90", "sm_100", "sm_100a", "sm_100f", "sm_103", "sm_103a")}
+    in_cubin = images(cubin((".nv_debug_ptx_txt", ptx_for("sm_103a"))))[0]
+    order = ["sm_103a", "sm_100f", "sm_103", "sm_100", "sm_90", "sm_80"]
+    for n, best in enumerate(order):
+        for left in (order[n:], order[: n - 1 : -1] if n else order[::-1]):
+            image, why = chosen([texts[target] for target in [*left, "sm_100a"]], "sm_103a")
+            assert image is texts[best], (left, why)
+            assert ("older" in why, "family" in why) == (best not in ("sm_103a", "sm_100f"), best == "sm_100f")
+    for some in ([in_cubin, texts["sm_103a"]], [texts["sm_103a"], in_cubin]):
+        assert chosen(some, "sm_103a")[0].origin == "PTX", "the text of a cubin lacks the lines of the source"
+    for none, says in (([texts["sm_100a"]], "there is PTX for sm_100a, which sm_103a does not run"), ([], "there is no code and no PTX"),
+                       (images(cubin()), "there is machine code for sm_90 and no PTX")):  # fmt: skip
+        with pytest.raises(InputError, match=says):
+            chosen(none, "sm_103a")
+
+
 def leb(number, *, signed=False):
     """A number as DWARF writes it, by the definition (DWARF 2, 7.6)."""
     out = b""
