@@ -832,6 +832,10 @@ def test_numbers_in_words_are_those_numbers():
 
     def read(text, of):
         runs, _, period = text.partition(" mod ")
+        if series := re.fullmatch(r"(\d+), (\d+), (\d+) \.\.\. (\d+)", text):
+            one, two, three, last = map(int, series.groups())
+            assert three - two == two - one
+            return [*range(one, last + 1, two - one)]
         ends = [[int(n) for n in part.split(" to ")] for part in runs.split(", ")]
         every = {n for part in ends for n in range(part[0], part[-1] + 1)}
         return [n for n in range(of) if (n % int(period) if period else n) in every]
@@ -850,6 +854,6 @@ def test_numbers_in_words_are_those_numbers():
                 assert shown == [n for n in numbers if n - 1 not in numbers or n + 1 not in numbers][: len(shown)]
             else:
                 assert read(text, of) == numbers, text
-            assert (" mod " in text) <= (of > 8)
-    assert numbers_told([*range(0, 64, 2)], 64) == "0 mod 2"
+            assert (" mod " in text or " ... " in text) <= (of > 8)
+    assert [numbers_told([*range(1, of, 4)], of) for of in (16, 20)] == ["1 mod 4", "1, 5, 9 ... 17"]
     assert numbers_told([0, 2, 4, 6], 8) == "0, 2, 4, 6"
