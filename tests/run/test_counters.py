@@ -272,9 +272,10 @@ def test_a_line_with_conflicts_and_the_repair_that_is_offered() -> None:
     before = counted(TRANSPOSE.format(change=""), block=64)
     (note,) = before.remarks
     assert (note.code, note.line) == ("P902", 9)
-    assert "128 wavefronts, without conflicts 4; 100% of all wavefronts of the launch" in note.message
+    assert "bank conflicts of degree 32 here and at 1 more line: 97% of all shared wavefronts are lost" in note.message
+    assert "128 of the launch's 128 shared wavefronts; without conflicts 4" in note.message
     assert "offset ^ (offset >> 5 & 0x7c)" in note.repair
-    assert "tried: 128 wavefronts of the buffer become 4" in note.repair
+    assert "tried: 128 wavefronts become 4" in note.repair
     assert "; or pad the rows: __shared__ T tile[rows][32 + 1]" in note.repair
     after = counted(TRANSPOSE.format(change="shr.u32 %y, %a, 5; and.b32 %y, %y, 0x7c; xor.b32 %a, %a, %y; "), block=64)
     assert codes(after) == []
@@ -336,6 +337,17 @@ def test_lines_of_one_buffer_are_one_note_and_buffers_are_apart(monkeypatch: pyt
     assert "and at 1 more line" in found[0].message
     assert [half.instruction.line for half in found[0].halves] == [9, 11]
     assert "and at 39 more lines" in found[1].message
+
+
+def test_vectors_are_told_in_their_numbers_where_a_language_has_no_vectors() -> None:
+    """Rows of 16 elements of 16 bytes: CUDA's are of 16 bytes, Gluon's of 4."""
+    body = (
+        ".reg .b32 %v; mad.lo.u32 %a, %t, 256, %s;\n"
+        + "st.shared.v4.b32 [%a], {%x, %x, %x, %x};\nld.shared.v4.b32 {%x, %z, %w, %v}, [%a];\n" * 4
+    )
+    (note,) = [f for f in counted(body, sanitize=False).remarks if f.code == "P902"]
+    assert "__shared__ T tile[rows][16 + 1] with T of 16 bytes" in note.repair
+    assert "with_identity_for([[64, 4]], [rows, 64], [1, 0]) of 4-byte elements" in note.repair
 
 
 def test_few_conflicts_of_a_large_launch_are_no_note() -> None:

@@ -5,6 +5,7 @@ import functools
 import json
 import pathlib
 import re
+import shutil
 import tarfile
 import tempfile
 
@@ -204,6 +205,69 @@ setp.eq.u32 skip, {found[1]}, of; setp.ge.and.u32 skip, me, 256, skip;
     assert "1 of 2 arrivals is missing" in first.why
 
 
+def test_a_hang_names_the_cta_of_a_cluster_that_never_arrived(twins, tmp_path):
+    """CTA 1 releases its stages at its own mbarriers only."""
+    text = (twins / "cluster_2" / "kernel.ptx").read_text()
+    arrival = re.compile(r"(mapa.shared::cluster.u32 there, %r\d+, %r\d+;\s*)(mbarrier.arrive[^;]*;)")
+    far = ".reg .pred own; .reg .b32 me; mov.u32 me, %cluster_ctarank; setp.eq.u32 own, me, 0; @own "
+    times = iter(range(4))  # for ranks 0 and 1, in two copies of the loop
+    text = arrival.sub(lambda found: found[1] + (far if next(times) % 2 == 0 else "") + found[2], text)
+    assert next(times, None) is None
+    folder = tmp_path / "hangs"
+    shutil.copytree(twins / "cluster_2", folder)
+    (folder / "kernel.ptx").write_text(text)
+    run, _ = smemsim.launch_file(folder, pipeline=True, progress=False, sanitize=False)
+    first = next(f for f in run.findings if f.code == "X006")
+    assert "CTA 1 has arrived at the mbarrier of CTA 1" in first.why
+    says = next(says for says in run.pipeline.sentences() if "2 of 4 arrivals are missing" in says)
+    assert "warps 4, 8 of CTA 0 arrived" in says
+    assert says.endswith("CTA 1 has arrived at the mbarrier of CTA 1, never at this one.")
+    assert "2 of 4 arrivals are missing: CTA 1 never arrived" in run.pipeline.svg()
+
+
+def copies(buffers, stages, left, steps=12):
+    """A loop over `steps`, unrolled: each step waits until `left` groups are in flight, reads its stage of each buffer,
+    and issues a group for each buffer, `stages` - 1 steps ahead (with one stage: after the read).
+    """
+    ahead = max(1, stages - 1)
+
+    def issue(step):
+        if step >= steps:
+            return ["cp.async.commit_group;"] * buffers
+        at = [16 * 32 * (buffer * stages + step % stages) for buffer in range(buffers)]
+        return [f"cp.async.cg.shared.global [%a+{place}], [%g], 16; cp.async.commit_group;" for place in at]
+
+    lines = [line for step in range(ahead) for line in issue(step)]
+    for step in range(steps):
+        lines += [f"cp.async.wait_group {left};", "bar.sync 0;"]
+        lines += [f"ld.shared.u32 %x, [%a+{16 * 32 * (buffer * stages + step % stages)}];" for buffer in range(buffers)]
+        lines += [*["bar.sync 0;"] * (stages == 1), *issue(step + ahead)]
+    body = "\n".join([*lines, "cp.async.wait_group 0;"])
+    return f""".version 8.8
+.target sm_90a
+.address_size 64
+.visible .entry k(.param .u64 in) {{
+.reg .b32 %a, %t, %x; .reg .b64 %g, %o; .shared .align 16 .b8 tiles[16384];
+ld.param.u64 %g, [in]; mov.u32 %t, %tid.x; shl.b32 %t, %t, 4; cvt.u64.u32 %o, %t; add.u64 %g, %g, %o;
+mov.u32 %a, tiles; add.u32 %a, %a, %t;
+{body}
+ret;
+}}"""
+
+
+@pytest.mark.parametrize(
+    ("buffers", "stages", "left", "works"),
+    [(1, 4, 2, 0), (1, 4, 0, 1), (2, 4, 4, 0), (2, 4, 2, 0), (2, 4, 0, 2), (3, 3, 0, 3), (2, 2, 0, 0), (2, 1, 0, 0), (4, 1, 0, 0)],
+)
+def test_groups_of_several_buffers_are_issued_a_step_at_a_time(buffers, stages, left, works):
+    """Of one or two stages a step alone can be in flight; of three or more a wait for all groups loses them."""
+    gpu = smemsim.Gpu("sm_90a")
+    run = gpu.launch(copies(buffers, stages, left), args=[gpu.array(np.zeros(128, np.uint32))], block=32, pipeline=True, progress=False)
+    notes = [f for f in run.remarks if f.code == "P101"]
+    assert [f.message.partition(";")[0] for f in notes] == [f"a ring of {buffers * stages} stages works as {works}"] * bool(works)
+    assert all(f.repair.startswith(f"cp.async.wait_group {buffers * (stages - 2)},") for f in notes)
+
+
 # ---- Kernels that an H200 timed: tools/capture/pipeline_twins.py
 
 TWINS = ROOT / "tests" / "data" / "pipeline_twins"
@@ -230,7 +294,10 @@ def test_rings_of_timed_kernels(twins, name):
     notes = [f for f in run.remarks if f.code == "P101"]
     assert bool(notes) == (not right)
     if name in ("gemm_very_late", "cluster_stage_before"):
-        assert notes[0].repair.startswith("release a stage as soon as" if name == "gemm_very_late" else "wait for the release of stage")
+        is_late = name == "gemm_very_late"
+        assert notes[0].repair.startswith("release a stage as soon as" if is_late else "wait for the release of stage")
+        assert ("comes late" in notes[0].why, "Enough would be" in notes[0].why) == (is_late, not is_late)
+        assert f"Fix: {notes[0].repair}" in run.pipeline.sentences()[0]
 
 
 @pytest.mark.parametrize(

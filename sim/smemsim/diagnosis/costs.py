@@ -137,9 +137,10 @@ def _conflicts(launch: Launch, counting: Counting) -> Iterator[Finding]:
         also = f" and at {lines} more line{'s' * (lines > 1)}" if lines else ""
         yield at_instruction(
             "P902", counting.instructions[worst],
-            f"bank conflicts of degree {max(counting.rows[key].worst_degree for key in lost)} here{also}", _repair(launch, counting, buffer),
+            f"bank conflicts of degree {max(counting.rows[key].worst_degree for key in lost)} here{also}: {sum(lost.values()) / total:.0%} of all shared wavefronts are lost",
+            _repair(launch, counting, buffer, (spent, spent - sum(lost.values()))),
             halves=tuple(Half("also" if n else "access", shorter(i.name), i) for n, i in enumerate([counting.instructions[worst], *others[:MOST_LINES]])),
-            why=f"{spent:,} wavefronts, without conflicts {spent - sum(lost.values()):,}; {spent / total:.0%} of all wavefronts of the launch",
+            why=f"{spent:,} of the launch's {total:,} shared wavefronts; without conflicts {spent - sum(lost.values()):,}",
         )  # fmt: skip
 
 
@@ -170,8 +171,10 @@ def _buffers(counting: Counting) -> list[_Buffer]:
     return sorted(found, key=lambda buffer: line(buffer.keys[0]))
 
 
-def _repair(launch: Launch, counting: Counting, buffer: _Buffer) -> str:
-    """A layout in which no access of the buffer has conflicts, tried on the accesses that were kept; "" for none."""
+def _repair(launch: Launch, counting: Counting, buffer: _Buffer, wavefronts: tuple[int, int]) -> str:
+    """A layout in which no access of the buffer has conflicts, tried on the accesses that were kept; "" for none. The
+    lines with conflicts take `wavefronts` now, and then.
+    """
     reader = _reader(launch, buffer)
     if reader is not None:
         i, swizzle = reader
@@ -192,24 +195,32 @@ def _repair(launch: Launch, counting: Counting, buffer: _Buffer) -> str:
     ]
     if not layouts or answer.now == answer.ideal:
         return ""
-    spent = sum(counting.rows[key].wavefronts for key in buffer.keys)
-    left = spent - sum(_excess(counting, key, counting.rows[key]) for key in buffer.keys)
-    sample = " on some of the accesses; for all of them," if answer.now < spent else ":"
-    tried = f"tried{sample} {spent:,} wavefronts of the buffer become {left:,}"
+    is_sample = answer.now < sum(counting.rows[key].wavefronts for key in buffer.keys)
+    tried = f"tried{' on a sample of the accesses' * is_sample}: {wavefronts[0]:,} wavefronts become {wavefronts[1]:,}"
     padded = padding_of(accesses) if fixed is None and layouts[0].swizzle is not None else None
-    return _worded(layouts[0], padded, answer.element_bytes, tried, is_fixed=fixed is not None)
+    scalar = min(_scalar(counting.instructions[key], answer.element_bytes) for key in buffer.keys)
+    return _worded(layouts[0], padded, answer.element_bytes, scalar, tried, is_fixed=fixed is not None)
 
 
-def _worded(layout: ConflictFree, padded: ConflictFree | None, element: int, tried: str, *, is_fixed: bool) -> str:
-    """A layout in words, and a padding that does the same."""
+def _scalar(i: Instruction, element: int) -> int:
+    """The bytes of one number of an access; `element` if its name does not say."""
+    kinds = [int(found[1]) // 8 for word in i.modifiers if (found := re.fullmatch(r"(?:bf|[bsuf])(8|16|32|64)", word))]
+    return min([element, *(kinds if i.op in ("ld", "st") else [])])
+
+
+def _worded(layout: ConflictFree, padded: ConflictFree | None, element: int, scalar: int, tried: str, *, is_fixed: bool) -> str:
+    """A layout in words, and a padding that does the same. Gluon has no elements of vectors: it counts in numbers of
+    `scalar` bytes.
+    """
     both = " in the map and the threads' addresses" if is_fixed else ""
     form = layout.cuda(element)
     if layout.swizzle is not None:
         form = f"replace each byte offset in the buffer by {form}" if layout.swizzle.bits else layout.says
-    gluon = (padded or layout).triton(element, 0) if layout.swizzle is None or padded is not None else ""
+    gluon = (padded or layout).triton(scalar, 0) if layout.swizzle is None or padded is not None else ""
     rows = [f"{form}{both} ({tried})", f"in CuTe: {layout.cute(element)} on elements of {element} B"]
-    rows += [f"pad the rows: {padded.cuda(element)}"] if padded is not None else []
-    rows += [f"in Gluon: {gluon}"] if gluon else []
+    has_vectors = element > scalar
+    rows += [f"pad the rows: {padded.cuda(element)}{f' with T of {element} bytes' * has_vectors}"] if padded is not None else []
+    rows += [f"in Gluon: {gluon}{f' of {scalar}-byte elements' * has_vectors}"] if gluon else []
     return OR.join(rows)
 
 

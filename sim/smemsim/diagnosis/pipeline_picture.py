@@ -119,7 +119,7 @@ def _split(pipeline: Verdicts) -> Iterator[Role]:
 def _notes(pipeline: Verdicts, drawing: Drawing) -> list[str]:
     """What the sentences and the picture mean, where it is not said beside them."""
     found = []
-    if pipeline.is_over and any(ring.is_held_back for ring in pipeline.rings):
+    if pipeline.is_over and any(ring.is_late for ring in pipeline.rings):
         found.append("N stages work as M: each load is issued as late as in a ring of M stages.")
     first = next((ring for ring in pipeline.rings if ring.kind not in ("accumulator", "answer")), None)
     if first is not None and pipeline.is_over and (drawn := sum(one.at < drawing.end for one in first.fillings)) < len(first.fillings):
@@ -281,7 +281,8 @@ def _short(pipeline: Verdicts, stuck: Stuck) -> tuple[str, ...]:
         return (stuck.why.partition(";")[0],)
     name = pipeline.barrier_names.get(stuck.barrier[1]) or f"{stuck.barrier[1]:#x}"
     overdue = pipeline.overdue(stuck)
-    late = f": {warps_named(overdue)} overdue" if overdue else ""
+    absent = "" if stuck.missing is None else "".join(f": CTA {cta} never arrived" for cta in stuck.missing.absent)
+    late = f": {warps_named(overdue)} overdue" if overdue else absent
     lacks = f"{name} phase {stuck.missing.phase}: {pipeline.lacking(stuck.missing)}"
     return (f"{lacks}{late}", f"{name}{late}", lacks, name)
 
@@ -333,10 +334,11 @@ def pipeline_text(pipeline: Verdicts) -> str:
         lines.append(f"{_cut(_brief(lane.name), NAMES):<{NAMES}}{_row(lane, drawing)}".rstrip())
     lines += [""] * bool(drawing.lanes)
     for of, kinds in _explained(pipeline, drawing).items():
+        load = "group" if _many(pipeline) == "groups" else "load"
         numbers = (
-            [f"a number: the load; in the row in flight: how many {_many(pipeline)} are under way at once"]
+            [f"a number: the {load}; in the row in flight: how many {_many(pipeline)} are under way at once"]
             if of == STAGES
-            else ["a number: the load"]
+            else [f"a number: the {load}"]
             if of == ENGINES
             else []
         )

@@ -118,7 +118,7 @@ class Ring:
     def effective(self) -> int:
         """The effective number of stages: all, minus those that most loads keep empty without need."""
         if self.is_one_at_a_time:
-            return 1
+            return self.batch
         if not self.is_held_back:
             return len(self.stages)
         common = collections.Counter(len(one.newer) for one in self.held).most_common(1)[0][0]
@@ -133,11 +133,30 @@ class Ring:
 
     @property
     def is_one_at_a_time(self) -> bool:
-        """Is nearly every load issued only when the load before is complete, in a ring of three stages or more?"""
-        if len(self.stages) < FEWEST_STAGES or self.refills <= len(self.stages) or self.kind in ("accumulator", "answer"):
+        """Is nearly every load issued only when the load before is complete, in a ring of three stages or more? Groups of
+        cp.async may be issued several at a time: those of A and B.
+        """
+        if self.refills <= len(self.stages) or self.kind in ("accumulator", "answer"):
             return False
-        alone = sum(n == 1 for n, again in zip(self.allowed, self.overwrites, strict=True) if again)
-        return alone >= LEAST_HELD * self.refills
+        again = {one.stage for one, yes in zip(self.fillings, self.overwrites, strict=True) if yes}
+        return 0 < self.batch <= (1 if self.kind == "load" else len(again)) and len(again) >= FEWEST_STAGES * self.batch
+
+    @functools.cached_property
+    def batch(self) -> int:
+        """How many loads nearly all batches have, if a batch is issued only when all loads before it are complete; 0 if
+        loads are issued otherwise.
+        """
+        found = [0] * len(self.allowed)  # of each load its place in a batch, from 1 on
+        for n, count in enumerate(self.allowed):
+            if count == 1 or (n and found[n - 1] == count - 1):
+                found[n] = count
+        places = [place for place, again in zip(found, self.overwrites, strict=True) if again]
+        return max(places, default=0) if sum(place > 0 for place in places) >= LEAST_HELD * self.refills else 0
+
+    @property
+    def last_alone(self) -> int:
+        """The last load that was issued when all loads before it were complete."""
+        return max(n for n, count in enumerate(self.allowed) if count == 1)
 
     @property
     def overlaps(self) -> bool:
@@ -210,8 +229,8 @@ class Ring:
 
     def awaited(self) -> Origin | None:
         """The wait by which the thread knows, at the last load, that the load before is complete."""
-        *_, before, last = self.fillings
-        return last.load_origins.get(before.number)
+        n = self.last_alone
+        return self.fillings[n].load_origins.get(self.fillings[n - 1].number)
 
 
 def _separate(fillings: Sequence[Filling]) -> list[list[Filling]]:
@@ -388,7 +407,9 @@ class Verdicts:
         if not self.is_over:
             return f"{name}: {len(ring.fillings)} {load}s were issued before the kernel stopped; {self._left(ring)}. Whether all stages work is not known."
         if ring.is_late:
-            return f"{name}: {' '.join(self._why(ring))}"
+            one = ring.held[-1] if ring.is_held_back else None
+            fix = self._fix(ring, one, ring.awaited() if one is None else one.origin)
+            return f"{name}: {' '.join(self._why(ring))} Fix: {fix}."
         if ring.kind == "accumulator":
             if ring.overlaps:
                 return f"{name}: matrix instructions into one overlap the reads of another."
@@ -465,20 +486,23 @@ class Verdicts:
         by: dict[Instruction, list[int]] = {}
         for warp, i in missing.came:
             by.setdefault(i, []).append(warp)
-        return "".join(f"; {warps_named(warps)} arrived at {self.place(i)}" for i, warps in by.items())
+        of = "" if len(self.numbers) < 2 else f" of CTA {missing.cta}"
+        return "".join(f"; {warps_named(warps)}{of} arrived at {self.place(i)}" for i, warps in by.items())
 
     def _overdue(self, stuck: Stuck) -> str:
         """The warps that have not arrived, and where they have."""
+        absent = stuck.missing.absent if stuck.missing is not None else ()
+        others = "".join(f"; CTA {cta} has arrived at the mbarrier of CTA {cta}, never at this one" for cta in absent)
         late = self.overdue(stuck)
         if not late:
-            return ""
+            return others
         has = "has" if len(late) == 1 else "have"
         if stuck.missing is not None and not set(late) & set(stuck.missing.before):
             has += " never arrived there"
         else:
             has += " not arrived in this phase"
         names = [self.barrier_names.get(address) or f"{address:#x}" for _, address in stuck.elsewhere] if stuck.overdue else []
-        return f"; {warps_named(late)} {has}{f', but at {_listed(names)}' if names else ''}"
+        return f"; {warps_named(late)} {has}{f', but at {_listed(names)}' if names else ''}{others}"
 
     def overdue(self, stuck: Stuck) -> tuple[int, ...]:
         """The warps that have not arrived: those that have at other phases or stages, or that read the stage, too."""
@@ -513,16 +537,16 @@ class Verdicts:
         load, stage, _ = WORDS[ring.kind]
         first = f"{len(ring.stages)} {stage}s work as {ring.effective}."
         if not ring.is_held_back:
-            origin = ring.awaited()
+            origin, last, batch = ring.awaited(), ring.last_alone, ring.batch
             by = "" if origin is None else f", because of {_with_number(origin.wait)} at {self.place(origin.wait)}"
             if origin is not None and origin.barrier is not None:
-                by += f", where warp {ring.fillings[-1].thread // WARP} waits for {self.mbarrier(origin.barrier, origin.phase)}"
-            since = next((n for n in reversed(range(ring.overwrites.index(True))) if ring.allowed[n] > 1), 0)
+                by += f", where warp {ring.fillings[last].thread // WARP} waits for {self.mbarrier(origin.barrier, origin.phase)}"
+            since = next((n for n in reversed(range(ring.overwrites.index(True))) if ring.allowed[n] > batch), 0)
             after = f" after {load} {self.label(ring, since)}" if since else ""
             text = f"Every {load}{after} waits for the one before it{by}. So one {load} is in flight at a time."
-            if origin is not None and origin.barrier is not None:
-                text += " Leave this wait out where loads are issued."
-            return [first, f"{text}{' ' + self._enough(ring) if ring.kind == 'cp.async' else ''}"]
+            if batch > 1:
+                text = f"Every {batch} {load}s{after} wait for those before them{by}. So only {batch} {load}s are in flight at a time."
+            return [first, text]
         one = ring.held[-1]
         owner = self._owner(ring)
         readers, those = ("epilogue", "that") if ring.kind == "accumulator" else ("MMAs", "those")
@@ -539,6 +563,8 @@ class Verdicts:
                 text += f", after {shorter(one.origin.first.name)} at {self.place(one.origin.first)}"
             if one.enough is not None and one.enough.wait is not one.origin.wait:
                 text += f". This wait comes in addition and can be left out: another one, at {self.place(one.enough.wait)}, for {self.mbarrier(one.enough.barrier, one.enough.phase)}, is there and is enough"
+            elif ring.releases_late and one.origin.arrival is not None:
+                text += f". This mbarrier is that of {stage} {one.stage}, but the arrival for {load} {self.label(ring, one.needs)} comes late: only after the {readers} of {load} {self.labels.get(one.until, one.until)}"
             elif one.right is not None and one.right.barrier != one.origin.barrier:
                 text += f". Enough would be {self.mbarrier(one.right.barrier, one.right.phase)}"
         all_, many = ("all " if len(ring.held) == ring.refills else f"{len(ring.held)} of the "), ring.refills
@@ -551,11 +577,6 @@ class Verdicts:
             return None
         wait = one.origin.wait
         return next((other for other in self.rings if other is not ring and wait in other.culprits() and other.held[-1].is_own), None)
-
-    @staticmethod
-    def _enough(ring: Ring) -> str:
-        """The wait for groups of cp.async that lets later groups stay in flight."""
-        return f"cp.async.wait_group {len(ring.stages) - 2} is enough."
 
     def _held_back(self, ring: Ring) -> Finding:
         """P101, at the wait."""
@@ -583,9 +604,9 @@ class Verdicts:
         """What to change in a ring that works as fewer stages than it has."""
         load, stage, _ = WORDS[ring.kind]
         if ring.kind == "cp.async":
-            return f"cp.async.wait_group {len(ring.stages) - 2}, so that later groups stay in flight"
+            return f"cp.async.wait_group {len(ring.stages) - 2 * ring.batch}, so that later groups stay in flight"
         if one is None or origin is None or origin.barrier is None:
-            return "leave this wait out where loads are issued: wait for a load just before what reads it"
+            return f"leave this wait out in warp {ring.fillings[-1].thread // WARP}, which issues loads: wait for a load just before what reads it"
         owner = self._owner(ring)
         if owner is not None:
             return f"repair ring{self.letters[owner.fillings[0].number]} first: the same wait holds both back"
@@ -593,7 +614,7 @@ class Verdicts:
             return f"leave this wait out: the wait at {self.place(one.enough.wait)} is enough for {load} {self.label(ring, one.load)}"
         if ring.releases_late and origin.arrival is not None:
             done, readers = f"release {_a(stage)} as soon as its readers are done", "epilogue" if ring.kind == "accumulator" else "MMAs"
-            return f"{done}: the arrival at {self.place(origin.arrival)} for {load} {self.label(ring, one.needs)} comes after the {readers} of {load} {self.labels.get(one.until, one.until)}"
+            return f"{done}: let the arrival at {self.place(origin.arrival)} for {load} {self.label(ring, one.needs)} not wait for the {readers} of {load} {self.labels.get(one.until, one.until)}"
         free = f"wait for the release of {stage} {one.stage}, which {load} {self.label(ring, one.load)} overwrites"
         barriers = {held.origin.barrier for held in ring.held if held.origin is not None}
         return f"give each {stage} an mbarrier of its own, and {free}" if len(barriers) == 1 < len(ring.stages) else free

@@ -947,9 +947,9 @@ class Run(metaclass=OwnMembers):
             for f, _ in first[:MOST_ENTRIES]
         )
         counted, more = _counted(self.findings), max(len(first) - MOST_ENTRIES, 0)
-        heading = (
-            counted[0].upper() + counted[1:] + (f", {len(self.remarks)} remark{'s' * (len(self.remarks) > 1)}" if self.remarks else "")
-        )
+        on_cost = " on cost" * all(f.code.startswith("P") for f in self.remarks)
+        remarks = f", {len(self.remarks)} remark{'s' * (len(self.remarks) > 1)}{on_cost}" if self.remarks else ""
+        heading = counted[0].upper() + counted[1:] + remarks
         whole = report.page(tiles, names=names, unfilled=self._stores(place))
         return dataclasses.replace(
             whole, title=f"{shorter_name(self.launch.program.name)} on {self.launch.arch}", counted=heading, entries=entries, more=more,

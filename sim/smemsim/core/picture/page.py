@@ -39,6 +39,7 @@ def page_html(page: Page) -> str:
 """
 
 
+_RIGHT_BUT_SLOW = "the results are right, but time is lost"
 _THEME = "<button id=theme class=live type=button>Dark</button>"
 _UNITS = ". In the pictures addresses are those of the CTA's .shared window; a chunk is 16 bytes, a line 128."
 
@@ -114,7 +115,7 @@ def _index(entries: Sequence[Entry]) -> str:
 
 def _severities(entries: Sequence[Entry]) -> str:
     """The words for how grave a finding is, of those that occur."""
-    told = {e.severity: e.severity_says for e in entries if e.severity_says}
+    told = {e.severity: _RIGHT_BUT_SLOW if e.code.startswith("P") else e.severity_says for e in entries if e.severity_says}
     told |= {e.grade: f"the grade of the rule, which was not measured. {e.card}" for e in entries if e.card and e.grade}
     words = "; ".join(f"<b>{html.escape(severity)}</b>: {html.escape(says)}" for severity, says in told.items())
     return f"<p class=dim>{words}</p>" if words else ""
@@ -222,7 +223,7 @@ def _heat(heat: Heat) -> str:
     )
     sums = "".join(f"<li>{html.escape(line)}</li>" for line in heat.sums)
     head = f"<thead><tr><th scope=col colspan=2>share of the cost</th><th scope=col>line</th><th scope=col>source</th>{heads}</tr></thead>"
-    return f"<section class=run aria-labelledby=hh><h2 id=hh>What lines cost</h2><ul class='outputs dim'>{sums}</ul><p class=dim>A bar is the line's share of the launch's cost: a wavefront counts 4, a sector 1 (32 of 128 bytes). A line with an orange bar costs more than its bytes need.</p><div class=heat><table>{head}<tbody>{rows}</tbody></table></div></section>"
+    return f"<section class=run aria-labelledby=hh><h2 id=hh>What lines cost</h2><ul class='outputs dim'>{sums}</ul><p class=dim>A bar is the line's share of the launch's cost: a wavefront counts 4, a sector 1 (32 of 128 bytes). A line with an orange bar costs more than its bytes need. The compiler's line table says which line an instruction belongs to; in optimised code it may name a line nearby.</p><div class=heat><table>{head}<tbody>{rows}</tbody></table></div></section>"
 
 
 def _stages(stages: Stages) -> str:

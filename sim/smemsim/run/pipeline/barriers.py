@@ -101,7 +101,26 @@ class BarrierObserver(Observer):
             (warp - own.start, phase == self._phase[key], i) for warp, (phase, i) in sorted(self._arrived[key].items()) if warp in own
         ]
         came, before = tuple((warp, i) for warp, is_now, i in arrived if is_now), tuple(warp for warp, is_now, _ in arrived if not is_now)
-        return Missing(state.phase, state.expected, state.pending, state.tx, came, before, self._open[key].reads)
+        absent = tuple(
+            number for cta, number in self.numbers.items()
+            if cta != key[0] and self._arrives(x, cta, (cta, key[1])) and not self._arrives(x, cta, key)
+        )  # fmt: skip
+        return Missing(
+            state.phase,
+            state.expected,
+            state.pending,
+            state.tx,
+            came,
+            before,
+            self._open[key].reads,
+            absent,
+            self.numbers[self._first // x.stride],
+        )
+
+    def _arrives(self, x: Wave, cta: int, key: tuple[int, int]) -> bool:
+        """Has a warp of a CTA arrived at an mbarrier?"""
+        warps = range(cta * x.stride // WARP, (cta + 1) * x.stride // WARP)
+        return key in self._arrived and any(warp in warps for warp in self._arrived[key])
 
     def _own(self, threads: np.ndarray) -> list[int]:
         return [t for t in np.asarray(threads).tolist() if self._begin <= t < self._end]

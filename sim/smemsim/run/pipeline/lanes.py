@@ -34,7 +34,8 @@ class Span(NamedTuple):
 class Missing(NamedTuple):
     """What the current `phase` of an mbarrier lacks: `pending` of `expected` arrivals, and `tx` bytes. `came` are the
     warps that have arrived in it, and where; `before` those whose last arrival was in an earlier phase. `reads` is what
-    its arrivals know, as in `Known`.
+    its arrivals know, as in `Known`. `absent` are other CTAs of the cluster, by their number in the grid, that have
+    arrived at their own mbarrier at this offset, and never at this one. `cta` is the number of the CTA of `came`.
     """
 
     phase: int
@@ -44,6 +45,8 @@ class Missing(NamedTuple):
     came: tuple[tuple[int, Instruction], ...]
     before: tuple[int, ...]
     reads: int
+    absent: tuple[int, ...] = ()
+    cta: int = 0
 
 
 class Stuck(NamedTuple):
