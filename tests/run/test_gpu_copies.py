@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from launches import Device
 from ptx_kernels import dump, kernel, wait
-from smemsim import BulkTransfer, GlobalMemory, Gpu, SharedMemory, TensorMap, Unmodelled
+from smemsim import BulkTransfer, GlobalMemory, Gpu, InputError, SharedMemory, TensorMap, Unmodelled
 from smemsim.core.machine import bulk_reduce_bytes
 from smemsim.run import Bulk, Load, Store
 from strategies import examples
@@ -513,10 +513,12 @@ def test_maps_that_stop_every_transfer_have_their_codes() -> None:
 
 def test_forms_that_nobody_knows_are_named_before_anything_runs() -> None:
     ptx = kernel(
-        "    cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes.noinc [%r1], [%rd3], 64, [%r2];\n"
-        "    cp.async.bulk.wait_group %r1;\n"
+        "    multimem.st.global.f32 [%rd3], %r1;\n    cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes.noinc [%r1], [%rd3], 64, [%r2];\n"
     )
-    with pytest.raises(Unmodelled, match=r"(?s)noinc.*wait_group"):
+    with pytest.raises(InputError, match=r"noinc"):
+        Device("sm_90a").launch(ptx, "k")
+    ptx = kernel("    multimem.st.global.f32 [%rd3], %r1;\n    multimem.red.global.add.f32 [%rd3], %r1;\n")
+    with pytest.raises(Unmodelled, match=r"(?s)multimem\.st.*multimem\.red"):
         Device("sm_90a").launch(ptx, "k")
 
 

@@ -31,7 +31,7 @@ class Modifiers:
         return True
 
     def need(self, *words: str) -> str:
-        """Take off and return the first of these modifiers that the instruction has; Unmodelled when it has none."""
+        """Take off and return the first of these modifiers that the instruction has; UnmodelledForm if it has none."""
         name = self.one_of(words)
         if not name:
             raise unmodelled(self.instruction, f"without .{' or .'.join(words)}")
@@ -56,7 +56,7 @@ class Modifiers:
         """The only type, one that the operation has: InputError for another one."""
         names = self.kinds()
         if len(names) > 1:
-            raise unmodelled(self.instruction, f".{names[1]}")
+            raise unmodelled(self.instruction, f".{names[1]} beside .{names[0]}")
         return self.known(names[0])
 
     def known(self, kind: str) -> str:
@@ -67,7 +67,7 @@ class Modifiers:
         return kind
 
     def end(self, *, operands: Sequence[int] = ()) -> None:
-        """Unmodelled for what is left; `operands`: how many of them there may be."""
+        """UnmodelledForm for what is left; `operands`: how many of them there may be."""
         if self.left:
             raise unmodelled(self.instruction, f".{self.left[0]}")
         count = len(self.instruction.operands)

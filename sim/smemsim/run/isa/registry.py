@@ -38,12 +38,16 @@ __all__ = [
     "End",
     "Gate",
     "MissingType",
+    "NotInPtx",
     "Plain",
     "Step",
+    "UnmodelledForm",
     "builder_of",
     "builders",
     "implements",
+    "limit",
     "misspelt",
+    "no_such_form",
     "refuse",
     "unmodelled",
 ]
@@ -144,8 +148,12 @@ _SHAPE = re.compile(r"m\d+(n\d+)?(k\d+)?$")  # of a product
 _LIKE_A_TYPE = re.compile(r"[a-w]\d+$")  # .x8 and .x32 are counts
 
 
-class MissingType(InputError):
-    """An instruction has a type that it does not have in the PTX that is known."""
+class NotInPtx(InputError):
+    """An instruction has a form that it does not have in the PTX that is known: ptxas refuses it."""
+
+
+class MissingType(NotInPtx):
+    """The same of its type."""
 
 
 def misspelt(i: Instruction, isa: str = "PTX") -> str:
@@ -180,6 +188,28 @@ def _slip(i: Instruction, word: str, what: str, known: Collection[str], dot: str
     return f"line {i.line}: {i.name}: {what}" + (f"; did you mean {dot}{near}?" if near else "")
 
 
-def unmodelled(i: Instruction, why: str = "") -> Unmodelled:
+def no_such_form(i: Instruction, why: str) -> NotInPtx:
+    """The exception for a form of an instruction that PTX does not have."""
+    return NotInPtx(f"{f'{why}: ' if why else ''}PTX has no such form, and ptxas refuses it")
+
+
+class UnmodelledForm(Unmodelled):
+    """No builder knows this form of an instruction, and `why`."""
+
+    def __init__(self, i: Instruction, why: str) -> None:
+        super().__init__(_said(i, why))
+        self.why = why
+
+
+def unmodelled(i: Instruction, why: str = "") -> UnmodelledForm:
     """The exception for a form of an instruction that no builder knows."""
-    return Unmodelled(f"line {i.line}: {i.name}{f': {why}' if why else ''}: not modelled")
+    return UnmodelledForm(i, why)
+
+
+def limit(i: Instruction, why: str) -> Unmodelled:
+    """The exception for a form that PTX has, and smemsim does not model."""
+    return Unmodelled(_said(i, why))
+
+
+def _said(i: Instruction, why: str) -> str:
+    return f"line {i.line}: {i.name}{f': {why}' if why else ''}: not modelled"

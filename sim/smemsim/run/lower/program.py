@@ -39,10 +39,23 @@ from smemsim.core.ptx.parser import CHECKED, read_module
 from smemsim.core.spec.architectures import any_architecture
 from smemsim.core.spec.assumptions import remembered
 from smemsim.core.spec.barriers import MBARRIER_SIZE
+from smemsim.core.spec.ptx_forms import ill_formed, is_closed
 from smemsim.core.spec.ptx_words import VERSION
 from smemsim.core.spec.targets import TargetRule, static_shared, unsupported
 from smemsim.run.isa.registers import Read, Wave, Write, bits_of, reader, storage, writer
-from smemsim.run.isa.registry import FOLLOWERS, End, Gate, MissingType, Plain, Step, builder_of, misspelt, unmodelled
+from smemsim.run.isa.registry import (
+    FOLLOWERS,
+    End,
+    Gate,
+    NotInPtx,
+    Plain,
+    Step,
+    UnmodelledForm,
+    builder_of,
+    misspelt,
+    no_such_form,
+    unmodelled,
+)
 from smemsim.run.isa.special_registers import special
 from smemsim.run.lower.copied import NOTHING_COPIED, Copied, copied
 from smemsim.run.lower.fused import COMPUTING, Fused, fuse
@@ -553,23 +566,11 @@ def _steps(body: Sequence[Instruction], linker: Linker, version: str) -> list[St
         if n % CHECKED == CHECKED - 1:
             check_time()
         try:
-            builder = builder_of(i)
-            if builder is None:
-                raise unmodelled(i)
-            linker.typed = OperandTypes(i)
-            step = builder(i, linker)
-            for follow in FOLLOWERS if i.given & linker.copied.slots else ():
-                step = follow(i, step, linker)
-            steps.append(_guarded(i, step))
-            check_shapes(i, linker.places.declared)
+            steps.append(_step(i, linker, is_newer=is_newer))
         except Unmodelled as problem:
-            slip = misspelt(i, f"PTX {VERSION[0]}.{VERSION[1]}" if is_newer else "PTX")
-            if slip and not is_newer:
-                raise InputError(slip) from None
-            sentence = f"{slip} (not modelled: .version {version} is newer)" if slip else str(problem)
-            missing.append(sentence if sentence.startswith("line ") else f"line {i.line}: {i.name}: {sentence}")
+            missing.append(_missing(i, problem, version if is_newer else ""))
         except InputError as problem:
-            if is_newer and isinstance(problem, MissingType):
+            if is_newer and isinstance(problem, NotInPtx):
                 missing.append(f"line {i.line}: {i.name}: {problem} (not modelled: .version {version} is newer)")
                 continue
             raise InputError(f"line {i.line}: {i.text}: {problem}") from None
@@ -580,6 +581,35 @@ def _steps(body: Sequence[Instruction], linker: Linker, version: str) -> list[St
     if missing:
         raise Unmodelled("\n".join(dict.fromkeys(missing)))
     return steps
+
+
+def _step(i: Instruction, linker: Linker, *, is_newer: bool) -> Step:
+    """The step of an instruction. `is_newer`: its file is in newer PTX than is known."""
+    if not is_newer and (slip := ill_formed(i.op, i.modifiers)):
+        raise UnmodelledForm(i, slip)
+    builder = builder_of(i)
+    if builder is None:
+        raise unmodelled(i)
+    linker.typed = OperandTypes(i)
+    step = builder(i, linker)
+    for follow in FOLLOWERS if i.given & linker.copied.slots else ():
+        step = follow(i, step, linker)
+    check_shapes(i, linker.places.declared)
+    return _guarded(i, step)
+
+
+def _missing(i: Instruction, problem: Unmodelled, newer: str) -> str:
+    """The sentence about an instruction that no builder knows; InputError if PTX does not have it. `newer`: the
+    version of its file, if that is newer than the known ones.
+    """
+    slip = misspelt(i, f"PTX {VERSION[0]}.{VERSION[1]}" if newer else "PTX")
+    if slip and not newer:
+        raise InputError(slip) from None
+    is_form = isinstance(problem, UnmodelledForm) and not newer
+    if is_form and (is_closed(i.op, i.modifiers) or ill_formed(i.op, i.modifiers)):
+        raise InputError(f"line {i.line}: {i.text}: {no_such_form(i, problem.why)}") from None  # type: ignore[attr-defined]
+    sentence = f"{slip} (not modelled: .version {newer} is newer)" if slip else str(problem)
+    return sentence if sentence.startswith("line ") else f"line {i.line}: {i.name}: {sentence}"
 
 
 def _guarded(i: Instruction, step: Step) -> Step:

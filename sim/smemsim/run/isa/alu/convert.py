@@ -22,7 +22,7 @@ from smemsim.run.isa.alu.floats import finish, numbers, signature
 from smemsim.run.isa.alu.forms import Elementwise, elementwise, step
 from smemsim.run.isa.modifiers import Modifiers
 from smemsim.run.isa.registers import dtype_of
-from smemsim.run.isa.registry import Step, implements, unmodelled
+from smemsim.run.isa.registry import Step, implements, limit, unmodelled
 
 if TYPE_CHECKING:
     from smemsim.run.lower.program import Linker
@@ -61,7 +61,7 @@ def convert(i: Instruction, c: Linker, form: Modifiers, to: str, source: str) ->
     if to.endswith("x4") or source.endswith("x4") or "rs" in form.left:
         return _stochastic(i, c, form, to, source)
     if to == _FIXED:
-        raise unmodelled(i, "what becomes of NaN in a fixed-point number is not known")
+        raise limit(i, "what becomes of NaN in a fixed-point number is not known")
     if to == _SCALES:
         return _to_scales(i, c, form, source)
     if to in _HALVES and source != "f32":
@@ -106,7 +106,7 @@ def _stochastic(i: Instruction, c: Linker, form: Modifiers, to: str, source: str
     gave.
     """
     if to not in _FOURS or source != "f32" or not form.has("rs"):
-        raise unmodelled(i, "where stochastic rounding takes its bits from is not known")
+        raise (limit if "rs" in i.modifiers else unmodelled)(i, "where stochastic rounding takes its bits from is not known")
     finite, relu = form.has("satfinite"), form.has("relu")
     form.end(operands=(3,))
     if not finite:

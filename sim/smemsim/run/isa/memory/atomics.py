@@ -80,7 +80,7 @@ def form(i: Instruction, c: Linker, modifiers: list[str]) -> Form:
         or space not in (None, "global", "shared", "shared::cta", "shared::cluster")
         or (count > 1 and space not in (None, "global"))
     ):
-        raise unmodelled(i, f"no such form of {i.op}")
+        raise unmodelled(i)
     if i.op == "red" and op in _SWAPS:
         raise unmodelled(i, f"red has no .{op}")
     if keeps_subnormals != (kind.removesuffix("x2") in ("f16", "bf16")):

@@ -18,7 +18,7 @@ from smemsim.run.engine.in_flight import SEEN, Bytes, comes_behind
 from smemsim.run.isa.memory.ordering import Ordering, ordering
 from smemsim.run.isa.memory.spaces import locate, note_read, note_write, shared_operand, shared_places, space_modifier, values_of
 from smemsim.run.isa.registers import Read, bits_of, dtype_of
-from smemsim.run.isa.registry import Plain, Step, implements, unmodelled
+from smemsim.run.isa.registry import Plain, Step, implements, limit, unmodelled
 from smemsim.run.origins import followed_store
 from smemsim.run.slots import Slot
 
@@ -259,7 +259,7 @@ def _parameter(i: Instruction, c: Linker, what: Access, dtype: np.dtype[Any], co
         write(x, values(x))
 
     if what.kind == "b128":
-        raise unmodelled(i, ".b128 parameters")
+        raise limit(i, ".b128 parameters")
     return load
 
 
@@ -302,7 +302,7 @@ def _sources(i: Instruction, c: Linker, what: Access) -> tuple[np.dtype[Any], li
     if what.kind == "b128":
         dtype, source = dtype_of("b64"), i.operands[1]
         if isinstance(source, Immediate):
-            raise unmodelled(i, "a .b128 number")
+            raise limit(i, "a .b128 number")
         wide = c.read(source, "b128")
         reads = [lambda x: wide(x)[:, 0], lambda x: wide(x)[:, 1]]
     else:

@@ -24,7 +24,7 @@ from smemsim.run.engine.traps import warp_name
 from smemsim.run.engine.wave import WARP
 from smemsim.run.isa.asynchronous import stop
 from smemsim.run.isa.modifiers import Modifiers, Operands
-from smemsim.run.isa.registry import Gate, Step, implements, unmodelled
+from smemsim.run.isa.registry import Gate, Step, implements, limit, unmodelled
 from smemsim.run.isa.tcgen05.allocation import given_back
 from smemsim.run.origins import CELL, cells_in_order, followed_stores, origins_of
 from smemsim.run.word_ranges import WORD
@@ -48,7 +48,7 @@ class Reduction:
 
     def __init__(self, i: Instruction, c: Linker, words: Modifiers) -> None:
         if SPLIT in words.left:
-            raise unmodelled(i, ".red of .16x32bx2: which columns count for a thread is in no document")
+            raise limit(i, ".red of .16x32bx2: which columns count for a thread is in no document")
         if "x1" in words.left:
             raise unmodelled(i, ".red of .x1: it has at least .x2")
         self.i, self.linker = i, c
@@ -338,7 +338,7 @@ def build_st(i: Instruction, c: Linker) -> Step:
     access = _Access(i, c, words, operands, "unpack::16b", None)
     overlaps = access.access.overlaps
     if overlaps and access.pack:
-        raise unmodelled(i, WHOSE_VALUE)
+        raise limit(i, WHOSE_VALUE)
     reads = [c.read(item, "b32") for item in access.items]
     origins = followed_stores(i, c, access.items, CELL)
 
@@ -356,7 +356,7 @@ def build_st(i: Instruction, c: Linker) -> Step:
         for n, read in enumerate(reads):
             values[n] = read(x)
         if overlaps and not same_in_same_cells(at[0], values):
-            raise unmodelled(i, WHOSE_VALUE)
+            raise limit(i, WHOSE_VALUE)
         if x.events.tensor_stored:
             are_alike, follow = bool((values == values.flat[0]).all()), functools.partial(_follow_store, x, i, at, access)
             x.events.tensor_stored(x, i, TensorAccess(access.boxes(x), access.access.lanes, follow, are_alike))

@@ -17,7 +17,7 @@ from smemsim.core.spec.operation_types import REDUX_TYPES
 from smemsim.run.engine.traps import thread_name
 from smemsim.run.engine.wave import ALL, FULL_MASK, GATHERING, PARKED, WARP
 from smemsim.run.isa.modifiers import Modifiers
-from smemsim.run.isa.registry import ON_EXIT, Gate, Plain, Step, implements, unmodelled
+from smemsim.run.isa.registry import ON_EXIT, Gate, Plain, Step, implements, limit, unmodelled
 from smemsim.run.slots import Slot
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def build_shfl(i: Instruction, c: Linker) -> Step:
     """
     words = Modifiers(i, "b32")
     if not words.has("sync"):
-        raise unmodelled(i, "only shfl.sync exists since sm_70")
+        raise limit(i, "only shfl.sync exists since sm_70")
     mode = words.need(*_LANES)
     words.end()
     write, write_pred = results(c, i.operands[0], "b32")
@@ -183,7 +183,7 @@ def source_lanes(mode: str, lane: np.ndarray, by: Any, bound: Any) -> tuple[np.n
 def build_vote(i: Instruction, c: Linker) -> Step:
     """`vote.sync.mode d, p, membermask`; ptxas takes the modifiers in any order, and CUB writes `vote.ballot.sync`."""
     if "sync" not in i.modifiers or len(i.modifiers) != 3:
-        raise unmodelled(i, "only vote.sync exists since sm_70")
+        raise limit(i, "only vote.sync exists since sm_70")
     mode, kind = (m for m in i.modifiers if m != "sync")
     if (mode, kind) not in (("all", "pred"), ("any", "pred"), ("uni", "pred"), ("ballot", "b32")):
         raise unmodelled(i)
