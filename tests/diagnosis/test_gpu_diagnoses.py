@@ -612,10 +612,11 @@ def test_the_other_half_has_its_line_of_the_source(other: str, code: str):
     gpu = Gpu("sm_90a")
     args = [gpu.zeros(1024, np.uint32)]
     found = next(f for f in gpu.launch(text, block=32, shared_bytes=256, args=args, progress=False).findings if f.code == code)
-    copy = next(n for n, line in enumerate(text.splitlines(), 1) if "cp.async.bulk" in line)
+    copy, wait = (next(n for n, line in enumerate(text.splitlines(), 1) if word in line) for word in ("cp.async.bulk", "try_wait"))
     assert str(found).startswith(f"{code}  /sources/k.cu:5  ")
     assert f"k.cu:3, PTX line {copy}" in str(found) or f"line {copy} is k.cu:3" in one_line(str(found))
-    assert found.as_dict()["mentions"] == [{"line": copy, "location": "/sources/k.cu:3"}]
+    assert found.as_dict()["mentions"] == [{"line": copy, "location": "/sources/k.cu:3"}, {"line": wait, "location": "/sources/k.cu:6"}]
+    assert "(the wait in k.cu:6" in one_line(str(found)) or "(the wait in /sources/k.cu:6" in one_line(str(found))
     plain = gpu.launch(text.replace(".loc", "//"), block=32, shared_bytes=256, args=args, progress=False)
     assert "/sources" not in plain.text()
 

@@ -1577,7 +1577,7 @@ def named_late(arrives: str, waits_at: str) -> str:
             ".release in place of .relaxed in the mbarrier.arrive of line",
         ),
         (handed("", ACQ), ".release in place of .relaxed in the mbarrier.arrive of line"),
-        (handed(ACQ, ""), "put a barrier"),  # the wait is relaxed too
+        (handed(ACQ, ""), ".acquire instead of .relaxed in line"),  # the wait is relaxed too
     ],
 )
 def test_the_repair_names_the_arrival_that_does_not_release_the_access(body, repair):
@@ -1602,6 +1602,54 @@ def test_the_repair_names_the_count_of_an_mbarrier_that_counts_too_few(arrives, 
     assert found.startswith(f"X008 {count} instead of {count * 2 // 3} arrivals in mbarrier.init of line")
 
 
+TOO_LATE = f"""{tensor(" ")} {waits(label="LATE")}"""
+ONE_WAITS = f"{init()} bar.sync 0; {LOAD} @!%p2 bra R; {waits()} R: {READ}"
+
+
+@pytest.mark.parametrize(
+    ("kernel", "why", "repair"),
+    [
+        (Kernel("", flagged(RAISE, VOLATILE, before="membar.cta;")), r"line \d+ \(ld.volatile.shared.u32\) reads the flag without a fence of a wide", r"fence.acq_rel.cta \(__threadfence_block\) after line \d+, or ld.acquire instead of ld.volatile"),
+        (Kernel("", flagged(RAISE, VOLATILE, after="membar.cta;")), r"line \d+ \(st.volatile.shared.u32\) sets the flag", r"before line \d+, or st.release instead of st.volatile"),
+        (Kernel("", flagged(RELEASE, LOOSE)), "and so orders nothing", ".acquire instead of .relaxed"),
+        (Kernel("", ONE_WAITS), r"warp 0 has waited for it in line (\d+), warp 1 has not, and no barrier after line \1 orders", r"before line (\d+): mbarrier.try_wait.parity on the load's mbarrier bar\[0\] \(0x\w+\) in warp 1 too; or a barrier of both warps .* and line \1"),
+        (Kernel("", tensor(" "), block=128, arch="sm_100a"), "no thread has waited for it yet", r"before line \d+: mbarrier.try_wait on the mbarrier of tcgen05.commit in line \d+; the thread that executes line"),
+        (Kernel("", TOO_LATE, block=128, arch="sm_100a"), "no thread has waited for it yet", r"of tcgen05.commit in line \d+ \(the wait in line \d+ comes too late\)"),
+        (Kernel("", tensor(meet=""), block=128, arch="sm_100a"), "nothing orders the two", r"and wait there before line \d+"),
+    ],
+)  # fmt: skip
+def test_a_finding_says_what_is_there_and_before_which_line_the_rest_must_stand(kernel, why, repair):
+    found = run(kernel, try_fixes=False).findings[0]
+    assert found.code in ("X004", "X008", "X012")
+    assert re.search(why, found.why), found.why
+    assert re.search(repair, found.repair), found.repair
+
+
+@pytest.mark.parametrize(
+    ("declared", "named"),
+    [
+        (".shared .align 1024 .b8 sm[4096];", "sm (shared 0x400 to 0x4ff)"),
+        (".shared .align 1024 .b8 _ZZ4gemmPfE4tile[4096];", "tile (shared 0x400 to 0x4ff)"),
+        (".shared .align 1024 .b8 sm[128];\n.shared .b8 more[4096];", "shared 0x400 to 0x4ff"),  # it lies in two
+        (".extern .shared .align 1024 .b8 sm[];", "shared 0x400 to 0x4ff"),
+    ],
+)
+def test_a_range_in_one_static_array_has_its_name(declared, named):
+    ptx = f""".version 8.8
+.target sm_90a
+.address_size 64
+{declared}
+.visible .entry k(.param .u64 out) {{
+.reg .b32 %r<9>; .reg .b64 %rd<3>; ld.param.u64 %rd1, [out]; mov.u32 %r1, %tid.x; mov.u32 %r2, {"_ZZ4gemmPfE4tile" if "gemm" in declared else "sm"}; mov.u32 %r8, {"more" if "more" in declared else 0};
+mad.lo.u32 %r3, %r1, 4, %r2; xor.b32 %r4, %r1, 32; mad.lo.u32 %r4, %r4, 4, %r2;
+st.shared.u32 [%r3], %r1; ld.shared.u32 %r5, [%r4]; mul.wide.u32 %rd2, %r1, 4; add.s64 %rd1, %rd1, %rd2; st.global.u32 [%rd1], %r5; ret; }}"""
+    gpu = smemsim.Gpu("sm_90a")
+    done = gpu.launch(
+        ptx, "k", block=64, shared_bytes=4096 * ("extern" in declared), args=[gpu.array(np.zeros(64, np.uint32))], progress=False
+    )
+    assert [f.what.startswith(f"{named} may be read") for f in done.findings] == [True]
+
+
 BULK_STORE = "@%p1 cp.async.bulk.global.shared::cta.bulk_group [%rd1], [sm], 256;"
 COPY = "mul.wide.u32 %rd5, %r1, 4; add.u64 %rd5, %rd5, %rd2; cp.async.ca.shared.global [%r6], [%rd5], 4;"
 UNAWAITED = {  # an operation, its commit, what touches its words, and what follows its name in the repair: with the commit, by another thread, and without it
@@ -1618,7 +1666,9 @@ def test_a_repair_proposes_no_commit_that_is_there(name):
     def repair(*commits: str) -> str:
         body = f"{issues} {' '.join(commits)} bar.sync 0; {touches}"
         (found,) = (f.repair for f in run(Kernel("", body)).findings if f.code in ("X004", "X005"))
-        return found.removeprefix("before this line: ")
+        before, _, said = found.partition(": ")
+        assert re.fullmatch(r"before line \d+", before)
+        return said
 
     assert repair(commits).startswith(f"{waits_by} 0")
     assert repair(commits, commits).startswith(f"{waits_by} 1")

@@ -203,6 +203,16 @@ def test_an_address_in_a_cta_that_the_cluster_has_not_ends_the_kernel_where_it_i
         ("ld.global.b64 %d2, [%d20+252];", "X002", "not a multiple of the 8 bytes"),
         ("mov.u64 %d1, 0; st.global.b32 [%d1+8], %r1;", "X001", "null pointer"),
         ("mad.lo.u32 %r2, %r1, 4, 5200; ld.shared.b32 %r3, [%r2];", "X001", "past the end of the CTA's window"),
+        (
+            "mov.u32 %r2, %total_smem_size; add.u32 %r2, %r2, 0x400; ld.shared.b32 %r3, [%r2];",
+            "X001",
+            ": right after the end of the CTA's window (",
+        ),
+        (
+            "mov.u32 %r2, %total_smem_size; add.u32 %r2, %r2, 0x408; ld.shared.b32 %r3, [%r2];",
+            "X001",
+            "8 bytes past the end of the CTA's window (",
+        ),
         ("mov.u32 %r2, sm; st.shared.b32 [%r2+2], %r1;", "X002", "not a multiple of the 4 bytes"),
         ("ld.local.b32 %r2, [loc+64];", "X001", "local memory has 16 bytes"),
         ("mov.u32 %r2, sm; or.b32 %r2, %r2, 0x3000000; ld.shared::cluster.b32 %r3, [%r2];", "X001", "name CTA 3; the cluster has 1"),

@@ -372,7 +372,7 @@ class Drawn:
 
     def compared(self, findings: list[Any]) -> str:
         """The same of what was found."""
-        shared = [f for f in findings if str(f.code) == "X005" and f.message.startswith("shared")]
+        shared = [f for f in findings if str(f.code) == "X005" and re.match(r"(\w+ \()?shared 0x", f.message)]
         found = [f for f in shared if f.halves[1].does == "read" or _address(f.message) < BEGIN + TILE * TILES]
         told = {(f.line, f.halves[1].instruction.line) for f in found}
         if self.end is None:

@@ -586,6 +586,23 @@ class Launch:
                 return n, p
         return None
 
+    def array_name(self, begin: int, end: int) -> str:
+        """What the program calls an array in global memory: a variable, or the parameter that points there; "" if it
+        has no name.
+        """
+        for name, address in self.addresses.items():
+            if begin <= address < end:
+                return f"variable {name}"
+        if begin == self.parameter_address:
+            return "the kernel's parameters"
+        near, parameter = self.memory.nearest(begin), self.parameter_of(begin, end)  # an empty array holds no address
+        name = "" if near is None else near.name
+        if parameter is None:
+            return f"array {name}" if name else ""
+        n, p = parameter
+        said = self.kernel.parameter_name(n)
+        return f"the array {'' if name in ('', p.name, said, f'arg{n}') else f'{name} '}of args[{n}] ({said})"
+
     def find(
         self,
         code: str,

@@ -94,7 +94,9 @@ def find_outside(x: Wave, i: Instruction, space: str, at: np.ndarray, part: np.n
     what = f"{size} byte{'s' * (size > 1)} at {space} address {address:#x} {'are' if size > 1 else 'is'} out of bounds: {where}"
     who = Half("access", f"{thread_name(x, thread)}{more} ({i.name})", i)
     why = (
-        ""
+        f"the access traps: CUDA error {shared_error(x, address)}"
+        if space == "shared"
+        else ""
         if space != "global" or (near is not None and near.chunks is not None)
         else f"a GPU faults (CUDA error {ILLEGAL_ADDRESS}), unless other memory is mapped there"
         if near is None
@@ -277,18 +279,7 @@ def _about_heap(x: Wave, address: int, size: int) -> tuple[str, str]:
 
 def region_name(launch: Launch, begin: int, end: int) -> str:
     """What the program calls an array in global memory: a variable, or the parameter that points there."""
-    for name, address in launch.addresses.items():
-        if begin <= address < end:
-            return f"variable {name}"
-    if begin == launch.parameter_address:
-        return "the kernel's parameters"
-    near, parameter = launch.memory.nearest(begin), launch.parameter_of(begin, end)  # an empty array holds no address
-    name = "" if near is None else near.name
-    if parameter is None:
-        return f"array {name}" if name else "an array"
-    n, p = parameter
-    said = launch.kernel.parameter_name(n)
-    return f"the array {'' if name in ('', p.name, said, f'arg{n}') else f'{name} '}of args[{n}] ({said})"
+    return launch.array_name(begin, end) or "an array"
 
 
 def _about_shared(x: Wave, address: int, size: int) -> tuple[str, str]:
@@ -306,9 +297,9 @@ def _about_shared(x: Wave, address: int, size: int) -> tuple[str, str]:
     past = (
         "right after"
         if offset == end
-        else f"{offset - end} bytes after"
+        else f"{offset - end} bytes past"
         if offset > end
-        else f"the last {offset + size - end} bytes are after"
+        else f"the last {offset + size - end} bytes are past"
     )
     return (
         f"{past} the end of the CTA's window ({x.window_begin:#x} to {end - 1:#x})",

@@ -141,13 +141,22 @@ class Places:
         place = self.shared_at(address)
         if place is None or place.size > MOST_BARRIERS * MBARRIER_SIZE:
             return ""
-        index = f"[{(address - place.offset) // MBARRIER_SIZE}]" * (place.size > MBARRIER_SIZE)
-        return demangled(place.name).rpartition("::")[2] + index
+        name = _in_source(place)
+        return name + f"[{(address - place.offset) // MBARRIER_SIZE}]" * (place.size > MBARRIER_SIZE and bool(name))
 
     def mbarrier_named(self, address: int) -> str:
         """An mbarrier in words: "full[1] (0x408)", or its address alone."""
         name = self.mbarrier_at(address)
         return f"{name} ({address:#x})" if name else f"{address:#x}"
+
+    def shared_named(self, first: int, last: int) -> str:
+        """Bytes of shared memory in words: "tile (shared 0x400 to 0x47f)" if all are in one static variable, else
+        "shared 0x400 to 0x47f".
+        """
+        place = self.shared_at(first)
+        name = _in_source(place) if place is not None and last < place.offset + place.size else ""
+        where = f"shared {first:#x}" + (f" to {last:#x}" if last > first else "")
+        return f"{name} ({where})" if name else where
 
     def of(self, name: str) -> Place:
         """The place of a name; Unmodelled for variables of other files."""
@@ -159,6 +168,12 @@ class Places:
             known = ", ".join(itertools.islice(self._of, 8))
             raise InputError(f"{name}: no variable of this program ({known})")
         return self._of[name]
+
+
+def _in_source(place: Place) -> str:
+    """A variable as the source calls it; "" if that is not known."""
+    name = demangled(place.name).rpartition("::")[2]
+    return "" if name.startswith("_Z") else name
 
 
 # ---- From a PTX entry to a program: calls inlined, variables placed, every instruction made a step, steps cut into blocks

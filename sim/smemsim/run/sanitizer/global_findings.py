@@ -125,10 +125,11 @@ class GlobalFindings:
             said = races.unfenced(mine, theirs, where)
             return Said(said, f"fence.proxy.async (or fence.proxy.async.global) after line {other.line}, before what orders the two")
         if lacks == "atomicity":
-            said = races.lost_update(mine, theirs, self.rule.updates[id(a.i)], where)
+            said = races.lost_update(mine, theirs, self.rule.updates[id(a.i)], where, flag[0])
             return Said(
                 said,
-                "one atomic operation (atom or red) in place of the load and the store, or a lock with acquire and release around both",
+                flag[1]
+                or "one atomic operation (atom or red) in place of the load and the store, or a lock with acquire and release around both",
             )
         is_copy, is_read = bool(self.history.numbers.asynchronous[epoch & loops.INDEX]), theirs.does == "read"
         is_note = False
@@ -241,23 +242,17 @@ class GlobalFindings:
         """Bytes at an offset of an array's words as an element of it, or a part of one."""
         region, address = array.region, array.region.words_begin + at
         offset = address - region.begin
-        name = f"array {region.name}"
         if region.chunks is not None and (chunk := region.chunks.at(address)) is not None:
             name, offset = str(chunk), address - chunk.begin
-        elif not region.name:
-            parameter = self.x.launch.parameter_of(region.begin, region.end)
-            name = (
-                f"the array of parameter {self.x.launch.kernel.parameter_name(parameter[0])}"
-                if parameter
-                else f"the array at {region.begin:#x}"
-            )
+        else:
+            name = self.x.launch.array_name(region.begin, region.end) or f"the array at {region.begin:#x}"
         kind = (
             next((m for m in reversed(i.modifiers) if m[1:].isdigit() and m[0] in "busf" and int(m[1:]) >= 8), "") if i.op != "cp" else ""
         )
         if kind and (size == 1 or offset % (int(kind[1:]) // 8) == 0):
             element, byte = divmod(offset, int(kind[1:]) // 8)
-            return f"byte {byte} of " * (byte > 0) + f"element {element} (.{kind}) of {name} (global {address:#x})"
-        return (f"byte {offset}" if size == 1 else f"bytes {offset} to {offset + size - 1}") + f" of {name} (global {address:#x})"
+            return f"byte {byte} of " * (byte > 0) + f"element {element} (.{kind}) of {name} at global {address:#x}"
+        return (f"byte {offset}" if size == 1 else f"bytes {offset} to {offset + size - 1}") + f" of {name} at global {address:#x}"
 
     def tell_bound(self, i: Instruction, array: ArrayShadow) -> None:
         """Report an instruction that has overwritten a place with a forgotten reader, if its line has no other report."""

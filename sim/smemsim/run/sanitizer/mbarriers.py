@@ -270,7 +270,7 @@ class MbarrierObjects:
                 i, races.overwritten_in_flight(
                     Access("write", self._does(i), i), Access("arrive at", "asynchronous arrival", pending), f"the mbarrier at {named}",
                     "these threads have not waited for that phase",
-                ), "mbarrier.try_wait for the phase that the arrival completes, before this line", BECAUSE, one.barrier.touched,
+                ), f"before line {i.line}: mbarrier.try_wait for the phase that the arrival completes", BECAUSE, one.barrier.touched,
             )  # fmt: skip
 
     def _unordered(self, one: _Object, warps: np.ndarray, but: int) -> tuple[np.ndarray, Formal]:

@@ -82,9 +82,9 @@ def unordered(mine: Access, theirs: Access, where: str = "{where}", why: str = U
     return Clauses("X008", what, (mine.half, theirs.half), why)
 
 
-def lost_update(mine: Access, theirs: Access, load: Instruction, where: str = "{where}") -> Clauses:
+def lost_update(mine: Access, theirs: Access, load: Instruction, where: str = "{where}", why: str = "") -> Clauses:
     """X008: two warps read a value, change it and write it back, and nothing orders the two."""
-    why = f"{UNORDERED}: if both read before either writes, one update is lost"
+    why = f"{why or UNORDERED}: if both read before either writes, one update is lost"
     return Clauses(
         "X008", f"an update of {where} may be lost", (Half("read", f"both warps ({load.name})", load), mine.half, theirs.half), why
     )

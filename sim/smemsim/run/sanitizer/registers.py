@@ -19,7 +19,7 @@ from smemsim.core.finding import Half
 from smemsim.core.ptx.module import Address, Instruction
 from smemsim.core.spec.findings import Severity
 from smemsim.core.spec.wgmma import IN_FLIGHT
-from smemsim.run.lower.cfg import following
+from smemsim.run.lower.cfg import following, leads_past
 from smemsim.run.sanitizer.operations import GROUP, Operation, Operations, Renumbering
 from smemsim.run.sanitizer.synchronisation import CommitGroups
 from smemsim.run.sanitizer.uninitialised import accumulator_without_value
@@ -391,20 +391,22 @@ class RegistersInFlight:
             return
         self._told.add((op.instruction.line, how))
         told = f" ({' or '.join(rule.told)})" if rule.told else ""
-        made = f"; {rule.does}{told}; the PTX ISA leaves the access undefined" if rule.is_safe else ""
+        why = "registers of a wgmma must not be accessed before wgmma.wait_group"
+        if rule.is_safe:
+            why = f"the PTX ISA leaves this undefined before wgmma.wait_group; {rule.does}{told}"
         self.x.launch.find(
-            "X007", i, f"register {self._register(slot)} is {_TOUCHES[how]} while wgmma may still {'read' if how == 'written' else 'write'} it", why=f"registers of a wgmma must not be accessed before wgmma.wait_group{made}",
-            halves=(Half("access", i.name, i), Half("wgmma", op.instruction.name, op.instruction)), repair=self._wait_between(op.instruction.line, i.line),
+            "X007", i, f"register {self._register(slot)} is {_TOUCHES[how]} while wgmma may still {'read' if how == 'written' else 'write'} it", why=why,
+            halves=(Half("access", i.name, i), Half("wgmma", op.instruction.name, op.instruction)), repair=self._wait_before(i, op.instruction),
             because="PTX ISA 9.1 §9.7.15.7", milder=Severity.NOTE if rule.is_safe else None,
         )  # fmt: skip
 
-    def _wait_between(self, wgmma: int, access: int) -> str:
-        """The fix: a wait before the access, and a commit if none is there."""
-        commits = any(
-            i.name.startswith("wgmma.commit_group") and (wgmma < i.line < access or access < wgmma < i.line)
-            for i in self.x.program.inlined.body
-        )
-        return f"wgmma.commit_group after line {wgmma}, and " * (not commits) + f"wgmma.wait_group.sync.aligned 0 before line {access}"
+    def _wait_before(self, i: Instruction, mma: Instruction) -> str:
+        """Where wgmma.wait_group must be, and wgmma.commit_group if no path leads to one."""
+        commits = (other for other in self.x.program.inlined.body if other.name.startswith("wgmma.commit_group"))
+        wait = f"before line {i.line}: wgmma.wait_group.sync.aligned 0"
+        if any(leads_past(self.x.program, mma, commit, [i]) for commit in commits):
+            return wait
+        return f"after line {mma.line}: wgmma.commit_group.sync.aligned; {wait}"
 
 
 _TOUCHES = {"read": "used", "copied": "copied", "written": "overwritten"}

@@ -11,11 +11,12 @@ import numpy as np
 
 from smemsim.base.distinct import distinct
 from smemsim.core.finding import Touched
-from smemsim.core.ptx.module import Instruction
+from smemsim.core.ptx.module import Address, Instruction
 from smemsim.core.spec.findings import Severity
 from smemsim.run.async_ops import Delivery, facts_of
 from smemsim.run.lower.cfg import leads_past
 from smemsim.run.lower.dataflow import decides_alone, is_in_vain, looks_again, may_follow, message_flags
+from smemsim.run.lower.waits import is_wait
 from smemsim.run.sanitizer.happens_before import Formal, VectorClocks
 from smemsim.run.sanitizer.operations import OPERATIONS, Operation, Operations
 from smemsim.run.sanitizer.races import UNORDERED, Access, Clauses
@@ -57,10 +58,7 @@ _EXCUSED: dict[Formal, tuple[str, str]] = {  # why each of EXCUSES is formally w
     ),
     "warpgroup": ("by the PTX ISA it covers only the threads of its own warp", "a barrier of the warpgroup's four warps before it,"),
 }
-WAIT = {
-    "tma_load": "before this line, wait for the phase of the load's mbarrier (mbarrier.try_wait.parity)",
-    "tcgen05.alloc": "put a barrier (bar.sync) between them",
-}
+BETWEEN = "put a barrier (bar.sync) between them"  # the fix for kinds of operations that no thread waits for
 _GROUPS = {  # how a kind of operations is committed and waited for, and what follows
     "wgmma": ("wgmma.commit_group", "wgmma.wait_group", ""),
     "cp.async": ("cp.async.commit_group", "cp.async.wait_group", " and a barrier"),
@@ -79,20 +77,32 @@ def relaxed_flag(
         return "", ""
     flags, body = message_flags(program), program.inlined.body
     wide = " of a wide enough scope" * any(i.op in ("fence", "membar") and not {"cta", "cluster"}.isdisjoint(i.modifiers) for i in body)
-    reads = [i for i in body if id(i) in flags and i is not first and may_follow(program, i, then)]
-    read = _only([i for i in reads if _is_relaxed(i, "acquire")])
+    reads = [i for i in body if (i.op == "atom" or id(i) in flags) and i is not first and leads_past(program, i, then, [])]
+    weak = [i for i in reads if _is_relaxed(i, "acquire")]
+    read = _only(weak)
     if lacks == "acquire":
-        by = f"line {read.line} ({read.name}) reads the flag" if read is not None else "a relaxed load or atomic reads the flag"
-        place = f"line {read.line}" if read is not None else "it"
-        return f"{by} without a fence{wide} after it, so the flag orders nothing", f"{fence} after {place}, or {_stronger(read, 'acquire')}"
+        waits = [i for i in body if is_wait(i) and "relaxed" in i.modifiers and leads_past(program, i, then, [])]
+        if not weak and waits:
+            lines = " or ".join(f"line {i.line}" for i in waits[:MOST_FLAGS])
+            why = f"the wait in {lines} is .relaxed, so it orders nothing without a fence{wide} after it"
+            return why, f".acquire instead of .relaxed in {lines}"
+        by = f"line {read.line} ({read.name})" if read is not None else "a relaxed load or atomic"
+        place = f"line {read.line}" if read is not None else "the load or atomic that reads the flag or takes the lock"
+        does = "reads the flag" if read is not None and read.op == "ld" else "reads the flag or takes the lock"
+        why = f"{by} {does} without a fence{wide} after it, and so orders nothing"
+        return why, f"{fence} after {place}, or {_stronger(read, 'acquire')}"
     sets = [
-        i for i in body if i.op in ("st", "atom", "red") and i is not first and may_follow(program, first, i) and _is_relaxed(i, "release")
+        i
+        for i in body
+        if i.op in ("st", "atom", "red") and i is not first and leads_past(program, first, i, []) and _is_relaxed(i, "release")
     ]
+    if not sets or not reads:
+        return "", ""
     write = _only(sets)
-    by = f"line {write.line} ({write.name}) sets the flag" if write is not None else "a relaxed store or atomic sets the flag"
-    why = f"{by} without a fence{wide} between line {first.line} and it, so the flag orders nothing"
+    by = f"line {write.line} ({write.name})" if write is not None else "a relaxed store or atomic"
+    why = f"{by} sets the flag without a fence{wide} between line {first.line} and it, and so orders nothing"
     repair = f"{fence} before {f'line {write.line}' if write is not None else 'it'}, or {_stronger(write, 'release')}"
-    if any(_is_relaxed(i, "acquire") for i in reads):
+    if weak:
         repair += f"; {f'line {read.line}' if read is not None else 'the read of the flag'} needs a fence after it, or .acquire"
     return why, repair
 
@@ -103,7 +113,9 @@ def maybe_flag(program: Program, first: Instruction, then: Instruction) -> str:
     """
     flags, body = message_flags(program), program.inlined.body
     sets = [
-        i for i in body if i.op in ("st", "atom", "red") and i is not first and may_follow(program, first, i) and _is_relaxed(i, "release")
+        i
+        for i in body
+        if i.op in ("st", "atom", "red") and i is not first and leads_past(program, first, i, []) and _is_relaxed(i, "release")
     ]
     if not sets or not any(id(i) in flags and i is not first and may_follow(program, i, then) for i in body):
         return ""
@@ -124,9 +136,9 @@ def _only(found: list[Instruction]) -> Instruction | None:
 def _stronger(i: Instruction | None, word: str) -> str:
     """What to write in an instruction so that it acquires or releases."""
     if i is None:
-        return f".{word} for it"
+        return f".{word} there"
     if "volatile" in i.modifiers:
-        return f".{word}.gpu instead of .volatile"
+        return f"{i.op}.{word} instead of {i.op}.volatile"
     return f".{word} instead of .relaxed" if "relaxed" in i.modifiers else f".{word}"
 
 
@@ -186,7 +198,8 @@ class Reporting:
         if formal and self._is_told(code, formal):
             return
         offsets = distinct(places[places // per_cta == cta.index]) % per_cta * WORD + self.x.window_begin
-        where = f"shared {int(offsets[0]):#x}" + (f" to {int(offsets[-1]) + WORD - 1:#x}" if len(offsets) > 1 else "")
+        first, last = int(offsets[0]), int(offsets[-1])
+        where = self.x.program.places.shared_named(first, last + WORD - 1 if len(offsets) > 1 else first)
         where += f" of CTA {cta.number}" if self.x.launch.ctas > 1 else ""
         said = dataclasses.replace(said, what=said.what.replace("{i}", i.name).replace("{where}", where))
         runs = np.split(offsets, np.flatnonzero(np.diff(offsets) != WORD) + 1)
@@ -334,33 +347,82 @@ class Reporting:
         if by == warp:
             return f"warp {self.warp(by)} has waited for it; another warp that takes part has not"
         if by >= 0:
-            return f"warp {self.warp(by)} has waited for it, warp {self.warp(warp)} has not, and no barrier after that wait orders the two"
+            line = self._line_of_wait(op, by)
+            at, after = (f" in line {line}", f"line {line}") if line else ("", "that wait")
+            return (
+                f"warp {self.warp(by)} has waited for it{at}, warp {self.warp(warp)} has not, and no barrier after {after} orders the two"
+            )
         i, left, _ = self._weak_wait(op)
-        return "no thread has waited for it" if i is None else f"{i.name} {left} of line {i.line} leaves it pending"
+        return "no thread has waited for it yet" if i is None else f"{i.name} {left} of line {i.line} leaves it pending"
 
-    def wait_for(self, op: Operation, warp: int = -1, *, only_read: bool = False) -> str:
-        """The fix: how to wait for an operation, or how to synchronise with a warp that has waited."""
+    def _line_of_wait(self, op: Operation, warp: int) -> int:
+        """The line of a warp's last wait, if it was for an operation; else 0."""
+        barrier, line, _ = self.waits.get(warp, (None, 0, []))
+        if barrier is not None and any((cta.index, offset) == (barrier.cta.index, barrier.offset) for cta, offset in op.barriers.values()):
+            return line
+        i, _ = self.group_waits.get((warp, facts_of(op.kind).group), (None, 0))
+        return 0 if i is None else i.line
+
+    def wait_for(self, op: Operation, before: Instruction, warp: int = -1, *, only_read: bool = False) -> str:
+        """The fix: how to wait for an operation before an instruction, or how to synchronise with a warp that has
+        waited.
+        """
         by = self.who_waited(op, only_read=only_read) if warp >= 0 else -1
         if found := self.too_weak(op, warp):
             return found
         if by < 0:
             kind = "tma_store" if op.kind == "bulk" and op.groups.lanes else op.kind
-            if op.instruction.op == "tcgen05" and kind not in WAIT:
-                return self.commit_of(op.instruction)
+            if kind == "tcgen05.alloc":
+                return BETWEEN
+            if op.instruction.op == "tcgen05":
+                return self.commit_of(op.instruction, before)
             if kind in _GROUPS:
-                return f"before this line: {self.group_of(op, *_GROUPS[kind])}" + self._by_issuer(op)
-            return WAIT.get(kind, "before this line, wait for the mbarrier or the group that counts the operation") + self._by_issuer(op)
-        far = by // self._per_cta != warp // self._per_cta
-        how = "mapa, mbarrier.arrive.release.cluster.shared::cluster" if far else "mbarrier.arrive, bar.arrive"
-        own = f"let warp {self.warp(warp)} wait for it too, or " * (op.kind in ("tma_load", "bulk") and bool(op.barriers) and not only_read)
-        return f"{own}let warp {self.warp(by)} arrive at a barrier after its wait ({how}), and let warp {self.warp(warp)} wait there"
+                return f"before line {before.line}: {self.group_of(op, *_GROUPS[kind])}" + self._by_issuer(op)
+            return f"before line {before.line}: {self._mbarrier_of(op)}" + self._too_late(op.instruction, before) + self._by_issuer(op)
+        line, own = self._line_of_wait(op, by), warp // self._per_cta
+        if by // self._per_cta != own:
+            return (
+                f"let warp {self.warp(by)} arrive at an mbarrier after {f'line {line}' if line else 'its wait'} (mapa, mbarrier.arrive.release."
+                f"cluster.shared::cluster), and let warp {self.warp(warp)} wait there before line {before.line}"
+            )
+        between = (
+            f"a barrier of both warps (bar.sync, or an mbarrier) between {f'line {line}' if line else 'that wait'} and line {before.line}"
+        )
+        waits = (
+            f"before line {before.line}: {self._mbarrier_of(op)} in warp {self.warp(warp)} too; or "
+            if own in op.barriers and not only_read
+            else ""
+        )
+        return waits + between
 
-    def commit_of(self, i: Instruction) -> str:
-        """How to wait for an operation of tcgen05: its commit is proposed if no tcgen05.commit can follow it."""
+    def _mbarrier_of(self, op: Operation) -> str:
+        """How to wait for an operation at its mbarrier."""
+        offsets = {offset for _, offset in op.barriers.values()}
+        if not offsets:
+            return "a wait for the mbarrier or the group that counts the operation"
+        named = f" {self.x.program.places.mbarrier_named(min(offsets))}" if len(offsets) == 1 else ""
+        return f"mbarrier.try_wait.parity on the {'load' if facts_of(op.kind).is_copy else 'operation'}'s mbarrier{named}"
+
+    def commit_of(self, i: Instruction, before: Instruction) -> str:
+        """How to wait for an operation of tcgen05 before an instruction: its commit is proposed if no tcgen05.commit can
+        follow it.
+        """
         there = self.following(i, "tcgen05.commit")
         if there is None:
-            return "tcgen05.commit after the operation, in the thread that issued it, then mbarrier.try_wait on that mbarrier"
-        return f"before this line: mbarrier.try_wait on the mbarrier of tcgen05.commit in line {there.line}; the thread that issued the operation must execute that commit"
+            return f"after line {i.line}: tcgen05.commit in the thread that executes line {i.line}; before line {before.line}: mbarrier.try_wait on its mbarrier"
+        return (
+            f"before line {before.line}: mbarrier.try_wait on the mbarrier of tcgen05.commit in line {there.line}{self._too_late(there, before)}; "
+            f"the thread that executes line {i.line} must execute that commit"
+        )
+
+    def _too_late(self, signal: Instruction, before: Instruction) -> str:
+        """That all waits at the mbarrier that a copy or a commit names come after an instruction; "" if they do not."""
+        body = {id(i): n for n, i in enumerate(self.x.program.inlined.body)}
+        named = [operand for operand in signal.operands if isinstance(operand, Address)]
+        waits = [i for i in self.lines.values() if named and is_wait(i) and named[-1] in i.operands and id(i) in body]
+        if not waits or id(before) not in body or any(body[id(i)] < body[id(before)] for i in waits):
+            return ""
+        return f" (the wait in line {waits[0].line} comes too late)"
 
     def following(self, i: Instruction, name: str) -> Instruction | None:
         """The first instruction of that name in the program to which a path leads from another one."""
@@ -448,7 +510,7 @@ class Reporting:
         another barrier than the first one's.
         """
         if i.op != "cp" or not facts_of(op.kind).is_copy:
-            return self.wait_for(op, warp)
+            return self.wait_for(op, i, warp)
         first, second = (int(words.min()) % (self.x.pitch // WORD) * WORD + self.x.window_begin for words in (held, at))
         if first != second:
             return f"stages that do not overlap: the first load begins at {first:#x}, this one at {second:#x}, and their bytes overlap"

@@ -22,7 +22,7 @@ from smemsim.run.sanitizer.happens_before import VectorClocks
 from smemsim.run.sanitizer.mbarriers import MbarrierObjects
 from smemsim.run.sanitizer.operations import OPERATIONS
 from smemsim.run.sanitizer.races import Clauses
-from smemsim.run.sanitizer.reporting import BARRIER, Reporting
+from smemsim.run.sanitizer.reporting import BARRIER, Reporting, relaxed_flag
 from smemsim.run.sanitizer.shared_rule import Suspect, WordAccess
 from smemsim.run.sanitizer.shared_table import SharedTable
 
@@ -78,10 +78,12 @@ class SharedFindings:
             return races.within_warp(mine, theirs), "bar.warp.sync (__syncwarp) between them"
         if suspect.lacks == "atomicity":
             assert suspect.load is not None
-            said = races.lost_update(mine, theirs, suspect.load)
+            flag = self._flag(a, suspect)
+            said = races.lost_update(mine, theirs, suspect.load, why=flag[0])
             return (
                 said,
-                "one atomic operation (atom or red) in place of the load and the store, or a lock with acquire and release around both",
+                flag[1]
+                or "one atomic operation (atom or red) in place of the load and the store, or a lock with acquire and release around both",
             )
         return self._unordered(a, suspect)
 
@@ -97,11 +99,26 @@ class SharedFindings:
         elif suspect.lacks == "one value":
             why = f"their values differ, and {races.UNORDERED}"
             repair = "let one warp write, or put a barrier between them (__syncthreads, bar.sync; mbarrier)"
+        elif not repair and (flag := self._flag(a, suspect))[0]:
+            why, repair = flag
         elif a.reader is not None:
             repair = repair or self._fenced_barrier(suspect.line)
         else:
             repair = repair or self._between(*suspect.warps, suspect.line)
         return races.unordered(suspect.mine, suspect.theirs, why=why), repair
+
+    def _flag(self, a: WordAccess, suspect: Suspect) -> tuple[str, str]:
+        """What a relaxed flag lacks that is set after an earlier write and read before this access, and the fix: ""
+        without such a flag.
+        """
+        (one, other), at = suspect.warps, int(suspect.at[0])
+        first = self.reporting.lines.get(suspect.line)
+        if a.reader is not None or first is None or suspect.theirs.does != "write" or self.table.who[at] != other:
+            return "", ""
+        lacks = self.clocks.flag_lacks(one, self.clocks.grid.wave, other, int(self.table.when[at]))
+        is_near = one // self.table.per_cta == other // self.table.per_cta
+        fence = "fence.acq_rel.cta (__threadfence_block)" if is_near else "fence.acq_rel.cluster"
+        return relaxed_flag(self.table.x.program, first, a.i, lacks, fence)
 
     def _fenced_barrier(self, line: int) -> str:
         """What to put between a store at `line` and an operation that reads the bytes."""
@@ -145,15 +162,15 @@ class SharedFindings:
         assert op is not None
         if theirs.does == "read":
             said = races.overwritten_in_flight(mine, theirs, why=reporting.unwaited(op, warp, only_read=True))
-            return said, reporting.wait_for(op, warp, only_read=True)
+            return said, reporting.wait_for(op, a.i, warp, only_read=True)
         if mine.does == "read" and suspect.why:  # it writes together with others
-            return races.read_before_arrival(mine, theirs, why=suspect.why), reporting.wait_for(op)
+            return races.read_before_arrival(mine, theirs, why=suspect.why), reporting.wait_for(op, a.i)
         if mine.does == "read":
             own = suspect.at if a.reader is None else suspect.at[self.table.who[suspect.at] == OPERATIONS + op.number]
             warps = np.array([warp]) if a.reader is None else a.reader.warps
             why, repair = reporting.other_stage(reporting.last_wait(warps, suspect.at), own, op)
             why = (why or self.clocks.why_early(warp)).removeprefix(": ") or reporting.unwaited(op, warp)
-            wait = reporting.wait_for(op, warp if a.reader is None else -1) + reporting.or_free_later(op, warp)
+            wait = reporting.wait_for(op, a.i, warp if a.reader is None else -1) + reporting.or_free_later(op, warp)
             return races.read_before_arrival(mine, theirs, why=why), reporting.too_weak(op, warp) or repair or wait
         brought = np.flatnonzero(self.table.who == OPERATIONS + op.number) if a.i.op == "cp" else suspect.at
         said = races.overwritten_in_flight(mine, theirs, why=suspect.why or reporting.unwaited(op, warp))

@@ -46,7 +46,7 @@ class TensorFindings:
                 self._tell_own(a, suspect)
                 continue
             where = self.where(a.at, suspect.cells)
-            theirs, why, repair = self._of_operation(a, suspect, suspect.op) if suspect.op is not None else self._of_warp(suspect)
+            theirs, why, repair = self._of_operation(a, suspect, suspect.op) if suspect.op is not None else self._of_warp(a, suspect)
             cta = a.warp // self.table.per_cta if suspect.op is None else a.at[0]
             self.reporting.tell(
                 a.i, races.tensor_memory(self._mine(a), theirs, where, why), repair, "PTX ISA 9.1 §9.7.16.6", formal=suspect.formal,
@@ -57,7 +57,7 @@ class TensorFindings:
         """The earlier access, why the two have no order, and the fix."""
         theirs, why = self.reporting.by(op, suspect.does), self.reporting.unwaited(op, a.warp)
         if suspect.does == "read":
-            return theirs, why, self.reporting.commit_of(op.instruction)
+            return theirs, why, self.reporting.commit_of(op.instruction, a.i)
         early = self.clocks.why_early(a.warp)
         if early:
             return (
@@ -68,19 +68,19 @@ class TensorFindings:
                     "phases ahead"
                 ),
             )
-        return theirs, why, self.reporting.relaxed_wait(a.warp) or self.reporting.commit_of(op.instruction)
+        return theirs, why, self.reporting.relaxed_wait(a.warp) or self.reporting.commit_of(op.instruction, a.i)
 
-    def _of_warp(self, suspect: Suspect) -> tuple[Access, str, str]:
+    def _of_warp(self, a: CellAccess, suspect: Suspect) -> tuple[Access, str, str]:
         access = "ld" if suspect.does == "read" else "st"
         theirs = Access(suspect.does, f"warp {self._warp(suspect.warp)}", self.reporting.lines.get(suspect.line))
         if suspect.is_pending:
-            wait = f"tcgen05.wait::{access}.sync.aligned after the tcgen05.{access}, then a barrier, before this instruction"
-            return theirs, f"its warp has not executed tcgen05.wait::{access}", wait
+            wait = f"tcgen05.wait::{access}.sync.aligned after line {suspect.line}, then a barrier before line {a.i.line}"
+            return theirs, f"warp {self._warp(suspect.warp)} has not executed tcgen05.wait::{access} after line {suspect.line}", wait
         return (
             theirs,
             races.UNORDERED,
             (
-                f"arrive at a barrier after tcgen05.wait::{access} of line {suspect.line}, and wait there before this instruction (if these are relaxed: "
+                f"arrive at a barrier after tcgen05.wait::{access} of line {suspect.line}, and wait there before line {a.i.line} (if these are relaxed: "
                 "with tcgen05.fence::before_thread_sync and ::after_thread_sync); or correct one of the two addresses"
             ),
         )

@@ -141,7 +141,7 @@ class TensorMarks:
             if missed.any() and line != i.line:
                 del self.early[line]
                 said = races.tensor_read_early(reader, i, self.findings.where(at, missed))
-                repair = f"{reporting.commit_of(i)}; wait for the parity of this round"
+                repair = f"{reporting.commit_of(i, reader)}; wait for the parity of this round"
                 tell = functools.partial(
                     self.table.x.launch.find, said.code, reader, said.what, repair, because="PTX ISA 9.1 §9.7.16.6", why=said.why, halves=said.halves,
                 )  # fmt: skip

@@ -242,7 +242,7 @@ def unexpected(barrier: Mbarrier, x: Wave) -> Cause | None:
 def _twice(barrier: Mbarrier, x: Wave, first: Delivery, second: Delivery) -> Cause:
     ctas = members(barrier, x)
     i, cta = second.instruction, ctas[second.to]
-    place = f"shared {second.begin:#x} to {second.begin + second.size - 1:#x} of CTA {cta.number}"
+    place = f"{x.launch.program.places.shared_named(second.begin, second.begin + second.size - 1)} of CTA {cta.number}"
     if first.issuer != second.issuer:
         both = " and ".join(f"CTA {ctas[d.issuer].number}" + (f" (mask {d.mask:#x})" if d.is_multicast else "") for d in (first, second))
         why = f"line {i.line} loads {place} twice for one expect_tx, from {both}"
