@@ -1613,8 +1613,8 @@ ONE_WAITS = f"{init()} bar.sync 0; {LOAD} @!%p2 bra R; {waits()} R: {READ}"
         (Kernel("", flagged(RAISE, VOLATILE, after="membar.cta;")), r"line \d+ \(st.volatile.shared.u32\) sets the flag", r"before line \d+, or st.release instead of st.volatile"),
         (Kernel("", flagged(RELEASE, LOOSE)), "and so orders nothing", ".acquire instead of .relaxed"),
         (Kernel("", ONE_WAITS), r"warp 0 has waited for it in line (\d+), warp 1 has not, and no barrier after line \1 orders", r"before line (\d+): mbarrier.try_wait.parity on the load's mbarrier bar\[0\] \(0x\w+\) in warp 1 too; or a barrier of both warps .* and line \1"),
-        (Kernel("", tensor(" "), block=128, arch="sm_100a"), "no thread has waited for it yet", r"before line \d+: mbarrier.try_wait on the mbarrier of tcgen05.commit in line \d+; the thread that executes line"),
-        (Kernel("", TOO_LATE, block=128, arch="sm_100a"), "no thread has waited for it yet", r"of tcgen05.commit in line \d+ \(the wait in line \d+ comes too late\)"),
+        (Kernel("", tensor(" "), block=128, arch="sm_100a"), "no thread has waited for it yet", r"before line \d+: mbarrier.try_wait on the mbarrier of tcgen05.commit in line \d+ by the thread that issued the operation$"),
+        (Kernel("", TOO_LATE, block=128, arch="sm_100a"), "no thread has waited for it yet", r"of tcgen05.commit in line \d+ by the thread that issued the operation \(the wait in line \d+ comes too late\)"),
         (Kernel("", tensor(meet=""), block=128, arch="sm_100a"), "nothing orders the two", r"and wait there before line \d+"),
     ],
 )  # fmt: skip

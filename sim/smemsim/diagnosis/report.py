@@ -98,7 +98,7 @@ class Report(metaclass=OwnMembers):
     @property
     def ok(self) -> bool:
         """True if there is no finding of severity trap or wrong. If codes are expected: true if exactly these were
-        reported.
+        reported. The exit code of `smemsim check` is stricter: 1 for a finding of severity luck, too.
         """
         if self.expected is not None:
             return self.as_expected

@@ -122,7 +122,8 @@ def _readable(where: str) -> str:
         line = subprocess.run(asked, capture_output=True, text=True, timeout=5, check=False).stdout.split(" ")[0].strip()
         if line and not line.startswith("??") and not line.endswith(":?"):
             return line
-    return f"{os.path.basename(path)}+0x{offset}"
+    hint = "" if ".so" in os.path.basename(path) else " (nvcc -g names the line)"
+    return f"{os.path.basename(path)}+0x{offset}{hint}"
 
 
 class _Range:

@@ -410,10 +410,8 @@ class Reporting:
         there = self.following(i, "tcgen05.commit")
         if there is None:
             return f"after line {i.line}: tcgen05.commit in the thread that executes line {i.line}; before line {before.line}: mbarrier.try_wait on its mbarrier"
-        return (
-            f"before line {before.line}: mbarrier.try_wait on the mbarrier of tcgen05.commit in line {there.line}{self._too_late(there, before)}; "
-            f"the thread that executes line {i.line} must execute that commit"
-        )
+        commit = f"tcgen05.commit in line {there.line} by the thread that issued the operation"
+        return f"before line {before.line}: mbarrier.try_wait on the mbarrier of {commit}{self._too_late(there, before)}"
 
     def _too_late(self, signal: Instruction, before: Instruction) -> str:
         """That all waits at the mbarrier that a copy or a commit names come after an instruction; "" if they do not."""
