@@ -375,3 +375,43 @@ def test_one_row_in_bounds_whose_address_has_the_highest_bit_faults(first):
 def test_sums_that_do_not_come_back_to_the_array_still_fault(turn):
     with pytest.raises(HardwareTrap, match="no GPU maps"):
         tma_load(ragged(64), (0, (1 << 30) - 4, 8, turn), smem_address=0x400)
+
+
+@examples(120)
+@given(st.data())
+def test_a_line_in_bounds_past_57_bits_traps(data):
+    """Strides and coordinates may be so large that 64 bits do not hold where a line lies: whole numbers of Python do."""
+    rank = data.draw(st.integers(2, 5))
+    near = st.sampled_from([0, 1, 2, 5, -1, -3])
+    large = st.sampled_from([16, 1 << 30, 1 << 38, (1 << 40) - 16, (1 << 40) - 1024, 1 << 33])
+    dims = [data.draw(st.sampled_from([1, 2, 7, 1 << 17, 1 << 18, 1 << 24, (1 << 31) - 1])) for _ in range(rank)]
+    dims[0] = data.draw(st.integers(1, 40))
+    box = [16, *(data.draw(st.integers(1, 3)) for _ in dims[1:])]
+    steps = [1, *(data.draw(st.integers(1, 3)) for _ in dims[1:])]
+    at = [data.draw(st.sampled_from([0, 0, 16, 32, -16]))]
+    for dim in dims[1:]:
+        at.append(min(max(data.draw(st.sampled_from([0, dim - 1, dim // 2, dim // 3])) + data.draw(near), -(1 << 31)), (1 << 31) - 1))
+    base = data.draw(st.sampled_from([0, 16, 1 << 40, (1 << 57) - 48]))
+    strides = [data.draw(large) for _ in dims[1:]]
+    try:
+        tm = TensorMap.tiled(
+            data_type="u8", global_address=base, global_dim=dims, global_strides=strides, box_dim=box, element_strides=steps
+        )
+    except InputError:
+        return
+    offsets = [0]
+    for c, count, step, dim, stride in zip(at[1:], box[1:], steps[1:], dims[1:], strides, strict=True):
+        inside = [x for x in range(c, c + count, step) if 0 <= x < dim]
+        offsets = [one + x * stride for one in offsets for x in inside]
+    is_seen = at[0] < dims[0] and at[0] + 16 > 0 and offsets
+    low, high = max(at[0], 0), min(at[0] + 16, dims[0])
+    is_beyond = bool(is_seen) and any((base + offset) % (1 << 64) + high > 1 << 57 for offset in offsets)
+    try:
+        found = tma_load(tm, at, smem_address=1024)
+    except HardwareTrap:
+        assert is_beyond
+        return
+    assert not is_beyond
+    lines = {(base + offset) % (1 << 64) + x for offset in offsets for x in range(low, high)} if is_seen else set()
+    got = found.global_address
+    assert {int(x) for x in got[got >= 0].ravel().tolist()} == lines
