@@ -850,3 +850,51 @@ def test_compiled_code_finds_the_card_that_has_the_tensors():
     context = ctypes.c_void_p()
     assert driver.cuStreamGetCtx(None, ctypes.byref(context)) == 0
     assert context.value
+
+
+@triton.jit
+def product_of_tiles(a, b, c, n: tl.constexpr):
+    at = tl.arange(0, n)[:, None] * n + tl.arange(0, n)[None, :]
+    tl.store(c + tl.program_id(0) * n * n + at, tl.dot(tl.load(a + at), tl.load(b + at)))
+
+
+@triton.jit
+def sum_of_tiles(c, out, n: tl.constexpr, columns):
+    column = tl.arange(0, n)[None, :]
+    at = tl.arange(0, n)[:, None] * n + column
+    tl.store(out + at, tl.load(c + at) + tl.load(c + n * n + at), mask=column < columns)
+
+
+USES = {
+    "columns": lambda c, out: out[:, :20].sum(),
+    "questions": lambda c, out: (
+        c.is_floating_point(),
+        c.to("cuda").shape,
+        c.cuda().dtype,
+        c.contiguous().T,
+        torch.zeros_like(c),
+        c.reshape(-1),
+    ),
+    "valid": lambda c, out: c[:, :, :20].sum(),
+    "zeros": lambda c, out: c.zero_().sum(),
+    "clone": lambda c, out: c.clone()[:, :, :20].cpu(),
+    "cpu": lambda c, out: c.cpu(),
+    "element": lambda c, out: c[1, 3, 20].item(),
+    "copy": lambda c, out: torch.empty_like(c).copy_(c).sum(),
+}
+
+
+@pytest.mark.parametrize("use", USES)
+def test_columns_that_nothing_has_written_are_scratch(use):
+    n = 32
+    a, b, c = (
+        torch.ones(n, n, device="cuda").half(),
+        torch.empty(n, n, device="cuda", dtype=torch.float16),
+        torch.empty(2, n, n, device="cuda"),
+    )
+    b[:, :20] = 1
+    out = torch.zeros(n, n, device="cuda")
+    product_of_tiles[(2,)](a, b, c, n)
+    sum_of_tiles[(1,)](c, out, n, 20)
+    USES[use](c, out)
+    assert out.sum().item() == 2 * n * n * 20

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from smemsim.virtual import process
+from smemsim.virtual.torch_cuda import is_cuda
 from smemsim.virtual.torch_graphs import WITHOUT_WORK
 from smemsim.virtual.torch_tensors import CUDA, tensors, tensors_in
 
@@ -22,28 +23,28 @@ WRITING = frozenset(
 FILLING = WRITING - {"__setitem__", "index_fill_"}  # that write all of it, and return it
 # functions that take a tensor for its shape
 SHAPED = frozenset(
-    (
-        "empty_like",
-        "full_like",
-        "ones_like",
-        "rand_like",
-        "randint_like",
-        "randn_like",
-        "zeros_like",
-        "new_full",
-        "new_ones",
-        "new_tensor",
-        "new_zeros",
-    )
-)
+    ("empty_like", "full_like", "new_full", "new_ones", "new_zeros", "ones_like", "rand_like", "randint_like", "randn_like", "zeros_like")
+)  # fmt: skip
 MAYBE_VIEWS = frozenset(("contiguous", "flatten", "reshape"))  # of a tensor that is contiguous; else they copy
-VIEWS = frozenset(("chunk", "diagonal", "expand_as", "movedim", "select", "split", "swapaxes", "unbind", "unfold"))
+VIEWS = frozenset(
+    ("broadcast_tensors", "broadcast_to", "chunk", "diagonal", "dsplit", "expand_as", "hsplit", "moveaxis", "movedim", "select", "split",
+     "split_with_sizes", "swapaxes", "swapdims", "tensor_split", "unbind", "unfold", "view_as_complex", "view_as_real", "vsplit")
+)  # fmt: skip
+# functions that say what a tensor is, or that torch calls for what it becomes
+QUESTIONS = frozenset(
+    ("__dlpack__", "__dlpack_device__", "__hash__", "_to_dlpack", "can_cast", "get_device", "has_names", "is_coalesced", "is_complex", "is_conj",
+     "is_floating_point", "is_inference", "is_neg", "is_pinned", "is_same_size", "is_set_to", "is_shared", "is_signed", "is_storage", "is_tensor",
+     "nelement", "promote_types", "record_stream", "register_hook", "register_post_accumulate_grad_hook", "result_type", "storage", "storage_type")
+)  # fmt: skip
+STAYING = frozenset(("cuda", "to", "type_as"))  # that return the tensor itself where it is there already
 
 
 def looks(func: Any, args: Any, kwargs: Any) -> Callable[[Any], None] | None:
     """A function is about to run. Returns what is to be called with its result; None if that is nothing."""
     name = getattr(func, "__name__", "")
-    if name in WITHOUT_WORK - MAYBE_VIEWS or name in SHAPED or name in VIEWS or _is_view(name, args):
+    if name in WITHOUT_WORK - MAYBE_VIEWS or name in SHAPED | VIEWS | QUESTIONS or _is_view(name, args):
+        return None
+    if (name == "type" and len(args) == 1 and not kwargs) or (name in STAYING and _stays(*args, **kwargs)):
         return None
     given = [*args[name in WRITING :], *(value for key, value in kwargs.items() if key != "out")]
     if (moved := _moves(name, args)) is not None:
@@ -69,6 +70,20 @@ def _is_view(name: str, args: Any) -> bool:
         return False
     index = args[1] if isinstance(args[1], tuple) else (args[1],)
     return all(part is None or part is Ellipsis or type(part) in (int, slice) for part in index)
+
+
+def _stays(tensor: Any, *given: Any, non_blocking: bool = False, **named: Any) -> bool:
+    """Does a conversion change nothing: to the type and the place that the tensor has?"""
+    import torch
+
+    def is_same(value: Any) -> bool:
+        if isinstance(value, torch.dtype):
+            return bool(value == tensor.dtype)
+        if isinstance(value, torch.Tensor):
+            return bool(value.dtype == tensor.dtype) and tensors.place(value) == CUDA
+        return value in (None, False) or (isinstance(value, (str, int, torch.device)) and value is not True and bool(is_cuda(value)))
+
+    return tensors.place(tensor) == CUDA and all(map(is_same, (*given, *named.values())))
 
 
 def _moves(name: str, args: Any) -> Callable[[Any], None] | None:
