@@ -390,6 +390,22 @@ def test_bounds_of_counters() -> None:
             found(wrong)
 
 
+@pytest.mark.parametrize(("most", "said"), [(384, ""), (383, "384 shared_wavefronts; the launch allows at most 383")])
+def test_a_recorded_launch_with_bounds_is_replayed_with_them(tmp_path, most: int, said: str) -> None:
+    golden = ROOT / "golden" / "sm_90a" / "launches"
+    for name in ("manifest.json", "data.npz"):
+        (tmp_path / name).symlink_to(golden / name)
+    folder = tmp_path / "kernels" / "bitonic_sort"
+    folder.mkdir(parents=True)
+    (folder / "kernel.ptx").symlink_to(golden / "kernels" / "bitonic_sort" / "kernel.ptx")
+    launch = json.loads((golden / "kernels" / "bitonic_sort" / "launch.json").read_text())
+    (folder / "launch.json").write_text(json.dumps(launch | {"counters": {"shared_wavefronts": most}}))
+    suite = load_suite(tmp_path)
+    report = replay_suite(suite, case=suite.arrays["name"].tolist().index("bitonic_sort"))
+    assert report.same == (not said)
+    assert said in report.text()
+
+
 def test_a_launch_file_has_bounds_and_its_exit_code_tells(tmp_path) -> None:
     (tmp_path / "kernel.ptx").write_text(kernel(TRANSPOSE.format(change="")))
     text = 'block = 64\nargs = [{ array = "x" }]\narrays = [{ name = "x", dtype = "u32", shape = [4096], distribution = "zeros" }]\n[counters]\nshared_wavefronts = '

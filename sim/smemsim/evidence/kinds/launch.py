@@ -2,23 +2,28 @@
 
 Outputs of approximate instructions are compared within the launch's `rtol` and `atol` (2^-10 and 2^-20 if it has none).
 For f64 instructions with two NaN operands ptxas decides which one is passed on. Such launches are marked, and any NaN
-is accepted there.
+is accepted there. A launch file with a table `counters` fails, too, if the launch exceeds a bound.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from smemsim.core.arithmetic.values import to_float64
 from smemsim.core.spec.evidence import RULES
+from smemsim.diagnosis.costs import limit_findings
+from smemsim.diagnosis.counted import counters_of
 from smemsim.diagnosis.numbers import Tolerance
+from smemsim.diagnosis.run import Sources
 from smemsim.evidence.format import Suite
 from smemsim.evidence.kinds.common import Comparer
 from smemsim.evidence.launches import LaunchFile, RecordedLaunches
 from smemsim.evidence.outcome import Case, Outcome, differ
+from smemsim.run.counters import Counting
+from smemsim.run.counters.limits import limits_of
 from smemsim.run.engine.arrays import DeviceArray
 from smemsim.run.engine.device import Device
 from smemsim.run.engine.grid import execute
@@ -44,7 +49,9 @@ class LaunchOutputs(Comparer):
     def case(self, index: int) -> Case:
         """Run the launch and compare; the first output that differs is the outcome."""
         file, wanted = self.recorded.launch(index), self.recorded.status(index)
-        launch, arrays = run_file(file, self.suite.arch)
+        bounds = limits_of(file.about["counters"]) if isinstance(file.about.get("counters"), Mapping) else ()
+        counting = Counting() if bounds else None
+        launch, arrays = run_file(file, self.suite.arch, observers=() if counting is None else (counting,))
         traps = [f for f in launch.result.findings.values() if f.ends]
         if bool(launch.status) != bool(wanted):
             said = f"{traps[0].code}: {traps[0].message}" if traps else "it ends"
@@ -58,6 +65,12 @@ class LaunchOutputs(Comparer):
             if difference.differing:
                 return Case(lambda: file.name, difference)
             compared += difference.compared
+        if counting is not None:
+            body = launch.program.inlined.body
+            table = counters_of(launch, counting, lambda: Sources(body).place)
+            exceeded = [f"{at.location or f'PTX line {at.line}'}: {at.message}" for at in limit_findings(table, bounds, body)]
+            if exceeded:
+                return Case(lambda: file.name, Outcome(len(bounds), len(exceeded), exceeded[0], what="bounds of counters"))
         return Case(lambda: file.name, Outcome(compared))
 
     def _compare(self, file: LaunchFile, index: int, name: str, output: int, model: np.ndarray) -> Outcome:
