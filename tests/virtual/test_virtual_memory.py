@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from launches import kernel
 from smemsim import TensorMap
-from smemsim.virtual import Policy, VirtualDevice
+from smemsim.virtual import CudaError, FindingsError, Policy, VirtualDevice
 
 
 def word(value):
@@ -604,3 +604,12 @@ def test_a_copy_uses_the_bytes_that_it_copies(rows, first, count):
     count = min(count, 128 - first)
     card_.device.copy_2d(host.ctypes.data, 128, card_.scratch + first, 128, count, rows)
     assert card_.codes == (IS_USED if first + count > 96 else ONLY_STORED)
+
+
+def test_a_use_of_a_stored_value_raises_where_the_policy_says_so():
+    card_ = Stored(on_finding="raise")
+    card_.read(card_.scratch, 96)
+    with pytest.raises(FindingsError, match="is read before anything has written it"):
+        card_.read(card_.scratch, 97)
+    with pytest.raises(CudaError):  # as after a kernel that trapped
+        card_.read(card_.scratch, 4)

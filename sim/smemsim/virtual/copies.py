@@ -69,8 +69,10 @@ class Copies:
                 for n in range(height):
                     self.taint.moved(to + n * to_pitch, source + n * source_pitch, width)
                 target = self.memory.at(to)
-                if target is None or target.is_on_host:
-                    self.taint.gives(source, (height, width), (source_pitch, 1), 1, "a copy to the host")
+                # loads of constants are not followed
+                by = "a copy to the host" if target is None or target.is_on_host else "a copy to a variable" * (target.kind == "own")
+                if by:
+                    self.taint.gives(source, (height, width), (source_pitch, 1), 1, by)
 
         return Node("memcpy", run, {"given": (to, to_pitch, source, source_pitch, width, height)})
 
