@@ -27,7 +27,7 @@ from smemsim.campaign import Case, ChunkResult, Space, Trouble, chunks_of, do_ch
 from smemsim.campaign import report as ledgers
 from smemsim.campaign.interpreted import interpreted
 from smemsim.campaign.oracles import cute_descriptors, cute_layouts, mmasim, mmasim_sync, numpy_formulas, triton_layouts
-from smemsim.campaign.spaces import NAMES, ORACLE_NAMES, arithmetic, boxes, cohorts, faults, idesc, keys, ptx, smem, space
+from smemsim.campaign.spaces import NAMES, ORACLE_NAMES, arithmetic, boxes, cohorts, faults, idesc, keys, plans, ptx, smem, space
 from smemsim.campaign.spaces import keys as keys_loops
 from smemsim.cli import main
 from smemsim.core.layout import loops
@@ -130,6 +130,11 @@ THE_SAME = {
     "mmasim_sync": (_of_oracle, 60, "8cb7d4f1e8905f10"),
     "programs": (lambda _, count: _programs(ptx, count), 30, "a83660116dd30e1a"),
     "programs of CTAs": (lambda _, count: _programs(cohorts, count), 40, "9b2d93d361027d2c"),
+    "plans made smaller": (
+        lambda _, count: [(drawn_ := plans.draw(random.Random(n)), list(plans.simpler(drawn_))) for n in range(count)],
+        40,
+        "16fc1fc5ecba137b",
+    ),
     "planted faults": (_mistakes, 4, "d24c576b92810393"),
     "changed programs": (
         lambda _, count: [cohorts.mutated(cohorts.draw(random.Random(n)).text(), random.Random(n)) for n in range(count)],

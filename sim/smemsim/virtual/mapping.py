@@ -141,7 +141,7 @@ class Mappings:
             self.memory.take(array)
         known = {a.address for a in self._arrays}
         for first, last, where in _runs(m for m in self._mappings if m.access):
-            if not any(a.address <= first < a.end for a in self._arrays) and first not in known:
+            if first not in known:
                 array = self.memory.put(first, last - first, "mapped", where)
                 self._arrays.append(array)
                 self.bind(array)
