@@ -106,7 +106,7 @@ class UninitialisedReads:
         which = np.unpackbits(bits[own, None], axis=1, count=WORD, bitorder="little").astype(bool)
         at = (places[own, None] % per_cta * WORD + np.arange(WORD))[which] + self.x.window_begin
         first, last = int(at[0]), int(at[-1])
-        where = self.x.program.places.shared_named(first, last)
+        where: str = self.x.program.places.shared_named(first, last)
         if len(at) != last - first + 1:  # initialised bytes are between them
             where = f"{len(at)} bytes in {where}"
         return where + (f" of CTA {cta.number}" if self.x.launch.ctas > 1 else "")
