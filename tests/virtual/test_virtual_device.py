@@ -188,7 +188,7 @@ def test_launches_that_are_alike_are_kept_once_and_told_each_for_itself(device, 
         device.launch(module.function("fill"), 1, 64, [a.to_bytes(8, "little"), bytes(4)])
     *_, one, two = device.launches
     assert one.run is two.run
-    assert (one.told[:6], two.told[:6]) == ("2 fill", "3 fill")
+    assert (one.told[:14], two.told[:14]) == ("launch 2, fill", "launch 3, fill")
     assert two.as_dict()["run"]["seconds"] == round(two.seconds, 3)
 
 
@@ -583,7 +583,8 @@ def test_bytes_that_nobody_wrote_are_told_when_they_go_to_the_host(capsys):
     device.fill(a, 0, 64)
     for size in (64, 256, 256):
         device.copy(host.ctypes.data, a, size)
-    (line,) = capsys.readouterr().err.splitlines()
+    line = " ".join(capsys.readouterr().err.split())
+    assert line.count("smemsim: ") == 1
     assert "192 of 256 bytes that are copied to the host are uninitialised" in line
     assert "allocation1: 256 bytes" in line
 

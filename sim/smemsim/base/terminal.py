@@ -65,6 +65,9 @@ def _in_columns(line: str, before: int) -> str:
     head, found, command = line.partition(_COMMAND)
     if found and len(indent) + 2 + len(_COMMAND) + len(command) <= COLUMNS and before + len(head) < COLUMNS:  # to be copied
         return f"{head}:\n{indent}  {_COMMAND[2:]}{command}"
+    at = line.find("; ", max(len(line) + len(indent) - COLUMNS, len(line) // 3))  # a clause is not parted, if it fits
+    if 0 < at < COLUMNS - before:
+        return f"{line[: at + 1]}\n{indent}  {line[at + 2 :]}"
     filled = textwrap.fill(" " * before + line, COLUMNS, subsequent_indent=indent + "  ", break_long_words=False, break_on_hyphens=False)
     return filled[before:]
 
