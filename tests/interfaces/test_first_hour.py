@@ -431,7 +431,9 @@ def test_a_launch_in_which_the_program_ends_is_named(tmp_path):
     (tmp_path / "program.py").write_text(KILLED)
     words = ["exec", "--arch", "sm_90a", "--limit", str(10**9), "--", sys.executable, str(tmp_path / "program.py")]
     done = subprocess.run([sys.executable, "-m", "smemsim", *words], capture_output=True, text=True, timeout=60, check=False)
-    assert "no launch was over, ended during launch 1 endless, which was not checked; the program: ended by signal 9" in " ".join(done.stderr.split())
+    assert "no launch was over, ended during launch 1 endless, which was not checked; the program: ended by signal 9" in " ".join(
+        done.stderr.split()
+    )
     assert done.returncode == 137
 
 
