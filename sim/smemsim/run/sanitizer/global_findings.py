@@ -219,7 +219,8 @@ class GlobalFindings:
             return "nothing orders the two", f"put {BARRIER} between them{lock if self.clocks.carries_global else ''}"
         both_write = does == "write" and not is_read
         change = "let one thread write it, or add with atom or red" if both_write else "if threads add to it, use atom or red"
-        return "nothing orders the two", f"{maybe_flag(self.x.launch.program, other, i)}{change}; otherwise {self._order(near)}"
+        flag = maybe_flag(self.x.launch.program, other, i)
+        return "nothing orders the two", f"{flag or f'{change}; otherwise '}{self._order(near)}"
 
     @staticmethod
     def _order(near: bool) -> str:
