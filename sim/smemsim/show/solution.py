@@ -120,13 +120,17 @@ def conflicts_view(answer: ConflictAnswer, *, element_bytes: int, pitch: int) ->
     if not answer.layouts:
         lines.append(Line([(f"none of {answer.tried} layouts is free of conflicts for all accesses", "red")]))
         if answer.nearest is not None and answer.nearest.wavefronts < answer.now:
-            lines.append(Line([(f"nearest: {answer.nearest.says}, {answer.nearest.wavefronts} wavefronts instead of {answer.now}", "")]))
+            lines.append(Line([(f"nearest: {answer.nearest.says}, {_wavefronts(answer.nearest.wavefronts)} instead of {answer.now}", "")]))
         return lines
     for kind in (True, False):
         for one in [x for x in answer.layouts if (x.swizzle is not None) == kind][:2]:
             lines += _layout_lines(one, element_bytes, pitch)
-    lines.append(Line([(f"tried on these accesses: {answer.ideal} wavefronts instead of {answer.now}", "dim")]))
+    lines.append(Line([(f"tried on these accesses: {_wavefronts(answer.ideal)} instead of {answer.now}", "dim")]))
     return lines
+
+
+def _wavefronts(count: int) -> str:
+    return f"{count} wavefront{'s' * (count != 1)}"
 
 
 def _layout_lines(one: ConflictFree, element_bytes: int, pitch: int) -> list[Line]:
