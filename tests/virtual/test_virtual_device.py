@@ -1152,15 +1152,19 @@ def host_part(names=(b"k",), relocated=b"", behind=0):
     [
         "tex.2d.v4.f32.f32 {f0, f1, f2, f3}|p, [to, {f0, f1}];",
         "tex.2d.v4.f32.f32 {f0, f1, f2, f3}, [to, to, {f0, f1}];",
-        "ld.param.b32 f0, [of + 8];",
     ],
-    ids=["residency", "sampler", "behind a parameter"],
+    ids=["residency", "sampler"],
 )
 def test_what_ptxas_takes_and_nobody_models_waits_for_a_launch(device, line):
     entry = b"k(.param .u64 of) { .reg .f32 f<4>; .reg .b64 to; .reg .pred p; ld.param.u64 to, [of]; " + line.encode()
     module = device.load(ptx_for("sm_90a").replace(b"k() {", entry))
     with pytest.raises(Unmodelled):
         device.launch(module.function("k"), 1, 1, [word(0)])
+
+
+def test_what_ptxas_refuses_is_refused_when_it_is_loaded(device):
+    wrong = ptx_for("sm_90a").replace(b"k() {", b"k(.param .u64 of) { .reg .f32 f; ld.param.b32 f, [of + 8];")
+    assert code_of(device.load, wrong) == 218
 
 
 def tile_kernel(device, host):
