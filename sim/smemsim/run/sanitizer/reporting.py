@@ -94,7 +94,7 @@ def relaxed_flag(
     sets = [
         i
         for i in body
-        if i.op in ("st", "atom", "red") and i is not first and leads_past(program, first, i, []) and _is_relaxed(i, "release")
+        if i.op in ("st", "atom", "red") and i is not first and _is_relaxed(i, "release") and leads_past(program, first, i, [])
     ]
     if not sets or not reads:
         return "", ""
@@ -115,7 +115,7 @@ def maybe_flag(program: Program, first: Instruction, then: Instruction) -> str:
     sets = [
         i
         for i in body
-        if i.op in ("st", "atom", "red") and i is not first and leads_past(program, first, i, []) and _is_relaxed(i, "release")
+        if i.op in ("st", "atom", "red") and i is not first and _is_relaxed(i, "release") and leads_past(program, first, i, [])
     ]
     if not sets or not any(id(i) in flags and i is not first and may_follow(program, i, then) for i in body):
         return ""
