@@ -758,6 +758,17 @@ def test_what_cp_async_brought_reaches_the_asynchronous_proxy_behind_a_fence(fen
     assert set(found(body, np.arange(64, dtype=np.uint32))) == codes
 
 
+@pytest.mark.parametrize("read", range(4))
+@pytest.mark.parametrize("fenced", range(4))
+def test_a_fence_covers_the_copies_that_were_complete_before_it_and_no_others(read, fenced):
+    """Four groups of one copy each; the fence comes when the first ones are complete, and one of the four is read."""
+    body = f"""{OWN} mad.lo.u32 %r6, %r1, 4, 0; cvt.u64.u32 %d1, %r6; add.u64 %d1, %d20, %d1;
+    {" ".join(f"cp.async.ca.shared.global [%r4+{128 * n}], [%d1], 4; cp.async.commit_group;" for n in range(4))}
+    cp.async.wait_group {3 - fenced}; fence.proxy.async.shared::cta; cp.async.wait_group 0; bar.sync 0;
+    @%p9 cp.async.bulk.global.shared::cta.bulk_group [%d20+128], [sm+{128 * read}], 128; cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;"""
+    assert set(found(body, np.arange(64, dtype=np.uint32))) == ({"X003"} if read > fenced else set())
+
+
 @pytest.mark.parametrize(("waits", "codes"), [(True, set()), (False, {"X005"})])
 def test_the_source_of_a_copy_is_free_once_its_mbarrier_has_counted_it(waits, codes):
     wait = "W: mbarrier.try_wait.parity.shared::cta.b64 %p2, [bar], 0; @!%p2 bra W;" if waits else ""
