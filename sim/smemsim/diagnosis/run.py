@@ -631,7 +631,7 @@ class Run(metaclass=OwnMembers):
             executed = [*mismatches(self.reads), *unread(self.reads, self.launch.result.elsewhere, is_missed=is_missed)]
             if not executed and self.ctas == self.launch.ctas and not self.interrupted and not self.out_of_time:
                 executed = unreached(self.reads, self.launch.memory)
-        stored = [] if self.reads is None else [*self.reads.threads.found.values(), *self.reads.warps.found]
+        stored = [] if self.reads is None else [*self.reads.threads.found.values()]
         if self.reads is not None and "X006" not in others:  # which tiles a launch that hangs has stored is not certain
             stored += stored_tiles(self.reads, self.launch)
         told = {f.code for f in (*causes, *executed) if f.severity is not Severity.NOTE}
@@ -641,6 +641,8 @@ class Run(metaclass=OwnMembers):
             stored = [*stored, *exchanged_boxes(self.launch)]
         if self.reads is not None:
             stored = [*stored, *cut_off(self.reads, self.launch.memory)]
+            if not others & {"X006", "X010"} and not self.interrupted and not self.out_of_time:  # else sums may go on
+                stored = [*stored, *self.reads.warps.found]
             if self.ctas == self.launch.ctas and not self.interrupted and not self.out_of_time:
                 stored = [*stored, *wrong_factors(self.reads.factors, self.launch), *wrong_fragments(self.reads.fragments, self.launch)]
         return causes, [*executed, *stored]

@@ -7,6 +7,7 @@ product is D of one before. A sum begins where C is zero. Some warps of some CTA
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 from typing import TYPE_CHECKING
 
@@ -45,9 +46,10 @@ class _Going:
 
 @dataclasses.dataclass(eq=False)
 class _Warp:
-    """The sums of a warp that go on, by the values of their accumulators."""
+    """The sums of a warp that go on, by the values of their accumulators; `heads` are the first values of these."""
 
     sums: dict[bytes, _Going] = dataclasses.field(default_factory=dict)
+    heads: collections.Counter[int] = dataclasses.field(default_factory=collections.Counter)
     begun: int = 0
 
 
@@ -99,15 +101,26 @@ class WarpSums:
             return
         for row, cta, thread in self._looked_at(x, products.first):
             own = self._warps.setdefault((cta, thread), _Warp())
+            head = int(products.c[0, row, 0])
+            if head and not own.heads[head]:
+                continue
             before = products.c[:, row]
-            its = own.sums.pop(before.tobytes(), None) if before.any() else self._begun(own)
+            if before.any():
+                its = own.sums.pop(before.tobytes(), None)
+                own.heads[head] -= its is not None
+            else:
+                its = self._begun(own)
             if its is None:
                 continue
             self._left -= 1
+            if self._left <= 0:  # how they go on is not seen: nothing is said of them
+                self._warps.clear()
+                return
             event = Mma(cta, thread, i, "mma.sync", *products.shape, None, 0, *products.types)
             after = products.d[:, row]
             if after.any() and self._add(x, its, event, [products.tile(side, row) for side in "ab"]):
                 own.sums[after.tobytes()] = its
+                own.heads[int(after[0, 0])] += 1
 
     def _looked_at(self, x: Wave, first: np.ndarray) -> list[tuple[int, int, int]]:
         """(number among the running warps, CTA, first thread) of those that are looked at: the first one of the
