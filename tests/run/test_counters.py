@@ -4,6 +4,7 @@ nothing.
 
 import json
 import os
+import types
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ import smemsim
 from places import ROOT
 from smemsim.cli import main
 from smemsim.evidence import load_suite, replay_suite
+from smemsim.testing import plugin
 
 HEAD = ".version 8.8\n.target sm_90a\n.address_size 64\n"
 
@@ -432,3 +434,11 @@ def test_the_page_has_a_column_of_heat(tmp_path) -> None:
     assert CliRunner().invoke(main, [*words, "--counters"]).exit_code == 0
     page = (tmp_path / "page.html").read_text()
     assert "transpose.cu:2" in page.partition("What lines cost")[2]  # lines of a source have its name
+
+
+@pytest.mark.parametrize("name", ["counters", "pipeline"])
+def test_an_option_of_pytest_that_has_no_launches_is_refused(name: str) -> None:
+    options = {"smemsim_gpu": None, "smemsim_counters": name == "counters", "smemsim_pipeline": name == "pipeline"}
+    config = types.SimpleNamespace(known_args_namespace=types.SimpleNamespace(**options))
+    with pytest.raises(pytest.UsageError, match=f"--smemsim-{name}: needs a virtual GPU; add --smemsim-gpu sm_90a"):
+        plugin.pytest_load_initial_conftests(config)

@@ -221,7 +221,7 @@ def test_a_hang_names_the_cta_of_a_cluster_that_never_arrived(twins, tmp_path):
     assert "CTA 1 has arrived at the mbarrier of CTA 1" in first.why
     says = next(says for says in run.pipeline.sentences() if "2 of 4 arrivals are missing" in says)
     assert "warps 4, 8 of CTA 0 arrived" in says
-    assert says.endswith("CTA 1 has arrived at the mbarrier of CTA 1, never at this one.")
+    assert says.endswith("CTA 1 has arrived at the mbarrier of CTA 1, never at this one. Let it arrive here too.")
     assert "2 of 4 arrivals are missing: CTA 1 never arrived" in run.pipeline.svg()
 
 
@@ -297,6 +297,7 @@ def test_rings_of_timed_kernels(twins, name):
         is_late = name == "gemm_very_late"
         assert notes[0].repair.startswith("release a stage as soon as" if is_late else "wait for the release of stage")
         assert ("comes late" in notes[0].why, "Enough would be" in notes[0].why) == (is_late, not is_late)
+        assert ("either wgmma.wait_group 2 there, or an arrival for load 9 at once" in notes[0].repair) == is_late
         assert f"Fix: {notes[0].repair}" in run.pipeline.sentences()[0]
 
 

@@ -182,19 +182,32 @@ def _never(pipeline: Verdicts, ring: Ring, stage: int, end: float) -> Iterator[B
 
 
 def _in_flight(ring: Ring) -> Iterator[Bar]:
-    """How many loads are under way, until the last one is complete; `few` if the barriers allow no more."""
+    """How many loads are under way, until the last one is complete; `few` if the barriers allow no more, and a stage is
+    empty that another load could fill.
+    """
     starts, ends = sorted(one.at for one in ring.fillings), sorted(one.full for one in ring.fillings)
-    times = sorted({*starts, *ends})
-    counts = [
-        (begin, end, bisect.bisect_right(starts, begin) - bisect.bisect_right(ends, begin)) for begin, end in itertools.pairwise(times)
-    ]
-    for count, same in itertools.groupby(counts, key=lambda one: one[2]):
+    empty = list(_empty(ring)) if ring.is_late else []
+    times = sorted({*starts, *ends, *(time for span in empty for time in span)})
+    times = times[: bisect.bisect_right(times, ends[-1])]
+    counts = []
+    for begin, end in itertools.pairwise(times):
+        count = bisect.bisect_right(starts, begin) - bisect.bisect_right(ends, begin)
+        counts.append((begin, end, count, count <= ring.effective and any(free <= begin < at for free, at in empty)))
+    for (count, is_few), same in itertools.groupby(counts, key=lambda one: one[2:]):
         spans = list(same)
         if not count and not ring.is_late:
             continue
-        is_few = ring.is_late and count <= ring.effective
         says = f"{count} of at most {len(ring.stages)} in flight"
         yield Bar("few" if is_few else "flying", spans[0][0], spans[-1][1], (str(count),), says)
+
+
+def _empty(ring: Ring) -> Iterator[tuple[float, float]]:
+    """From when to when a stage is empty before a load."""
+    free: dict[tuple[int, int], float] = {}
+    for one in ring.fillings:
+        if free.get(one.stage, 0.0) < one.at:
+            yield free.get(one.stage, 0.0), one.at
+        free[one.stage] = one.intervals[3]
 
 
 def _role_bars(pipeline: Verdicts, warp: int, labels: dict[int, str], end: float) -> Iterator[Bar]:
@@ -204,7 +217,9 @@ def _role_bars(pipeline: Verdicts, warp: int, labels: dict[int, str], end: float
         kind = kinds.get(span.kind, "issue")
         name = labels.get(_number(span.label), span.label)
         title = f"{span.kind} {name} at {pipeline.place(span.instruction)}"
-        says = () if kind == "issue" else _waits_for(pipeline, span, name)
+        says = () if kind in ("issue", "work") else _waits_for(pipeline, span, name)
+        if kind == "work" and _number(span.label) in labels:  # an accumulator of a ring
+            says = (name,)
         long = _needed_until(pipeline, span)
         if long is None:
             yield Bar(kind, span.begin, span.end, says, title)
@@ -250,7 +265,7 @@ def _needed_until(pipeline: Verdicts, span: Span) -> float | None:
             continue
         if ring.kind == "cp.async":
             newest = max((n for n, one in enumerate(ring.fillings) if span.loads >> one.number & 1), default=0)
-            found = ring.fillings[max(newest - (len(ring.stages) - 2), 0)].intervals[1]
+            found = ring.fillings[max(newest - (len(ring.stages) - 2 * max(ring.batch, 1)), 0)].intervals[1]
         elif not ring.is_held_back:
             found = span.begin
         else:
@@ -293,8 +308,8 @@ MARKS = {"load": "-", "full": "=", "read": "#", "kept": "x", "wait": "~", "long"
 # Of each group of rows: the kinds of bars that are explained, in words.
 STAGES, ROLES, ENGINES = "stages", "roles", "engines"
 EXPLAINED: tuple[tuple[str, str, str], ...] = (
-    (STAGES, "load", "load under way"), (STAGES, "full", "full"), (STAGES, "read", "being read"), (STAGES, "kept", "empty, and the next load waits for more than it needs"),
-    (STAGES, "stuck", "never released"), (STAGES, "flying", "how many loads are in flight, by the assumed lengths"), (STAGES, "few", "in flight: too few for the stages of the ring"),
+    (STAGES, "load", "load under way"), (STAGES, "full", "full"), (STAGES, "read", "being read"), (STAGES, "kept", "empty, and the next load waits for more than it needs (the number: until this load is read)"),
+    (STAGES, "stuck", "never released"), (STAGES, "flying", "how many loads are in flight, by the assumed lengths"), (STAGES, "few", "in flight: too few, a stage is empty"),
     (ROLES, "issue", "issues a load, matrix instructions or a store"), (ROLES, "wait", "waits"), (ROLES, "long", "waits for more than is needed"),
     (ROLES, "own", "waits for its own MMAs"), (ROLES, "work", "reads tensor memory"), (ROLES, "stuck", "waits for ever"), (ENGINES, "work", "at work"),
 )  # fmt: skip

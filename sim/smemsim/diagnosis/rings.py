@@ -492,7 +492,9 @@ class Verdicts:
     def _overdue(self, stuck: Stuck) -> str:
         """The warps that have not arrived, and where they have."""
         absent = stuck.missing.absent if stuck.missing is not None else ()
-        others = "".join(f"; CTA {cta} has arrived at the mbarrier of CTA {cta}, never at this one" for cta in absent)
+        others = "".join(
+            f"; CTA {cta} has arrived at the mbarrier of CTA {cta}, never at this one. Let it arrive here too" for cta in absent
+        )
         late = self.overdue(stuck)
         if not late:
             return others
@@ -560,7 +562,7 @@ class Verdicts:
             if one.origin.arrival is not None:
                 text += f". The arrival is at {self.place(one.origin.arrival)}"
             if one.origin.first is not None and one.origin.first is not one.origin.arrival:
-                text += f", after {shorter(one.origin.first.name)} at {self.place(one.origin.first)}"
+                text += f", after {_with_number(one.origin.first)} at {self.place(one.origin.first)}"
             if one.enough is not None and one.enough.wait is not one.origin.wait:
                 text += f". This wait comes in addition and can be left out: another one, at {self.place(one.enough.wait)}, for {self.mbarrier(one.enough.barrier, one.enough.phase)}, is there and is enough"
             elif ring.releases_late and one.origin.arrival is not None:
@@ -588,7 +590,7 @@ class Verdicts:
         if origin is not None and (one is None or self._owner(ring) is None):
             halves += [Half("arrive", shorter(origin.arrival.name), origin.arrival)] if origin.arrival is not None else []
             if origin.first is not None and origin.first is not origin.arrival:
-                halves.append(Half("after", shorter(origin.first.name), origin.first))
+                halves.append(Half("after", _with_number(origin.first), origin.first))
             if one is not None and one.enough is not None and one.enough.wait is not origin.wait:
                 halves.append(Half("enough", shorter(one.enough.wait.name), one.enough.wait))
         return at_instruction(
@@ -614,7 +616,12 @@ class Verdicts:
             return f"leave this wait out: the wait at {self.place(one.enough.wait)} is enough for {load} {self.label(ring, one.load)}"
         if ring.releases_late and origin.arrival is not None:
             done, readers = f"release {_a(stage)} as soon as its readers are done", "epilogue" if ring.kind == "accumulator" else "MMAs"
-            return f"{done}: let the arrival at {self.place(origin.arrival)} for {load} {self.label(ring, one.needs)} not wait for the {readers} of {load} {self.labels.get(one.until, one.until)}"
+            until = self.labels.get(one.until, one.until)
+            late = f"{done}: let the arrival at {self.place(origin.arrival)} for {load} {self.label(ring, one.needs)} not wait for the {readers} of {load} {until}"
+            left = [value.value for value in origin.first.operands if isinstance(value, Immediate)] if origin.first is not None else []
+            if origin.first is None or origin.first.op != "wgmma" or not left:
+                return late
+            return f"{late}; either {shorter(origin.first.name)} {left[0] + len(one.newer)} there, or an arrival for {load} {until} at once"
         free = f"wait for the release of {stage} {one.stage}, which {load} {self.label(ring, one.load)} overwrites"
         barriers = {held.origin.barrier for held in ring.held if held.origin is not None}
         return f"give each {stage} an mbarrier of its own, and {free}" if len(barriers) == 1 < len(ring.stages) else free

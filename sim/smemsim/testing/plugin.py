@@ -108,10 +108,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     """Let torch and Triton find the virtual GPU before any file of tests is imported."""
-    if early_config.known_args_namespace.smemsim_gpu:
+    options = early_config.known_args_namespace
+    if options.smemsim_gpu:
         from smemsim.testing.gpu import begin
 
         begin(early_config)
+        return
+    for name in ("counters", "pipeline"):
+        if getattr(options, f"smemsim_{name}"):
+            raise pytest.UsageError(f"--smemsim-{name}: needs a virtual GPU; add --smemsim-gpu sm_90a")
 
 
 def pytest_configure(config: pytest.Config) -> None:
