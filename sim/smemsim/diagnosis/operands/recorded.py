@@ -120,6 +120,7 @@ class Reads(MergeableObserver):
         self.fragments = FragmentFactors()
         self.warps = WarpSums()
         self._in_order: tuple[list[Product], list[Issued]] | None = None
+        self.sums: list[Any] | None = None  # of the products in order (sums.py), when they have been asked for
         self._scales: bool | None = None
         self._forget()
 
@@ -719,7 +720,7 @@ class Reads(MergeableObserver):
                 self.missed_instructions[reason] += count
             return
         self.pieces[piece.key] = piece
-        self._in_order = None
+        self._in_order = self.sums = None
 
     def _key_of(self, loads: list[Issued], products: list[Product]) -> bytes:
         """The key of loads and products, without the places of their tiles."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import functools
 import itertools
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -48,12 +49,16 @@ class _Entry:
 
     def place(self, side: int, *, is_exchanged: bool = False) -> tuple[int, int]:
         """(row, k) of an operand's first element; if the coordinates of its load were exchanged."""
+        if not is_exchanged:
+            return self._places[side]
         read = self.reads[side]
-        row, k = read.at
-        if is_exchanged:
-            first, begin = read.corner
-            row, k = row - first + begin, k - begin + first
-        return row, k * self.scales[side]
+        (row, k), (first, begin) = read.at, read.corner
+        return row - first + begin, (k - begin + first) * self.scales[side]
+
+    @functools.cached_property
+    def _places(self) -> list[tuple[int, int]]:
+        """(row, k) of the first element of A and of B."""
+        return [(row, k * scale) for (row, k), scale in zip((read.at for read in self.reads), self.scales, strict=True)]
 
     def at(self, by: tuple[bool, bool] = _NONE) -> _At:
         """What it adds, if the coordinates of these operands were exchanged."""
@@ -174,11 +179,18 @@ def _entry(p: Product) -> _Entry | None:
 
 def sums_of(reads: Reads) -> list[Sum]:
     """The sums of the kept pieces: products of the same two matrices on one accumulator."""
+    products = reads.products
+    if reads.sums is None:
+        reads.sums = _sums(reads, products)
+    return reads.sums
+
+
+def _sums(reads: Reads, products: list[Product]) -> list[Sum]:
     sums: list[Sum] = []
     uses = collections.Counter[int]({id(load): 0 for load in reads.loads})
     idle = set[tuple[str, int]]()
     running: dict[tuple[object, ...], dict[tuple[int, ...], Sum]] = {}
-    for p in reads.products:
+    for p in products:
         uses.update({id(load) for read in p.reads for load in read.loads})
         entry = _entry(p)
         if entry is None:
