@@ -821,7 +821,7 @@ def explain_product(
     >>> read = a.reshape(64, 8, 8)[np.arange(64)[:, None], np.arange(8) ^ np.arange(64)[:, None] % 8].reshape(64, 64)
     >>> found = explain_product((read @ b.T).astype(np.float32), a, b, arch="sm_90a", a_type="bf16")
     >>> found.pattern
-    '87.5 % of D is wrong (3584 of 4096): rows 0, 8, 16 ... 56 are right, all others wrong'
+    '87.5 % of D is wrong (3584 of 4096): rows 1 to 7 mod 8 are wrong, all other rows are right'
     >>> print(found.faults[0])
     A was written with swizzle none and read with 128B
     """
