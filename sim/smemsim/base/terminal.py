@@ -51,9 +51,8 @@ def in_columns(text: str, before: int = 0) -> str:
 
     `before`: columns of a prefix of each line that is not indented.
 
-    >>> print(in_columns("  " + "a long sentence " * 7))
-      a long sentence a long sentence a long sentence a long sentence a long sentence a long sentence
-        a long sentence
+    >>> [len(line) for line in in_columns("a clause " * 9 + "ends here; another one follows").split("\\n")]
+    [91, 21]
     """
     return "\n".join(_in_columns(line, 0 if line.startswith(" ") else before) for line in text.split("\n"))
 
