@@ -53,14 +53,15 @@ T = TypeVar("T")
 
 class Kind(NamedTuple):
     """What is true of all asynchronous operations of a kind (`AsyncOp.kind`). A kind that is not in KINDS has the
-    values that stand here: those of a copy between global and shared memory.
+    values that stand here: those of a load into shared memory.
 
-    `is_copy`: a copy engine moves its bytes, and goes on when the thread that issued it, or its CTA, has ended.
+    `is_load`: a copy engine brings its bytes to shared memory, and goes on when the thread that issued it, or its CTA,
+    has ended.
     `is_generic`: it belongs to the generic proxy. `group`: the commit groups that its threads wait for ("cp.async",
     "bulk", "wgmma"). `is_in_order`: those of one thread complete in their order.
     """
 
-    is_copy: bool = True
+    is_load: bool = True
     is_generic: bool = False
     group: str = "bulk"
     is_in_order: bool = False
@@ -69,18 +70,18 @@ class Kind(NamedTuple):
 KINDS = {
     "tma_load": Kind(),
     "bulk": Kind(),
-    "tma_store": Kind(is_copy=False),
-    "tma_reduce": Kind(is_copy=False),
-    "cp.async": Kind(is_copy=False, is_generic=True, group="cp.async"),
-    "st.async": Kind(is_copy=False, is_generic=True),
-    "red.async": Kind(is_copy=False, is_generic=True),
-    "wgmma": Kind(is_copy=False, group="wgmma", is_in_order=True),
-    "tcgen05.mma": Kind(is_copy=False, is_in_order=True),
-    "tcgen05.cp": Kind(is_copy=False, is_in_order=True),
-    "tcgen05.shift": Kind(is_copy=False, is_in_order=True),
-    "tcgen05.alloc": Kind(is_copy=False, is_generic=True),
-    "fence": Kind(is_copy=False),
-    "wait": Kind(is_copy=False),
+    "tma_store": Kind(is_load=False),
+    "tma_reduce": Kind(is_load=False),
+    "cp.async": Kind(is_load=False, is_generic=True, group="cp.async"),
+    "st.async": Kind(is_load=False, is_generic=True),
+    "red.async": Kind(is_load=False, is_generic=True),
+    "wgmma": Kind(is_load=False, group="wgmma", is_in_order=True),
+    "tcgen05.mma": Kind(is_load=False, is_in_order=True),
+    "tcgen05.cp": Kind(is_load=False, is_in_order=True),
+    "tcgen05.shift": Kind(is_load=False, is_in_order=True),
+    "tcgen05.alloc": Kind(is_load=False, is_generic=True),
+    "fence": Kind(is_load=False),
+    "wait": Kind(is_load=False),
 }
 # How the names of the instructions begin whose bytes a copy engine moves between global and shared memory.
 ENGINE_COPIES = ("cp.async.bulk", "cp.reduce.async.bulk")
@@ -195,9 +196,10 @@ class AsyncOp:
     the wave) that issued it.
 
     With one issuer, `writes` has an entry for each CTA that gets bytes; with several, one for each issuer. `reads` has
-    for each issuer the words that it reads of its window, `stores` what it writes to global memory. `size` is the bytes
-    that one issuer moves. `brings` moves all bytes into shared memory, `takes` to global memory, or sums to registers;
-    `is_update`: the new bytes depend on the old ones. Under a schedule they are computed when they are written.
+    for each issuer the words that it reads of its window; `TensorCoreOp` has its own rule. `stores` has for each issuer
+    what it writes to global memory. `size` is the bytes that one issuer moves. `brings` moves all bytes into shared
+    memory, `takes` to global memory, or sums to registers. `is_update`: the new bytes depend on the old ones. Under a
+    schedule they are computed when they are written.
     """
 
     kind: str
@@ -320,6 +322,9 @@ class WarpgroupOp(AsyncOp):
 class TensorCoreOp(AsyncOp):
     """A tcgen05.mma, .cp or .shift; `members` are for each issuer the CTAs of its group. A box of tensor memory is
     (which member, lanes, first column, end column).
+
+    `reads` has for a tcgen05.cp the words that each member reads of its window. For a tcgen05.mma it has those of each
+    issuer's first member, `members[n][0]`; the other one reads what `mmas` say.
 
     `follow` returns, for the sanitizer's taint, its tensor memory and an issuer, what follows values in doubt: one
     for an mma, one for each member for a copy. `mmas` are those of an mma as the machine has prepared them. `shifts`:

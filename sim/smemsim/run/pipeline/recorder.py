@@ -77,7 +77,7 @@ class PipelineRecorder(BarrierObserver):
     def issued(self, x: Wave, op: AsyncOp) -> None:
         if x is not self._wave:
             return
-        if facts_of(op.kind).is_copy:
+        if facts_of(op.kind).is_load:
             one_each = len(op.issuers) > 1
             for n, (cta, thread) in enumerate(op.issuers):
                 if self._is_own(x, cta.index):

@@ -1,5 +1,5 @@
-"""The findings of global memory: the one place that makes a finding of suspects (`global_rule.py`). X008 where order
-lacks, X003 where a fence between the proxies lacks, X004 where nobody has waited for a copy that writes.
+"""The findings of global memory, made of the suspects of `global_rule.py`: X008 where order lacks, X003 where a fence
+between the proxies lacks, X004 where nobody has waited for a copy that writes. R507 is made in `global_marks.py`.
 
 For example: suspects that lack "order": warp 0 of CTA 1 reads what warp 2 of CTA 0 has written. They become X008 "element 5
 (.f32) of array y may be read before it is written", once for the two lines, with a flag (st.release.gpu, ld.acquire.gpu)

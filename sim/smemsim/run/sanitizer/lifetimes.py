@@ -257,7 +257,7 @@ class Endings:
         """Does some warp of these CTAs know that nothing comes any more by an operation that completes
         on an mbarrier?
         """
-        if not op.has_written or not facts_of(op.kind).is_copy:
+        if not op.has_written or not facts_of(op.kind).is_load:
             return True
         return self._is_known(self.clocks.done, number, first, count) and (bool(barrier.state.passed.seen) or not _is_multicast(op))
 

@@ -401,7 +401,7 @@ class Reporting:
         if not offsets:
             return "a wait for the mbarrier or the group that counts the operation"
         named = f" {self.x.program.places.mbarrier_named(min(offsets))}" if len(offsets) == 1 else ""
-        return f"mbarrier.try_wait.parity on the {'load' if facts_of(op.kind).is_copy else 'operation'}'s mbarrier{named}"
+        return f"mbarrier.try_wait.parity on the {'load' if facts_of(op.kind).is_load else 'operation'}'s mbarrier{named}"
 
     def commit_of(self, i: Instruction, before: Instruction) -> str:
         """How to wait for an operation of tcgen05 before an instruction: its commit is proposed if no tcgen05.commit can
@@ -493,7 +493,7 @@ class Reporting:
         """The alternative cause if a warp that has waited for an earlier phase reads what a load brings: the load was
         issued too early.
         """
-        if not facts_of(op.kind).is_copy:
+        if not facts_of(op.kind).is_load:
             return ""
         barriers = [mbarriers(cta).get(offset) for cta, offset in op.barriers.values()]
         if not any(barrier is not None and self.clocks.has_waited(warp, barrier) for barrier in barriers):
@@ -507,7 +507,7 @@ class Reporting:
         """The fix if words are accessed of those (`held`) that an operation still writes. For a load over a load with
         another barrier than the first one's.
         """
-        if i.op != "cp" or not facts_of(op.kind).is_copy:
+        if i.op != "cp" or not facts_of(op.kind).is_load:
             return self.wait_for(op, i, warp)
         first, second = (int(words.min()) % (self.x.pitch // WORD) * WORD + self.x.window_begin for words in (held, at))
         if first != second:

@@ -1,5 +1,5 @@
-"""The findings of shared memory: the one place that makes a finding of a suspect (`shared_rule.py`). X008 where order
-lacks, X003 where a fence lacks, X004 and X005 where a wait lacks.
+"""The findings of shared memory, made of the suspects of `shared_rule.py`: X008 where order lacks, X003 where a fence
+lacks, X004 and X005 where a wait lacks. `uninitialised_reads.py` and `partial_waits.py` make further ones.
 
 For example: a suspect that lacks "order", `mine` a read of warp 3, `theirs` a write of warp 2. It becomes X008 "shared
 0x400 may be read before it is written", with a barrier as the fix. If warp 2 arrives at an mbarrier before its store,

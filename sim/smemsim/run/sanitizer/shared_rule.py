@@ -186,7 +186,7 @@ class SharedRule:
 
     def _is_unread(self, i: Instruction, at: np.ndarray, op: Operation) -> bool:
         """Does a load overwrite words of another load that no thread is known to have read since that was issued?"""
-        if not is_bulk(i) or not facts_of(op.kind).is_copy or self.table.read_line[at].any():
+        if not is_bulk(i) or not facts_of(op.kind).is_load or self.table.read_line[at].any():
             return False
         return all(self.operations[number].since < op.since for number in self.table.readers_among(at))
 
