@@ -168,12 +168,13 @@ HOME = (
         ("@%p9 bra S; bar.warp.sync {};\nS: bar.sync 0;", "0xfffffffe", "0xfffffffc", "X011", "the member mask 0xfffffffe in line 14", {"block": 32}),
         (FLAG, "release.gpu", "relaxed.gpu", "X008", ".release instead of .relaxed in line 15", {"grid": 2}),
         (FLAG, "release.gpu", "release.cta", "X008", ".gpu instead of .cta in line 15", {"grid": 2}),
+        (FLAG.replace("st.{}", "st.release.{}").replace("ld.{}", "ld.acquire.{}"), "gpu", "cta", "X008", ".gpu instead of .cta in lines 15, 17", {"grid": 2}),
         (NAMED, "1, 64", "1, 96", "X006", "a count of 64 threads in line 16", {}),
         (RELAXED, "acquire", "relaxed", "X008", ".acquire instead of .relaxed in line 18", {}),
         (ROUNDS, "0", "1", "X006", "the other parity (xor 1) in line 18", {}),
         (HOME, "%r7", "0", "X006", "mapa to rank %cluster_ctarank in line 16", {"grid": 2, "cluster": 2}),
     ],
-    ids=["a smaller number", "copies of one line", "one wait", "member mask", "member mask of a part", "release", "scope", "count of threads", "a relaxed wait", "parity", "rank"],
+    ids=["a smaller number", "copies of one line", "one wait", "member mask", "member mask of a part", "release", "scope", "both scopes", "count of threads", "a relaxed wait", "parity", "rank"],
 )  # fmt: skip
 def test_the_smallest_change_that_helps_is_the_fix(body, right, wrong, code, fix, shape):
     """The number or the word that was planted is undone, and a wait is put where it belongs."""
@@ -181,6 +182,25 @@ def test_the_smallest_change_that_helps_is_the_fix(body, right, wrong, code, fix
     assert not ran(filled[0], **shape)[0].findings
     first = ran(filled[1], **shape)[0].findings[0]
     assert (first.code, first.tried, first.trial) == (code, True, fix)
+
+
+@pytest.mark.parametrize(
+    ("set_by", "read_by", "repair"),
+    [
+        ("st.release.cta", "ld.acquire.cta", ".gpu instead of .cta in lines 15, 17"),
+        ("st.release.gpu", "ld.acquire.cta", ".gpu instead of .cta in line 17"),
+        ("st.release.cta", "ld.acquire.gpu", ".gpu instead of .cta in line 15"),
+        ("st.relaxed.cta", "ld.acquire.cta", ".gpu instead of .cta in lines 15, 17, and .release instead of .relaxed in line 15"),
+    ],
+)
+def test_the_scope_of_a_flag_is_why_it_does_not_order_the_data(set_by, read_by, repair):
+    """The finding of the data names the flag, and does not ask for one. With the scope of the fix all is ordered."""
+    text = FLAG.replace("st.{}", set_by).replace("ld.{}", read_by)
+    flag, data = ran(text, grid=2, try_fixes=False)[0].findings
+    assert flag.repair == repair.partition(", and")[0]
+    assert data.why == "line 15 sets a flag that line 17 reads, but the scope .cta leaves out the other CTA"
+    assert data.repair == repair
+    assert not ran(text.replace(".cta", ".gpu").replace("st.relaxed", "st.release"), grid=2)[0].findings
 
 
 @pytest.mark.parametrize(

@@ -1625,6 +1625,29 @@ def test_a_finding_says_what_is_there_and_before_which_line_the_rest_must_stand(
     assert re.search(repair, found.repair), found.repair
 
 
+SECOND = "bar.sync 0; " + LOAD.replace("L:", "N:").replace("bra L", "bra N").replace("[sm]", "[sm+256]")
+
+
+@pytest.mark.parametrize(
+    ("kernel", "parity", "why"),
+    [
+        (lambda parity: Kernel("", f"{init()} bar.sync 0; {LOAD} {waits(parity=parity)} {READ}"), "0", "is for parity 1: it passes at once, before phase 0 of the mbarrier bar"),
+        (lambda parity: Kernel("", f"{init()} bar.sync 0; mov.u32 %r20, {parity}; {LOAD} {waits(parity='%r20')} {READ}"), "0", "is for parity 1 in its first round: it passes at once, before phase 0 of"),
+        (lambda parity: Kernel("", f"{init()} bar.sync 0; {LOAD} {waits()} {SECOND} {waits(parity=parity, label='V')} {READ.replace('%r6', '%r6+256')}"), "1", "is for parity 0: it passes at once, before the phase of this operation at the mbarrier bar"),
+        (lambda parity: Kernel("", tensor(waits(parity=parity) + AFTER), block=128, arch="sm_100a"), "0", "is for parity 1: it passes at once, before phase 0 of"),
+    ],
+    ids=["a copy", "a parity in a register", "the second phase", "tcgen05.cp"],
+)  # fmt: skip
+def test_a_wait_for_the_other_parity_is_the_cause_of_an_early_read(kernel, parity, why):
+    """If operations are late, such a wait passes at once. The threads have waited, and the fix is in their wait."""
+    assert not run(kernel(parity), schedule="latest").findings
+    found = run(kernel(str(1 - int(parity))), schedule="latest", try_fixes=False).findings
+    found = [f for f in found if f.code in ("X004", "X012") and ".cp." not in f.halves[0].instruction.name]
+    assert found
+    assert all(re.search(rf"^the wait in line \d+ {why}", f.why) for f in found), found[0].why
+    assert all(re.search(rf"^parity {parity} in line \d+", f.repair) for f in found), found[0].repair
+
+
 @pytest.mark.parametrize(
     ("declared", "named"),
     [

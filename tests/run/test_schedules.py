@@ -140,7 +140,7 @@ def test_the_count_is_of_schedules():
     run, _ = launched(RACE, "all:6")
     assert run.schedules is not None
     count = len(run.schedules.differing[0].schedules)
-    assert f"{count} differ{'s' * (count == 1)} from the usual one" in run.schedules.text()
+    assert f"{count} differ{'s' * (count == 1)} from the default schedule" in run.schedules.text()
 
 
 def test_sums_of_floats_in_another_order_are_a_remark():

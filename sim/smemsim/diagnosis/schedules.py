@@ -87,7 +87,7 @@ class Appeared:
 @dataclasses.dataclass(frozen=True, eq=False)
 class Outcome:
     """The result of one schedule: findings that the usual one does not have; the addresses of floats with atomic
-    additions; and the arrays that differ from the usual one, by address. None if the arrays have no meaning.
+    additions; and the arrays that differ from the default schedule, by address. None if the arrays have no meaning.
     """
 
     schedule: int | str
@@ -166,7 +166,8 @@ class Schedules:
         if handed_on:
             why += "; the threads take turns by atomic operations and read these arrays themselves: the contents may be no result"
         message = f"the result depends on the schedule: {'; '.join(map(str, self.differing))}"
-        repair = "order the accesses that race, or add in a fixed order" if summed else "order the accesses that race"
+        repair = "order the accesses (a flag, a barrier), or use an atomic whose result does not depend on the order (red.max)"
+        repair = f"add in a fixed order, or {repair}" if summed else repair
         found.append(
             at_instruction(
                 "X030",
@@ -182,7 +183,7 @@ class Schedules:
         return found
 
     def text(self) -> str:
-        """One line, and one for each group of schedules that differ from the usual one in the same things, which the
+        """One line, and one for each group of schedules that differ from the default schedule in the same things, which the
         findings tell at length.
         """
         groups: dict[tuple[int | str, ...], list[str]] = {}
@@ -192,7 +193,9 @@ class Schedules:
         ):  # fmt: skip
             groups.setdefault(schedules, []).append(what)
         count = len({schedule for schedules in groups for schedule in schedules})
-        what = "nothing differs from the usual one" if not groups else f"{count} differ{'s' * (count == 1)} from the usual one"
+        what = (
+            "nothing differs from the default schedule" if not groups else f"{count} differ{'s' * (count == 1)} from the default schedule"
+        )
         lines = [f"      {_listed(schedules)}: {'; '.join(dict.fromkeys(whats))}" for schedules, whats in groups.items()]
         return told("\n".join([f"{len(self.tried)} schedules tried: {what}", *lines]))
 
@@ -212,7 +215,9 @@ class Schedules:
 
 def _listed(schedules: Sequence[int | str]) -> str:
     more = f" and {len(schedules) - MOST_SHOWN} more" if len(schedules) > MOST_SHOWN else ""
-    return f"--schedule {', '.join(map(str, schedules[:MOST_SHOWN]))}{more}"
+    shown = [str(one) for one in schedules[:MOST_SHOWN]]
+    last = f" and {shown.pop()}" if len(shown) > 1 and not more else ""
+    return f"--schedule {', '.join(shown)}{last}{more}"
 
 
 def apart(

@@ -577,7 +577,7 @@ def unused_field(d: SmemDescriptor, c: Context) -> Iterator[Finding]:
             "D310",
             name,
             f"{short} = {value} B is never used",
-            "nothing to change: the instruction ignores this field here",
+            "nothing must change; a field of 0 or 1 (16 B) removes the remark",
             source,
             why=fits,
         )

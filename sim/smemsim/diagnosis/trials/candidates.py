@@ -666,6 +666,12 @@ def _scopes(f: Finding, at: InLaunch, i: Instruction, code: _Code) -> Iterator[C
     if f.touched or at.within_warp:
         return
     orders = code.named("st.", "ld.", "atom.", "red.", "fence.", "membar.")
+    both = sorted((one for one in (i, at.other) if one is not None and "cta" in one.modifiers), key=lambda one: one.line)
+    if len({one.line for one in both}) > 1:
+        edits = tuple(
+            Edit(one, (dataclasses.replace(one, modifiers=tuple("gpu" if m == "cta" else m for m in one.modifiers)),)) for one in both
+        )
+        yield Candidate(edits, f".gpu instead of .cta in {_lines(both)}", is_all=False)
     for other in code.nearest(orders, i)[: 8 * MOST_LINES]:
         if "cta" in other.modifiers and {"relaxed", "acquire", "release", "acq_rel", "sc"}.intersection(other.modifiers):
             words = tuple("gpu" if word == "cta" else word for word in other.modifiers)

@@ -19,6 +19,7 @@ from smemsim.base.distinct import distinct
 from smemsim.core.ptx.module import Instruction
 from smemsim.core.spec.findings import Severity
 from smemsim.run.async_ops import is_bulk
+from smemsim.run.lower.cfg import leads_past
 from smemsim.run.lower.dataflow import looks_again, may_follow
 from smemsim.run.sanitizer import global_loops as loops
 from smemsim.run.sanitizer import races
@@ -43,6 +44,10 @@ KINDS: dict[Lacks, str] = {"order": "", "atomicity": "", "proxy fence": "crosses
 def is_past_l1(i: Instruction) -> bool:
     """Does a load or store of one word pass the L1 cache?"""
     return i.op in ("ld", "st") and not PAST_L1.isdisjoint(i.modifiers) and not any(m in ("v2", "v4", "v8") for m in i.modifiers)
+
+
+_NARROW = frozenset(("cta", "cluster"))
+_RELEASES, _ACQUIRES = frozenset(("st", "atom", "red")), frozenset(("ld", "atom"))  # instructions that set and read a flag
 
 
 class Said(NamedTuple):
@@ -205,9 +210,16 @@ class GlobalFindings:
     ) -> tuple[str, str]:  # fmt: skip
         """What is missing between two accesses, and what to write."""
         if scopes[0] and scopes[1]:
-            narrow = i if scopes[0] <= scopes[1] else other
-            word = {1: ".cta", 2: ".cluster"}.get(int(min(scopes)), "")
-            return f"the scope {word} of line {narrow.line} does not reach the other", f".gpu instead of {word} in line {narrow.line}"
+            least, most = sorted(scopes)
+            word = {1: ".cta", 2: ".cluster"}.get(int(least), "")
+            if most == least and i.line != other.line:
+                lines = "lines {}, {}".format(*sorted((i.line, other.line)))
+                return f"the scope {word} of {lines} does not reach the other CTA", f".gpu instead of {word} in {lines}"
+            narrow, wide = (i, other) if scopes[0] <= scopes[1] else (other, i)
+            repair = f".gpu instead of {word} in line {narrow.line}"
+            if most < GPU and self.x.launch.cluster_size == 1:
+                repair += f", and instead of .cluster in line {wide.line}"
+            return f"the scope {word} of line {narrow.line} does not reach the other", repair
         if scopes[0] or scopes[1]:
             weak = other if scopes[0] else i
             return (
@@ -217,10 +229,34 @@ class GlobalFindings:
         if near:
             lock = "; if a lock or a flag orders them: __threadfence() (fence.acq_rel) after the atomic that takes it and before the one that releases it"
             return "nothing orders the two", f"put {BARRIER} between them{lock if self.clocks.carries_global else ''}"
+        if narrow_flag := self._narrow_flag(i, other):
+            return narrow_flag
         both_write = does == "write" and not is_read
         change = "let one thread write it, or add with atom or red" if both_write else "if threads add to it, use atom or red"
         flag = maybe_flag(self.x.launch.program, other, i)
         return "nothing orders the two", f"{flag or f'{change}; otherwise '}{self._order(near)}"
+
+    def _narrow_flag(self, i: Instruction, other: Instruction) -> tuple[str, str] | None:
+        """Why a flag does not order an earlier access (`other`) before this one, and the fix, if its scope leaves out the
+        other CTA: X008 is reported for it.
+        """
+        program = self.x.launch.program
+        for f in self.x.launch.result.findings.values():
+            accesses = [half.instruction for half in f.halves if half.instruction is not None] if f.code == "X008" else []
+            for one, two in itertools.permutations(accesses, 2):
+                narrow = [flag for flag in (one, two) if not _NARROW.isdisjoint(flag.modifiers)]
+                is_flag = _RELEASES & {one.op} and _ACQUIRES & {two.op} and {one, two}.isdisjoint((i, other))
+                if not narrow or not is_flag or not leads_past(program, other, one, []) or not leads_past(program, two, i, []):
+                    continue
+                scope = next(m for m in narrow[0].modifiers if m in _NARROW)
+                lines = [str(flag.line) for flag in sorted(narrow, key=lambda flag: flag.line)]
+                repair = f".gpu instead of .{scope} in line{'s' * (len(lines) > 1)} {', '.join(lines)}"
+                for flag, word in ((one, "release"), (two, "acquire")):
+                    if "relaxed" in flag.modifiers:
+                        repair += f", and .{word} instead of .relaxed in line {flag.line}"
+                why = f"line {one.line} sets a flag that line {two.line} reads, but the scope .{scope} leaves out the other CTA"
+                return why, repair
+        return None
 
     @staticmethod
     def _order(near: bool) -> str:

@@ -11,12 +11,12 @@ import numpy as np
 
 from smemsim.base.distinct import distinct
 from smemsim.core.finding import Touched
-from smemsim.core.ptx.module import Address, Instruction
+from smemsim.core.ptx.module import Address, Immediate, Instruction
 from smemsim.core.spec.findings import Severity
 from smemsim.run.async_ops import Delivery, facts_of
 from smemsim.run.lower.cfg import leads_past
 from smemsim.run.lower.dataflow import decides_alone, is_in_vain, looks_again, may_follow, message_flags
-from smemsim.run.lower.waits import is_wait
+from smemsim.run.lower.waits import before_loads, is_wait
 from smemsim.run.sanitizer.happens_before import Formal, VectorClocks
 from smemsim.run.sanitizer.operations import OPERATIONS, Operation, Operations
 from smemsim.run.sanitizer.races import UNORDERED, Access, Clauses
@@ -44,6 +44,7 @@ SECTIONS = collections.defaultdict(
 STRONG = frozenset(("acquire", "relaxed", "volatile"))  # loads
 UNUSED = "no instruction uses the value of this read"
 LOOKS_AGAIN = "the atomic operation checks the value again, so an old value does no harm"
+PARITY = 2  # operand of try_wait.parity
 MOST_FLAGS = 3  # lines that may set a flag
 MOST_BROUGHT = 4  # copies of a phase that are listed
 # an mbarrier, the line of the wait, and what its last phase brought
@@ -127,6 +128,11 @@ def _is_relaxed(i: Instruction, word: str) -> bool:
     """Is a strong access without "acquire" or "release"?"""
     words = {*i.modifiers}
     return words.isdisjoint((word, "acq_rel")) and (i.op in ("atom", "red") or not words.isdisjoint(("relaxed", "volatile")))
+
+
+def _counts(barrier: Mbarrier, op: Operation) -> bool:
+    """Does an operation complete on an mbarrier?"""
+    return any((cta.index, offset) == (barrier.cta.index, barrier.offset) for cta, offset in op.barriers.values())
 
 
 def _only(found: list[Instruction]) -> Instruction | None:
@@ -323,6 +329,8 @@ class Reporting:
         if came or not brought or barrier.cta.index != cta[0] or barrier.cta.index not in op.barriers:
             return "", ""
         mine = op.barriers[barrier.cta.index][1]
+        if mine == barrier.offset and (early := self.passed_early(waited, op))[0]:
+            return early
         if mine == barrier.offset:
             why = f": the phase of the mbarrier at {mine:#x} that line {line} waited for ended without these bytes"
             return why, "let each phase expect all bytes that are read after it, and no others"
@@ -353,12 +361,14 @@ class Reporting:
                 f"warp {self.warp(by)} has waited for it{at}, warp {self.warp(warp)} has not, and no barrier after {after} orders the two"
             )
         i, left, _ = self._weak_wait(op)
-        return "no thread has waited for it yet" if i is None else f"{i.name} {left} of line {i.line} leaves it pending"
+        if i is not None:
+            return f"{i.name} {left} of line {i.line} leaves it pending"
+        return self.passed_early(self.waits.get(warp), op)[0] or "no thread has waited for it yet"
 
     def _line_of_wait(self, op: Operation, warp: int) -> int:
         """The line of a warp's last wait, if it was for an operation; else 0."""
         barrier, line, _ = self.waits.get(warp, (None, 0, []))
-        if barrier is not None and any((cta.index, offset) == (barrier.cta.index, barrier.offset) for cta, offset in op.barriers.values()):
+        if barrier is not None and _counts(barrier, op):
             return line
         i, _ = self.group_waits.get((warp, facts_of(op.kind).group), (None, 0))
         return 0 if i is None else i.line
@@ -444,15 +454,48 @@ class Reporting:
         return f"{commit}, {wait} 0{then}" if then else f"{commit} and {wait} 0"
 
     def too_weak(self, op: Operation, warp: int) -> str:
-        """The fix for a wait that exists and does not cover an operation: it is relaxed, or it leaves the group of the
-        operation pending.
+        """The fix for a wait that exists and does not cover an operation: it is relaxed, it leaves the group of the
+        operation pending, or it is for the other parity.
         """
         i, left, younger = self._weak_wait(op)
         if i is not None:
             return f"{i.name} {younger} instead of {left} in line {i.line}: {left} leaves the group of line {op.instruction.line} pending"
-        named = [(cta.index, offset) for cta, offset in op.barriers.values()]
-        barrier, *_ = self.waits.get(warp, (None, 0, []))
-        return self.relaxed_wait(warp) if barrier is not None and (barrier.cta.index, barrier.offset) in named else ""
+        waited = self.waits.get(warp)
+        if early := self.passed_early(waited, op)[1]:
+            return early
+        return self.relaxed_wait(warp) if waited is not None and _counts(waited[0], op) else ""
+
+    def passed_early(self, waited: Waited | None, op: Operation | None = None) -> tuple[str, str]:
+        """The case that the last wait of a reader was for the other parity than the phase of the bytes has: why it
+        passed, and the fix. `op` is the operation that its mbarrier should count (None: any copies).
+        """
+        barrier, line, _ = waited or (None, 0, [])
+        wait = self.lines.get(line)
+        if barrier is None or wait is None or not is_wait(wait) or "parity" not in wait.modifiers:
+            return "", ""
+        if not (barrier.state.is_counting if op is None else _counts(barrier, op) or self._is_committed(op.instruction, wait)):
+            return "", ""
+        parity = wait.operands[PARITY]
+        named = self.x.program.places.mbarrier_named(barrier.offset)
+        if line in barrier.state.passed.at_first and not before_loads(wait, self.x):
+            first = "" if isinstance(parity, Immediate) else " in its first round"
+            why = f"the wait in line {line} is for parity 1{first}: it passes at once, before phase 0 of the mbarrier {named} is complete"
+            return why, f"parity 0 in line {line}{first}"
+        if op is None or not isinstance(parity, Immediate) or not self._is_in_order(op.instruction, wait):
+            return "", ""
+        own = parity.value & 1
+        why = f"the wait in line {line} is for parity {own}: it passes at once, before the phase of this operation at the mbarrier {named} is complete"
+        return why, f"parity {1 - own} in line {line}"
+
+    def _is_committed(self, i: Instruction, wait: Instruction) -> bool:
+        """Does a wait name the mbarrier of the next tcgen05.commit after an instruction?"""
+        there = self.following(i, "tcgen05.commit") if i.op == "tcgen05" else None
+        return there is not None and any(isinstance(operand, Address) and operand in wait.operands for operand in there.operands)
+
+    def _is_in_order(self, first: Instruction, then: Instruction) -> bool:
+        """Does an instruction come after another one, on all paths with both?"""
+        program = self.x.program
+        return leads_past(program, first, then, []) and not leads_past(program, then, first, [])
 
     def _weak_wait(self, op: Operation) -> tuple[Instruction | None, int, int]:
         """The last wait for a commit group that leaves the group of an operation pending: its instruction, how many

@@ -68,7 +68,11 @@ class TensorFindings:
                     "phases ahead"
                 ),
             )
-        return theirs, why, self.reporting.relaxed_wait(a.warp) or self.reporting.commit_of(op.instruction, a.i)
+        return (
+            theirs,
+            why,
+            self.reporting.too_weak(op, a.warp) or self.reporting.relaxed_wait(a.warp) or self.reporting.commit_of(op.instruction, a.i),
+        )
 
     def _of_warp(self, a: CellAccess, suspect: Suspect) -> tuple[Access, str, str]:
         access = "ld" if suspect.does == "read" else "st"

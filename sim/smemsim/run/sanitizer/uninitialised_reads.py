@@ -13,7 +13,6 @@ import numpy as np
 from smemsim.core.ptx.module import Address, Instruction
 from smemsim.core.ptx.origins import symbols_behind
 from smemsim.run.following import WHOLE
-from smemsim.run.lower.waits import before_loads, is_wait
 from smemsim.run.sanitizer.operations import Operation
 from smemsim.run.sanitizer.races import Access, read_before_arrival, read_before_issue
 from smemsim.run.sanitizer.reporting import WORD, Reporting, Waited
@@ -70,13 +69,16 @@ class UninitialisedReads:
             late = runs.words[words[runs.words] != 0]
             if late.size and is_unordered(line, late):
                 del self._reads[line]
-                why, repair = self.reporting.other_stage(self._waits.get(line), late, op)
+                waited = self._waits.get(line)
+                why, repair = self.reporting.passed_early(waited, op)
+                if not why:
+                    why, repair = self.reporting.other_stage(waited, late, op)
                 said = read_before_arrival(
                     Access("read", _reader(i), i),
                     self.reporting.by(op, "write"),
                     why=why.removeprefix(": ") or "nothing makes the reader wait",
                 )
-                repair = self._passed(i, op) or repair or "wait for the phase of its mbarrier (mbarrier.try_wait.parity) first"
+                repair = repair or "wait for the phase of its mbarrier (mbarrier.try_wait.parity) first"
                 tell = functools.partial(self.reporting.find, i, late, said, repair)
                 self.reporting.came_late(i, tell, self.late)
 
@@ -133,8 +135,9 @@ class UninitialisedReads:
                 loads_of = Access(
                     "write", f"issued later, or never: the load{'s' * (len(loads) > 1)} at line{'s' * (len(loads) > 1)} {lines}"
                 )
-                said = read_before_issue(Access("read", _reader(i), i), loads_of, why="nothing makes the reader wait for the loads")
-                self.reporting.find(i, np.flatnonzero(words), said, self._passed(i) or self._missing_wait(i, loads))
+                why, repair = self.reporting.passed_early(self._waits.get(line))
+                said = read_before_issue(Access("read", _reader(i), i), loads_of, why=why or "nothing makes the reader wait for the loads")
+                self.reporting.find(i, np.flatnonzero(words), said, repair or self._missing_wait(i, loads))
 
     def _missing_wait(self, i: Instruction, loads: list[Instruction]) -> str:
         """The fix for a reader that waits for no load: the mbarriers of the variable in which the loads have theirs."""
@@ -151,24 +154,6 @@ class UninitialisedReads:
         ]
         which = f": {', '.join(map(places.mbarrier_named, at[:6]))}{' ...' * (len(at) > 6)}" if at and len(names) == 1 else ""
         return f"before line {i.line}, wait for the mbarrier of the loads (mbarrier.try_wait.parity, with the parity of the round){which}"
-
-    def _passed(self, i: Instruction, op: Operation | None = None) -> str:
-        """The fix if the last wait before a read, one of its consumer, passed before the first phase of the mbarrier
-        that counts `op` had ended.
-        """
-        waits = [other for other in self.reporting.lines.values() if is_wait(other) and other.line < i.line]
-        last = max(waits, key=lambda wait: wait.line, default=None)
-        if last is None or before_loads(last, self.x):
-            return ""
-        for cta in self.x.ctas.made:
-            for barrier in mbarriers(cta).values():
-                counts = barrier.state.is_counting if op is None else (cta, barrier.offset) in op.barriers.values()
-                if last.line in barrier.state.passed.at_first and counts:
-                    return (
-                        f"the wait at line {last.line} for the mbarrier at {barrier.offset:#x} passed at once, before its first phase: "
-                        "wait for parity 0 in the first round"
-                    )
-        return ""
 
 
 def _reader(i: Instruction) -> str:
