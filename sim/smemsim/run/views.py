@@ -29,7 +29,7 @@ class Cta(Protocol):
 class Mbarrier(Protocol):
     """An mbarrier: at `offset` (a `.shared` address without a CTA's rank) of a CTA.
 
-    `state` has its `phase`, `pending` arrivals and `tx` bytes. `made` is its mbarrier.init, and `copies` are the
+    `state` has its `phase`, `pending` arrivals and `tx` bytes. `made` is its mbarrier.init, and `operations` are the
     operations that complete on it, as the sanitizer knows them.
     """
 
@@ -38,7 +38,7 @@ class Mbarrier(Protocol):
     place: int  # in the wave's `shared`
     state: Any
     made: Instruction
-    copies: list[Any]
+    operations: list[Any]
     waits: list[Any]
 
     @property

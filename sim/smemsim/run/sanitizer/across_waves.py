@@ -8,11 +8,11 @@ from typing import Any
 from smemsim.core.ptx.module import Instruction
 from smemsim.run.slots import Slot
 
-__all__ = ["ACROSS_WAVES", "AcrossWaves", "Stored"]
+__all__ = ["ACROSS_WAVES", "AcrossWaves", "StrongStore"]
 
 
 @dataclasses.dataclass(eq=False)
-class Stored:
+class StrongStore:
     """A strong store at an address: the wave, the warp, its clock, and who has read it, by wave and warp, with the
     clock of the first read.
     """
@@ -32,7 +32,7 @@ class AcrossWaves:
 
     waves: int = 0  # that have begun under the sanitizer
     released: tuple[dict[Any, Any], ...] = dataclasses.field(default_factory=lambda: ({}, {}, {}, {}, {}))
-    messages: dict[Any, Stored] = dataclasses.field(default_factory=dict)
+    messages: dict[Any, StrongStore] = dataclasses.field(default_factory=dict)
 
     def begins(self) -> int:
         """One more wave begins; its number."""

@@ -510,7 +510,7 @@ class SanitizerOfFirst(Events):
 
     def ops_write(self, ops: Sequence[Operation], ctas: Sequence[Cta], runs: WordRanges) -> None:
         """Operations that stand for those of all these CTAs."""
-        if self.of_all is None and self.first.pass_writes(ops, ctas[: len(ops)], runs):
+        if self.of_all is None and self.first.passes_ops_write(ops, ctas[: len(ops)], runs):
             return
         self.spread().ops_write(self.of_all_ctas(ops), ctas, runs)
 

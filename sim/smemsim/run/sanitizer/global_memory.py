@@ -50,12 +50,12 @@ class GlobalShadow:
         history: History,
         taint: Taint,
         first: int,
-        copies: Callable[[Instruction], dict[int, Operation]] | None = None,
+        open_cp_async: Callable[[Instruction], dict[int, Operation]] | None = None,
     ) -> None:
-        """`first` is the number of the wave's first warp in the history. `copies` returns the open operation of each
-        warp to which a cp.async of the running threads belongs.
+        """`first` is the number of the wave's first warp in the history. `open_cp_async` returns the open operation of
+        each warp to which a cp.async of the running threads belongs.
         """
-        self.x, self.clocks, self.history, self.first, self.copies = x, clocks, history, first, copies
+        self.x, self.clocks, self.history, self.first, self.open_cp_async = x, clocks, history, first, open_cp_async
         self.table = GlobalTable(x, clocks, history, first)
         self.rule = GlobalRule(self.table, operations)
         self.findings = GlobalFindings(self.table, self.rule, reporting)
@@ -143,8 +143,8 @@ class GlobalShadow:
         if self.history.numbers.scope[index] and len(array.cells.earlier):
             self._observe(i, index, array, at, size)
         when = self.clocks.clock
-        if i.op == "cp" and self.copies is not None:
-            when = self.table.begins(array, self.copies(i).items())
+        if i.op == "cp" and self.open_cp_async is not None:
+            when = self.table.begins(array, self.open_cp_async(i).items())
         found: int = loops.read(at, size, self.x.threads, when, index, stops, self.table.known, array.cells, self.history.suspects)
         return found
 

@@ -222,7 +222,7 @@ class Endings:
         if any(not self._is_known(self.clocks.read_done, op.number, 0, 1) for op in self.groups.of_kind("bulk")):
             return False
         return all(
-            self._has_come(*copy, 0, 1, barrier) for barrier in mbarriers(cta).values() for copy in self.operations.copies_on(barrier)
+            self._has_come(*own, 0, 1, barrier) for barrier in mbarriers(cta).values() for own in self.operations.completing_on(barrier)
         )
 
     def ended(self) -> None:
@@ -244,7 +244,7 @@ class Endings:
         count = self.x.launch.cluster_size
         for cta in self.x.ctas.made:
             for barrier in mbarriers(cta).values():
-                for op, number in self.operations.copies_on(barrier):
+                for op, number in self.operations.completing_on(barrier):
                     if not self._has_come(op, number, cta.index - cta.rank, count, barrier):
                         self._tell(
                             op,

@@ -299,7 +299,7 @@ class MbarrierObjects:
         """An instruction whose asynchronous arrival, or completion of a copy, warps do not know to have come. An
         operation that is forgotten is over.
         """
-        for op, number in self.operations.copies_on(one.barrier):
+        for op, number in self.operations.completing_on(one.barrier):
             if not self.clocks.done[warps, self.clocks.column(number)].all():
                 instruction: Instruction = op.instruction
                 return instruction

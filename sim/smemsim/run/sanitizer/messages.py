@@ -21,7 +21,7 @@ from smemsim.base.distinct import distinct
 from smemsim.core.ptx.module import Instruction
 from smemsim.core.spec.findings import Severity
 from smemsim.run.lower.dataflow import message_flags, message_loads
-from smemsim.run.sanitizer.across_waves import ACROSS_WAVES, Stored
+from smemsim.run.sanitizer.across_waves import ACROSS_WAVES, StrongStore
 from smemsim.run.sanitizer.happens_before import VectorClocks
 from smemsim.run.sanitizer.races import Access, unordered
 from smemsim.run.sanitizer.reporting import WORD, Reporting
@@ -40,9 +40,9 @@ class Messages:
     def __init__(self, x: Wave, clocks: VectorClocks, reporting: Reporting) -> None:
         self.x, self.clocks, self.reporting = x, clocks, reporting
         self.loads, self.flags = message_loads(x.program), message_flags(x.program)
-        self._shared: dict[Any, Stored] = {}
+        self._shared: dict[Any, StrongStore] = {}
 
-    def _of(self, what: Any) -> dict[Any, Stored]:
+    def _of(self, what: Any) -> dict[Any, StrongStore]:
         return ACROSS_WAVES(self.x.launch).messages if what[0] == "global" else self._shared
 
     def stored(self, i: Instruction, accesses: Sequence[tuple[np.ndarray, Any]]) -> None:
@@ -50,7 +50,7 @@ class Messages:
         for threads, what in accesses:
             if i.op == "st":
                 warp = int(threads[-1]) >> 5
-                self._of(what)[what] = Stored(i, self.clocks.grid.wave, warp, int(self.clocks.clock[warp]))
+                self._of(what)[what] = StrongStore(i, self.clocks.grid.wave, warp, int(self.clocks.clock[warp]))
             else:
                 self._of(what).pop(what, None)
 
@@ -72,14 +72,14 @@ class Messages:
                     self._tell(i, what, stored, warp)
                 stored.readers.setdefault(own, int(self.clocks.clock[warp]))
 
-    def _has_read(self, stored: Stored, warp: int) -> bool:
+    def _has_read(self, stored: StrongStore, warp: int) -> bool:
         """Has a warp read it before, or seen that another one has?"""
         return any(
             self._has_seen(self.clocks, warp, wave, reader, clock) or (wave, reader) == (self.clocks.grid.wave, warp)
             for (wave, reader), clock in stored.readers.items()
         )
 
-    def _is_message(self, warp: int, stored: Stored) -> bool:
+    def _is_message(self, warp: int, stored: StrongStore) -> bool:
         """Would a store happen before a warp's present action if relaxed accesses released and acquired, but neither
         now nor after a fence of the reader?
         """
@@ -102,7 +102,7 @@ class Messages:
         seen = clocks.foreign(warp, wave)
         return seen is not None and bool(seen[other] >= clock)
 
-    def _tell(self, i: Instruction, what: Any, stored: Stored, warp: int) -> None:
+    def _tell(self, i: Instruction, what: Any, stored: StrongStore, warp: int) -> None:
         space, _, at = what
         own, theirs = (
             self.reporting.access("read", warp, i.line),

@@ -182,8 +182,8 @@ class Holder(Protocol):
 class Operations:
     """Asynchronous operations of a wave by number, `columns` for each unit.
 
-    - `generic`: is it of the generic proxy? `copies`: is it a cp.async? `stream`: the operations with which it does
-      not race.
+    - `generic`: is it of the generic proxy? `is_cp_async`: is it a cp.async? `stream`: the operations with which it
+      does not race.
     - `chain`: the earlier operations that are complete when it is known to be complete (0: no chain).
     - `noted`: is its line among those whose bytes are read by others than matrix instructions (`elsewhere` of the
       launch)?
@@ -202,7 +202,7 @@ class Operations:
     def _make_room(self, columns: int) -> None:
         self.columns, room = columns, self.units * columns
         self._begins = np.arange(self.units)[:, None] * columns  # the first number of each unit
-        self.generic, self.copies, self.noted, self.stream = *(np.zeros(room, bool) for _ in range(3)), np.zeros(room, np.int32)
+        self.generic, self.is_cp_async, self.noted, self.stream = *(np.zeros(room, bool) for _ in range(3)), np.zeros(room, np.int32)
         self.chain = np.zeros(room, np.int64)
 
     def __getitem__(self, number: int) -> Operation:
@@ -275,7 +275,7 @@ class Operations:
             for number, first, clock, thread in zip(owns, firsts[:count].tolist(), when[:count], threads[:count], strict=True)
         ]
         self.operations.update(zip(owns, made, strict=True))
-        self.generic[numbers], self.copies[numbers], self.noted[numbers] = (
+        self.generic[numbers], self.is_cp_async[numbers], self.noted[numbers] = (
             facts_of(kind).is_generic,
             kind == "cp.async",
             self._is_noted(made[0]),
@@ -344,9 +344,9 @@ class Operations:
         """
         return [(op, op.number + (op.cohort is not None) * cta * self.columns) for op in ops if self.remembers(op, cta)]
 
-    def copies_on(self, barrier: Any) -> list[tuple[Operation, int]]:
+    def completing_on(self, barrier: Any) -> list[tuple[Operation, int]]:
         """`numbered` of those that complete on an mbarrier."""
-        return self.numbered(barrier.copies, barrier.cta.index)
+        return self.numbered(barrier.operations, barrier.cta.index)
 
     def piped(self, operation: Operation, numbers: np.ndarray, *, reads: bool = False) -> np.ndarray:
         """Do writes of operations not race with what this one writes, or `reads`? The tensor core executes its own
@@ -400,7 +400,7 @@ class Operations:
         self.operations, self._used, apart = dict(first.operations), first._used * self.units, self._warps * np.arange(self.units)[:, None]
         for op in self.operations.values():
             op.cohort = self
-        for table, of_one in ((self.generic, first.generic), (self.copies, first.copies), (self.noted, first.noted)):
+        for table, of_one in ((self.generic, first.generic), (self.is_cp_async, first.is_cp_async), (self.noted, first.noted)):
             table[:] = np.tile(of_one, self.units)
         self.waits = set(first.waits)
         self.chain[:] = (first.chain + (first.chain != 0) * apart * WARP * _LINES).reshape(-1)
@@ -409,7 +409,7 @@ class Operations:
     def _note(self, op: Operation) -> None:
         numbers = np.array(self.numbers([op]))
         warps = int(op.warps[0]) + self._warps * np.arange(len(numbers))
-        self.generic[numbers], self.copies[numbers], self.noted[numbers] = (
+        self.generic[numbers], self.is_cp_async[numbers], self.noted[numbers] = (
             facts_of(op.kind).is_generic,
             op.kind == "cp.async",
             self._is_noted(op),

@@ -162,7 +162,7 @@ class Sanitizer(Events, Observer):
         self.globals = (
             None
             if history is None
-            else GlobalShadow(x, self.clocks, self.operations, self.reporting, history, self.taint, begin.entered, self._open_copies)
+            else GlobalShadow(x, self.clocks, self.operations, self.reporting, history, self.taint, begin.entered, self._open_cp_async)
         )
         # the knowledge of writes by operations without a wait
         self.writes: GlobalTable | GlobalsOfFirst | None = None if self.globals is None else self.globals.table
@@ -203,9 +203,9 @@ class Sanitizer(Events, Observer):
         self.apart.partial_waits.spread(first.apart.partial_waits, twins)
         self.reporting.spread(first.reporting, twins, brought)
         for barrier, of_all in twins.made.items():
-            kept = [op for op in barrier.copies if self.operations.remembers(op)]
+            kept = [op for op in barrier.operations if self.operations.remembers(op)]
             for own in of_all:
-                own.copies = list(kept)
+                own.operations = list(kept)
 
     # ---- the end
 
@@ -503,7 +503,7 @@ class Sanitizer(Events, Observer):
         if self.unscoped is not None:
             for op, cta in zip(ops, ctas, strict=True):
                 self.unscoped.read(op.instruction, self.shared.table.of_cta(cta, runs).words, op.warps[:1])
-        if not self.shared.pass_op_reads(ops, ctas, runs, stops_at_operations=self._notes_reads_of(ops[0])):
+        if not self.shared.passes_ops_read(ops, ctas, runs, stops_at_operations=self._notes_reads_of(ops[0])):
             return False
         for op, cta in zip(ops, ctas, strict=True) if self.at_end.lifetimes.is_needed else ():
             self.at_end.lifetimes.touch(op.instruction, cta.index, op.warps)
@@ -530,20 +530,20 @@ class Sanitizer(Events, Observer):
 
     def ops_write(self, ops: Sequence[Operation], ctas: Sequence[Cta], runs: WordRanges) -> None:
         """Operations of one instruction write the same words of the windows of CTAs of their own."""
-        if not self.pass_writes(ops, ctas, runs):
+        if not self.passes_ops_write(ops, ctas, runs):
             for op in ops:  # an mbarrier has the one that stands for those of all CTAs
                 op.has_written |= len(runs.begins) * runs.count > 0
             for op, cta in zip(self.operations.each(ops), ctas, strict=True):
                 self.op_writes(op, cta, runs)
 
-    def pass_writes(self, ops: Sequence[Operation], ctas: Sequence[Cta], runs: WordRanges) -> bool:
+    def passes_ops_write(self, ops: Sequence[Operation], ctas: Sequence[Cta], runs: WordRanges) -> bool:
         """Are such writes unsuspicious, and all of them recorded? Else each must be handled alone."""
         if self.early.has_read or self.apart.missing_reads.ticks or self.taint.shared is not None:
             return False
         ctas = ctas[: len(ops)]
         for op in ops:  # before those of other CTAs are made of them
             op.has_written |= len(runs.begins) * runs.count > 0
-        if not self.shared.pass_op_writes(ops, ctas, runs):
+        if not self.shared.passes_ops_write(ops, ctas, runs):
             return False
         for op, cta in zip(ops, ctas, strict=True):
             self.at_end.lifetimes.touch(op.instruction, cta.index, op.warps)
@@ -590,7 +590,7 @@ class Sanitizer(Events, Observer):
 
     def copy(self, x: Wave, i: Instruction, flat: np.ndarray, size: int, values: Values) -> None:
         """cp.async: as `op_writes` for the running threads; what a warp copies before it commits is one operation."""
-        numbers = self._copies(x, i)
+        numbers = self._numbers_of_copies(x, i)
         self._reach(x, i, flat)
         if self.apart.missing_reads.ticks:
             self.apart.missing_reads.look(i, *self.shared.table.places(flat, size))
@@ -606,18 +606,18 @@ class Sanitizer(Events, Observer):
         """
         if self.follows_values():
             return False
-        return self.shared.passes_copy(i, flat, size, self._copies(x, i), None)
+        return self.shared.passes_copy(i, flat, size, self._numbers_of_copies(x, i), None)
 
-    def _copies(self, x: Wave, i: Instruction) -> np.ndarray:
+    def _numbers_of_copies(self, x: Wave, i: Instruction) -> np.ndarray:
         """The numbers of the operations, by their warps, that the running threads copy by."""
-        copies = self._open_copies(i)
+        copies = self._open_cp_async(i)
         numbers = np.zeros(x.total // WARP, np.int32)
         numbers[list(copies)] = [operation.number for operation in copies.values()]
         return numbers
 
-    def _open_copies(self, i: Instruction) -> dict[int, Operation]:
+    def _open_cp_async(self, i: Instruction) -> dict[int, Operation]:
         """The operations, by their warps, that the running threads copy by."""
-        x, copies = self.x, self.groups.copies
+        x, copies = self.x, self.groups.open_cp_async
         for warp, lanes in by_warps(x.threads):
             operation = copies.get(warp)
             if operation is None:
@@ -695,9 +695,9 @@ class Sanitizer(Events, Observer):
             self.mbarriers.uses(op.instruction, barrier, all_warps[-1])
             if op.source and self.globals is not None:
                 self.globals.table.counts(op, barrier)
-            barrier.copies.insert(0, op)
-            if len(barrier.copies) % COPIES == 0:
-                barrier.copies = [other for other in barrier.copies if self.operations.remembers(other, cta)]
+            barrier.operations.insert(0, op)
+            if len(barrier.operations) % COPIES == 0:
+                barrier.operations = [other for other in barrier.operations if self.operations.remembers(other, cta)]
         for n, (warps, what) in enumerate(self.clocks.together(all_warps, barriers)):
             self.clocks.brings(ops if isinstance(what, Alike) else [self.of_issuer(ops, n)], warps, what)
 
@@ -707,7 +707,8 @@ class Sanitizer(Events, Observer):
         """
         warps = distinct(threads >> 5)
         return next(
-            (op for op, number in self.operations.copies_on(barrier) if not self.clocks.done[warps, self.clocks.column(number)].all()), None
+            (op for op, number in self.operations.completing_on(barrier) if not self.clocks.done[warps, self.clocks.column(number)].all()),
+            None,
         )
 
     def joins(self, ops: Sequence[Operation], group: str, lanes: int = 0) -> None:

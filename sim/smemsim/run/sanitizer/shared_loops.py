@@ -74,7 +74,7 @@ class Known(NamedTuple):
     read_done: np.ndarray
     done_fenced: np.ndarray
     generic: np.ndarray
-    copies: np.ndarray
+    is_cp_async: np.ndarray
     stream: np.ndarray
     chain: np.ndarray
     noted: np.ndarray
@@ -237,7 +237,7 @@ def _is_fenced(number, first, warps, known):  # type: ignore[no-untyped-def]
     fenced = False
     for warp in range(first, first + warps):
         fenced |= known.done_fenced[warp, number & known.done_fenced.shape[1] - 1]
-    return fenced and known.copies[number]
+    return fenced and known.is_cp_async[number]
 
 
 @compiled

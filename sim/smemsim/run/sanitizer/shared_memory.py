@@ -317,7 +317,7 @@ class SharedShadow:
         table, rule, a = self.table, self.rule, WordAccess(i, at, warps, "write", values)
         table.epochs.forget()
         own, who = OPERATIONS + numbers[warps], table.who[at]
-        copies = (who >= OPERATIONS) & self.operations.copies[np.maximum(who - OPERATIONS, 0)]
+        copies = (who >= OPERATIONS) & self.operations.is_cp_async[np.maximum(who - OPERATIONS, 0)]
         same = copies & values.lay_there & (who != own)  # several warps may copy the same
         seen = np.where(same | (who == own), NOBODY, who) if copies.any() else who
         self.findings.tell(
@@ -345,7 +345,7 @@ class SharedShadow:
         is_generic = facts_of(op.kind).is_generic
         return table.is_noted(lambda: shared_loops.operation_reads(*given, is_generic, stops_at_operations, table.tables, table.known))
 
-    def pass_op_reads(self, ops: Sequence[Operation], ctas: Sequence[Cta], runs: WordRanges, *, stops_at_operations: bool) -> bool:
+    def passes_ops_read(self, ops: Sequence[Operation], ctas: Sequence[Cta], runs: WordRanges, *, stops_at_operations: bool) -> bool:
         """Operations of one instruction read the same words of CTAs' windows. False if one must be checked alone: each
         must be reported then.
         """
@@ -406,7 +406,7 @@ class SharedShadow:
             self._tell(op, at.words, self.rule.unfenced_reads(op, at.words))
         return bool(done)
 
-    def pass_op_writes(self, ops: Sequence[Operation], ctas: Sequence[Cta], runs: WordRanges) -> bool:
+    def passes_ops_write(self, ops: Sequence[Operation], ctas: Sequence[Cta], runs: WordRanges) -> bool:
         """Operations of one instruction, of one warp each, write the same words of CTAs' windows. False if one must be
         checked alone: each must be reported then.
         """

@@ -153,7 +153,7 @@ class SharedRule:
         """Which obstacles do not excuse an incomplete operation? cp.async writes like threads, and its bytes were seen
         missing (rule order.narrow_arrival).
         """
-        return HANDED_ON if self.operations.copies[numbers].any() else ()
+        return HANDED_ON if self.operations.is_cp_async[numbers].any() else ()
 
     def _by_kind(self, numbers: np.ndarray) -> Iterator[tuple[Operation, np.ndarray]]:
         """The first operation of each kind among some operations, with which of them are of that kind."""

@@ -106,7 +106,7 @@ class SharedTable:
         """What warps know, for the compiled checks."""
         clocks, operations = self.clocks, self.operations
         return shared_loops.Known(
-            clocks.clock, clocks.seen, clocks.fenced, clocks.done, clocks.read_done, clocks.done_fenced, operations.generic, operations.copies,
+            clocks.clock, clocks.seen, clocks.fenced, clocks.done, clocks.read_done, clocks.done_fenced, operations.generic, operations.is_cp_async,
             operations.stream, operations.chain, operations.noted, self.lanes.now,
         )  # fmt: skip
 

@@ -61,8 +61,8 @@ class _Groups:
 
 
 class CommitGroups:
-    """The groups of every thread, of each kind: "bulk" "cp.async" "wgmma" (of a warp). `copies` are the open operations
-    of cp.async, by warp.
+    """The groups of every thread, of each kind: "bulk" "cp.async" "wgmma" (of a warp). `open_cp_async` are the open
+    operations of cp.async, by warp.
 
     An operation of several lanes is complete for their warp when each of them has waited for it. While the CTAs of a
     `cohort` issue, commit and wait for the same, the groups of a kind are those of the first one; a split copies
@@ -74,7 +74,7 @@ class CommitGroups:
         self.of_first = (
             {"bulk", "wgmma"} if cohort is not None and cohort.is_apart else set[str]()
         )  # the kinds of which the groups are the first CTA's
-        self.copies: dict[int, Operation] = {}
+        self.open_cp_async: dict[int, Operation] = {}
         self._groups: dict[tuple[int, str], list[_Groups]] = {}
         self._over: list[Operation] = []  # that a wait has taken from its group, until their warp knows them to be over
 
@@ -83,7 +83,7 @@ class CommitGroups:
         of_kinds = {kind: self._of_kind(kind) for kind in {kind for _, kind in self._groups}}
         alone = [op for kind, ops in of_kinds.items() if kind not in self.of_first for op in ops]
         of_all = [op for kind, ops in of_kinds.items() if kind in self.of_first for op in ops]
-        return self.operations.numbers(of_all) + [op.number for op in (*alone, *self._over, *self.copies.values())]
+        return self.operations.numbers(of_all) + [op.number for op in (*alone, *self._over, *self.open_cp_async.values())]
 
     def renumber(self, to: Renumbering) -> None:
         """Does nothing: this part holds operations, which know their new numbers."""
@@ -91,9 +91,11 @@ class CommitGroups:
     def spread(self, first: CommitGroups) -> None:
         """The groups of the first CTA, which was alone, stand for those of all."""
         self._groups = first._groups
-        if first.copies or self._of_kind("cp.async"):
+        if first.open_cp_async or self._of_kind("cp.async"):
             self._unfold("cp.async")
-            self.copies = {warp + n * self._warps: op.of(n) for warp, op in first.copies.items() for n in range(self.operations.units)}
+            self.open_cp_async = {
+                warp + n * self._warps: op.of(n) for warp, op in first.open_cp_async.items() for n in range(self.operations.units)
+            }
 
     @property
     def _warps(self) -> int:
@@ -180,7 +182,7 @@ class CommitGroups:
         """Threads, by their warps, commit their open groups."""
         for warp, lanes in threads:
             if kind == "cp.async":
-                self.copies.pop(warp, None)
+                self.open_cp_async.pop(warp, None)
             for groups in self._of(warp, kind, lanes):
                 groups.pending.append(groups.open)
                 groups.open = []
@@ -192,7 +194,7 @@ class CommitGroups:
         """
         found: list[Operation] = []
         for warp, lanes in threads:
-            self.copies.pop(warp, None)
+            self.open_cp_async.pop(warp, None)
             some = [group for groups in self._of(warp, "cp.async", lanes) for group in (*groups.pending, groups.open)]
             for group in some:
                 group[:] = [op for op in group if not self.clocks.done[warp, self.clocks.column(op.number)]]

@@ -70,7 +70,7 @@ class Mbarrier:
         self.cta, self.offset, self.place, self.made = cta, offset, place, made
         self.waits: list[tuple[Wait, int]] = []  # with the phase that each waits for
         # operations that complete on this phase or the one before, as the sanitizer knows them
-        self.copies: list[Any] = []
+        self.operations: list[Any] = []
 
     def __repr__(self) -> str:
         state = self.state
