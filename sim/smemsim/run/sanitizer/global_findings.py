@@ -77,19 +77,19 @@ class GlobalFindings:
 
     def _tell(self, a: ArrayAccess, suspects: Suspects) -> None:
         lacks, all_rows, all_warps = suspects
-        kinds = (all_rows[:, 2] & loops.INDEX) << 1 | all_rows[:, 3]
+        kinds = (all_rows[:, loops.EPOCH] & loops.INDEX) << 1 | all_rows[:, loops.ROLE]
         for kind in distinct(kinds).tolist():
             other, is_read = self.history.numbers.instructions[kind >> 1], bool(kind & 1)
             key = (KINDS[lacks], *sorted((a.i.line, other.line)))
             if key in self.history.told:
                 continue
             some = np.flatnonzero(kinds == kind)
-            certain, formal = self.rule.not_formal(all_warps[some], all_rows[some, 2])
+            certain, formal = self.rule.not_formal(all_warps[some], all_rows[some, loops.EPOCH])
             some = some[certain]
             rows, warps = all_rows[some], all_warps[some]
-            flag = self._flag(a.i, other, int(warps[0]), int(rows[0, 2])) if len(some) else ("", "")
+            flag = self._flag(a.i, other, int(warps[0]), int(rows[0, loops.EPOCH])) if len(some) else ("", "")
             tell = functools.partial(self._find, a, other, Suspects(lacks, rows, warps), formal=formal, flag=flag)
-            load, readers = (a.i, self.table.first + warps) if a.does == "read" else (other, (rows[:, 2] >> loops.WHO) - 1)
+            load, readers = (a.i, self.table.first + warps) if a.does == "read" else (other, (rows[:, loops.EPOCH] >> loops.WHO) - 1)
             stores = self.history.unused.follows(load) if lacks == "order" and (a.does == "read" or is_read) else None
             if stores is not None:
                 self.history.unused.holds_back(Pending(stores, readers, key, tell))
@@ -100,12 +100,12 @@ class GlobalFindings:
     def _find(self, a: ArrayAccess, other: Instruction, suspects: Suspects, n: int, *, formal: Formal, flag: tuple[str, str]) -> None:
         """A finding about the n-th of suspects."""
         row, warp = suspects.rows[n], self.table.first + int(suspects.warps[n])
-        who = (int(row[2]) >> loops.WHO) - 1
+        who = (int(row[loops.EPOCH]) >> loops.WHO) - 1
         is_near = self.history.place_of(who)[0] == self.history.place_of(warp)[0]
         mine = Access(a.does, self._name(warp), a.i)
-        theirs = Access("read" if row[3] == loops.READER else "write", self._name(who), other)
-        words = mine, theirs, self.where(a.i, a.array, int(row[1]))
-        said = self._worded(a, other, int(row[2]), suspects.lacks, words, is_near=is_near, flag=flag)
+        theirs = Access("read" if row[loops.ROLE] == loops.READER else "write", self._name(who), other)
+        words = mine, theirs, self.where(a.i, a.array, int(row[loops.CELL]))
+        said = self._worded(a, other, int(row[loops.EPOCH]), suspects.lacks, words, is_near=is_near, flag=flag)
         operation, arrays, clauses = f"global memory, line {other.line}", (a.array.region.begin,), said.clauses
         if said.is_note:
             self.x.launch.find(

@@ -20,10 +20,31 @@ import numpy as np
 from smemsim.base.compiling.loop import compiled
 from smemsim.run.marks import CLOCK, INDEX, WHEN, WHO
 
-__all__ = ["CLOCK", "INDEX", "READER", "WHEN", "WHO", "WRITER", "Cells", "Known", "fill", "observed", "read", "unfenced", "write"]
+__all__ = [
+    "CELL",
+    "CLOCK",
+    "EPOCH",
+    "INDEX",
+    "READER",
+    "ROLE",
+    "WHEN",
+    "WHO",
+    "WRITER",
+    "Cells",
+    "Known",
+    "N",
+    "fill",
+    "observed",
+    "read",
+    "unfenced",
+    "write",
+]
 
 
-WRITER, READER = 0, 1  # what the other access of a suspect is
+# The columns of a row of suspects: the place of the present access among those that are checked; the cell, the epoch and
+# the role of the other access.
+N, CELL, EPOCH, ROLE = 0, 1, 2, 3
+WRITER, READER = 0, 1  # a role
 CLUSTER, GPU = 2, 3  # scopes of strong accesses, 0 for weak ones
 MOST_FURTHER = 4096  # further readers of the places of an array
 # of the first row of `Cells.further`: how many rows follow; was the list full; was a place then overwritten
@@ -149,7 +170,7 @@ def _is_line(at, n, count, size, threads):  # type: ignore[no-untyped-def]
 def _note(suspects, found, n, cell, epoch, role):  # type: ignore[no-untyped-def]
     """One suspect more, where there is room."""
     if found < len(suspects):
-        suspects[found, 0], suspects[found, 1], suspects[found, 2], suspects[found, 3] = n, cell, epoch, role
+        suspects[found, N], suspects[found, CELL], suspects[found, EPOCH], suspects[found, ROLE] = n, cell, epoch, role
         return found + 1
     return found
 
@@ -522,7 +543,7 @@ def unfenced(at, size, warp, fenced, known, cells, suspects):  # type: ignore[no
             if 0 <= who < fenced.shape[1] and fenced[warp, who] >= (writer >> WHEN) & CLOCK:
                 continue
             if found < len(suspects):
-                suspects[found, 0], suspects[found, 1], suspects[found, 2], suspects[found, 3] = n, cell, writer, WRITER
+                suspects[found, N], suspects[found, CELL], suspects[found, EPOCH], suspects[found, ROLE] = n, cell, writer, WRITER
                 found += 1
     return found
 

@@ -5,6 +5,9 @@ causality order).
 For example: warp 0 of CTA 1 reads a cell that warp 2 of CTA 0 has written. The compiled check (`global_loops.py`) lists
 it. If warp 0 has acquired nothing that warp 2 released later, `suspects` lists the write, which lacks "order". If it would
 have acquired it after a fence of its own, it lacks only that "reader fence", which is a remark.
+
+A row of suspects has four columns: `loops.N`, the present access by its place; `loops.CELL`; `loops.EPOCH`, the warp,
+clock and instruction of the earlier access in one number; `loops.ROLE`, whether that is the writer or a reader.
 """
 
 from __future__ import annotations
@@ -58,7 +61,7 @@ class ArrayAccess(NamedTuple):
 
 class Suspects(NamedTuple):
     """Earlier accesses that nothing orders before the present ones, and what they lack. `rows` are those of the compiled
-    check: which of the present accesses, the cell, the epoch, reader or writer. `warps` are those of the present ones.
+    check (columns N, CELL, EPOCH, ROLE of `global_loops.py`). `warps` are those of the present ones.
     """
 
     lacks: Lacks
@@ -91,10 +94,10 @@ class GlobalRule:
         """
         i, array, at, threads, does = a
         rows = self.history.suspects[:found].copy()
-        warps = threads[rows[:, 0]] >> 5
+        warps = threads[rows[:, loops.N]] >> 5
         late = ~self._heard_of(warps, rows)
         late &= ~self._have_observed(array, warps, rows, late, does)
-        self.history.meets(rows[late, 2])
+        self.history.meets(rows[late, loops.EPOCH])
         lost = late & self._are_lost(i, rows)
         if lost.any():  # two that leave the same value have both read before either wrote: one of them is lost
             yield from self._by_reason("atomicity", a, rows[lost], warps[lost])
@@ -128,9 +131,11 @@ class GlobalRule:
             epochs = self.table.first + warps[now] + 1 << loops.WHO | self.clocks.clock[warps[now]].astype(np.int64) << loops.WHEN | index
             same = np.stack((now, at[now] >> array.cells.shift, epochs, np.zeros(len(now), np.int64)), axis=1)
             rows = np.concatenate((self.history.suspects[:found], same))
-            who = (rows[:, 2] >> loops.WHO) - 1
+            who = (rows[:, loops.EPOCH] >> loops.WHO) - 1
             late = (who != self.table.first + warp) & ~self._heard_of(np.full(len(who), warp), rows)
-            late &= np.array([id(self.history.numbers.instructions[n]) in self.updates for n in (rows[:, 2] & loops.INDEX).tolist()], bool)
+            late &= np.array(
+                [id(self.history.numbers.instructions[n]) in self.updates for n in (rows[:, loops.EPOCH] & loops.INDEX).tolist()], bool
+            )
             yield from self._by_reason("atomicity", a, rows[late], np.full(int(late.sum()), warp))
 
     def unfenced(self, op: Operation, array: ArrayShadow, at: np.ndarray, size: int) -> Suspects:
@@ -144,7 +149,7 @@ class GlobalRule:
         """Those of unfenced writes that are plain, and whose bytes the operation changes: reductions beside atomics of
         threads are left alone.
         """
-        rows = unfenced.rows[self.history.numbers.scope[unfenced.rows[:, 2] & loops.INDEX] == 0]
+        rows = unfenced.rows[self.history.numbers.scope[unfenced.rows[:, loops.EPOCH] & loops.INDEX] == 0]
         rows = rows[self._change(array, rows, stays)]
         return unfenced._replace(rows=rows, warps=unfenced.warps[: len(rows)])
 
@@ -163,14 +168,16 @@ class GlobalRule:
         if stays is None or not len(suspects):
             return np.ones(len(suspects), bool)
         shift = array.cells.shift
-        return ~np.asarray(stays(array.region.words_begin + (suspects[:, 1] << shift)[:, None] + np.arange(1 << shift)).all(axis=1))
+        return ~np.asarray(
+            stays(array.region.words_begin + (suspects[:, loops.CELL] << shift)[:, None] + np.arange(1 << shift)).all(axis=1)
+        )
 
     def _are_lost(self, i: Instruction, suspects: np.ndarray) -> np.ndarray:
         """Which suspicious accesses are, as this one, stores of what was added to a value loaded there?"""
         if id(i) not in self.accumulations:
             return np.zeros(len(suspects), bool)
-        others = [id(self.history.numbers.instructions[n]) in self.accumulations for n in (suspects[:, 2] & loops.INDEX).tolist()]
-        lost: np.ndarray = (suspects[:, 3] == loops.WRITER) & np.array(others, bool)
+        others = [id(self.history.numbers.instructions[n]) in self.accumulations for n in (suspects[:, loops.EPOCH] & loops.INDEX).tolist()]
+        lost: np.ndarray = (suspects[:, loops.ROLE] == loops.WRITER) & np.array(others, bool)
         return lost
 
     def _changes(
@@ -179,14 +186,14 @@ class GlobalRule:
         """Which suspicious writes leave other bytes than lay there, or than another thread of the same instruction
         writes?
         """
-        n, cells = suspects[:, 0], suspects[:, 1]
+        n, cells = suspects[:, loops.N], suspects[:, loops.CELL]
         unit = 1 << array.cells.shift
         within = (cells << array.cells.shift) - at[n]
         changed = values.bytes_of(n, within, unit)[0]
         count = values.size >> array.cells.shift
         every = ((at >> array.cells.shift)[:, None] + np.arange(count)).reshape(-1)
-        other = (suspects[:, 2] >> loops.WHO) - 1 - self.table.first
-        now = (suspects[:, 2] & loops.INDEX == index) & (other >= 0)
+        other = (suspects[:, loops.EPOCH] >> loops.WHO) - 1 - self.table.first
+        now = (suspects[:, loops.EPOCH] & loops.INDEX == index) & (other >= 0)
         now &= np.isin(cells << 24 | np.maximum(other, 0), every << 24 | np.repeat(threads >> 5, count))
         if now.any():
             there = np.flatnonzero(np.isin(every, cells[now]))
@@ -201,7 +208,7 @@ class GlobalRule:
         places, name = self.x.launch.places, self.history.place_of
         if places is None:
             return np.zeros(len(warps), bool)
-        others = ((suspects[:, 2] >> loops.WHO) - 1).tolist()
+        others = ((suspects[:, loops.EPOCH] >> loops.WHO) - 1).tolist()
         pairs = zip(warps.tolist(), others, strict=True)
         return np.array([places.follow(name(self.table.first + warp)[0], name(other)[0]) for warp, other in pairs], bool)
 
@@ -220,7 +227,7 @@ class GlobalRule:
 
     def _heard_of(self, warps: np.ndarray, suspects: np.ndarray) -> np.ndarray:
         """Which suspicious accesses, of other waves, have these warps seen?"""
-        heard, epochs = np.zeros(len(warps), bool), suspects[:, 2]
+        heard, epochs = np.zeros(len(warps), bool), suspects[:, loops.EPOCH]
         who, when, index = (epochs >> loops.WHO) - 1, epochs >> loops.WHEN & loops.CLOCK, epochs & loops.INDEX
         numbers, copied = self.history.numbers, self.history.numbers.asynchronous[index]
         places = np.where(copied, when, 0)
@@ -229,7 +236,7 @@ class GlobalRule:
         for warp in distinct(warps[outside]).tolist():
             own = outside & (warps == warp)
             heard[own] = self._has_heard(warp, who[own], when[own])
-        for n in np.flatnonzero(outside & copied & ~heard & (suspects[:, 3] == loops.READER)).tolist():
+        for n in np.flatnonzero(outside & copied & ~heard & (suspects[:, loops.ROLE] == loops.READER)).tolist():
             tellers = [(who, clock) for who, clock, is_private in numbers.tellers_of(int(places[n])) if not is_private]
             heard[n] = any(self._has_heard(int(warps[n]), np.array([who]), np.array([clock]))[0] for who, clock in tellers)
         return heard
@@ -259,9 +266,9 @@ class GlobalRule:
         themselves or seen (rule order.observation)?
         """
         known = np.zeros(len(suspects), bool)
-        strong = (suspects[:, 3] == loops.WRITER) & (self.history.numbers.scope[suspects[:, 2] & loops.INDEX] != 0)
+        strong = (suspects[:, loops.ROLE] == loops.WRITER) & (self.history.numbers.scope[suspects[:, loops.EPOCH] & loops.INDEX] != 0)
         for n in np.flatnonzero(late & strong).tolist():
-            cell, warp, epoch = int(suspects[n, 1]), int(warps[n]), int(suspects[n, 2])
+            cell, warp, epoch = int(suspects[n, loops.CELL]), int(warps[n]), int(suspects[n, loops.EPOCH])
             last = int(array.cells.writers[cell])
             if does == "read" and last >> loops.WHO == self.table.first + warp + 1:
                 # the old value of a reduction is not returned
@@ -284,7 +291,7 @@ class GlobalRule:
             or "nc" in i.modifiers
         ):
             return np.zeros(len(warps), bool)
-        epochs = suspects[:, 2]
+        epochs = suspects[:, loops.EPOCH]
         who, when = (epochs >> loops.WHO) - 1 - self.table.first, epochs >> loops.WHEN & loops.CLOCK
         inside = (who >= 0) & (who < len(self.clocks.clock))
         alone = inside & (self.clocks.seen_behind_fence(warps, np.where(inside, who, 0)) >= when)
@@ -294,8 +301,8 @@ class GlobalRule:
         alone &= ~self.history.numbers.asynchronous[index] & (self.history.numbers.scope[index] == 0)
         if i.op == "st":
             return alone
-        alone &= suspects[:, 3] == loops.WRITER
-        lines, ctas = suspects[:, 1] >> LINE - array.cells.shift, self.table.cta_of(warps)
+        alone &= suspects[:, loops.ROLE] == loops.WRITER
+        lines, ctas = suspects[:, loops.CELL] >> LINE - array.cells.shift, self.table.cta_of(warps)
         known = np.array([array.unfenced.get(line, 0) for line in lines.tolist()])
         alone &= (array.loaded[lines] == 0) | ((array.loaded[lines] == ctas) & (known == ctas))
         array.unfenced.update(zip(lines[alone].tolist(), ctas[alone].tolist(), strict=True))
@@ -318,7 +325,7 @@ class GlobalRule:
         suspects = suspects[:found].copy()
         if not found:
             return suspects
-        who, when = (suspects[:, 2] >> loops.WHO) - 1, suspects[:, 2] >> loops.WHEN & loops.CLOCK
+        who, when = (suspects[:, loops.EPOCH] >> loops.WHO) - 1, suspects[:, loops.EPOCH] >> loops.WHEN & loops.CLOCK
         local = who - self.table.first
         inside = (local >= 0) & (local < len(self.clocks.clock))
         late = inside.copy()
@@ -329,7 +336,7 @@ class GlobalRule:
             if self.clocks.is_over(warp, fence):
                 late &= ~inside | (seen[np.where(inside, local, 0)] < when)
         for n in np.flatnonzero(late).tolist():
-            late[n] = not self._has_fenced(array, warp, int(suspects[n, 1]), int(suspects[n, 2]))
+            late[n] = not self._has_fenced(array, warp, int(suspects[n, loops.CELL]), int(suspects[n, loops.EPOCH]))
         return suspects[late]
 
     def _has_fenced(self, array: ArrayShadow, warp: int, cell: int, epoch: int) -> bool:
