@@ -228,8 +228,11 @@ def test_a_square_tile_hides_that_it_is_transposed():
     wrong["tensor"]["X"]["extent"] = {"m": 64, "k": 64}
     wrong["tensor"]["X"]["stride"]["m"] = 128
     wrong["map"]["tm"] |= {"global_dim": [64, 64], "global_strides": [128]}
-    first, second = check(wrong).findings
+    report = check(wrong)
+    first, second = report.findings
     assert (first.code, second.code, second.because) == ("R505", "H802", "R505")
+    assert report.answer.startswith("WRONG: 1 finding: R505 at ")
+    assert report.text().endswith("1 finding, and 1 that follows from it")
 
 
 def test_remarks_are_no_findings():

@@ -114,7 +114,12 @@ def test_a_cluster_barrier_in_a_branch_is_told():
     ("one", "other", "message", "repair"),
     [
         ("bar.sync 1;", "bar.sync 2;", "warps 2, 3 of CTA (0, 0, 0) wait at line", "the same barrier"),
-        ("bar.sync 1, 128;", "", "it is for 128, so 64 more must come", "no thread is left that could"),
+        (
+            "bar.sync 1, 128;",
+            "",
+            "it is for 128, so 64 more must come; warps 2, 3 ended without arriving",
+            "arrive before they end: no thread is left that could",
+        ),
         ("bar.sync 1, 128;", "bar.arrive 2, 128;", "it is for 128, so 64 more must come", "correct the thread count"),
     ],
 )
@@ -125,6 +130,18 @@ def test_barriers_that_never_meet_say_where_the_others_are(one, other, message, 
     assert message in found.message
     assert repair in found.repair
     assert not ran(body.replace(one, "bar.sync 1, 128;").replace(f"A: {other}", "A: bar.arrive 1, 128;"), block=128).findings
+
+
+def test_a_wait_for_a_phase_that_gets_no_arrival_any_more_names_the_arrivals_of_earlier_ones():
+    """One thread arrives once, and all wait for two phases."""
+    body = "mov.u32 %r5, bar; @%p9 mbarrier.init.shared.b64 [bar], 1; bar.sync 0;\n@%p9 mbarrier.arrive.shared.b64 _, [bar];\n"
+    waits = [f"W{n}: mbarrier.try_wait.parity.shared.b64 %p2, [bar], {n};\n@!%p2 bra W{n};\n" for n in (0, 1)]
+    again = "@%p9 mbarrier.arrive.shared.b64 _, [bar];\n"
+    found = first(body + waits[0] + waits[1] + OUT, try_fixes=False)
+    assert found.code == "X006"
+    assert re.fullmatch(rf"let line \d+ arrive once more, for phase 1, or remove the wait in line {found.line}", found.repair)
+    assert not ran(body + waits[0] + again + waits[1] + OUT).findings
+    assert not ran(body + waits[0] + OUT).findings
 
 
 # ---- phases that nobody waited for

@@ -119,7 +119,7 @@ class Report(metaclass=OwnMembers):
         if not self.codes:
             return f"OK: nothing is wrong in {'what was looked at' if self.unchecked else 'the scenario'}"
         first = next(f for f in self.findings if f.code == self.codes[0])
-        count, place = len(self._alarms), f"{first.code} at {first.title or first.where}"
+        count, place = len(self._roots), f"{first.code} at {first.title or first.where}"
         return f"{'OK, but' if self.ok else 'WRONG:'} {count} finding{f's; the first is {place}' if count > 1 else f': {place}'}"
 
     @property
@@ -127,13 +127,20 @@ class Report(metaclass=OwnMembers):
         """The findings without the notes, which the last line counts as remarks."""
         return [f for f in self.findings if f.severity is not Severity.NOTE]
 
+    @property
+    def _roots(self) -> list[Finding]:
+        """Those of them that follow from no other finding."""
+        return [f for f in self._alarms if f.cause is None] or self._alarms
+
     def __str__(self) -> str:
         return self.text()
 
     def text(self) -> str:
         """The findings, the remarks, and a last line that counts them."""
         lines = [str(f) for f in (*self.findings, *self.remarks)]
-        count, notes = len(self._alarms) or "no", len(lines) - len(self._alarms)
+        count, notes = len(self._roots) or "no", len(lines) - len(self._alarms)
+        more = len(self._alarms) - len(self._roots)
+        follow = f", and {more} that follow{'s' * (more == 1)} from {'it' if count == 1 else 'them'}" if more else ""
         also = f", {notes} remark{'s' if notes > 1 else ''}" if notes else ""
         told = (
             "" if self.expected is None else " as expected" if self.as_expected else f", expected were {', '.join(self.expected) or 'none'}"
@@ -145,7 +152,7 @@ class Report(metaclass=OwnMembers):
         if self.is_empty:
             return "\n".join([*lines, f"nothing to check: {NOTHING}"])
         lines += [f"not looked at: {', '.join(self.unchecked)}"] if self.unchecked else []
-        return in_columns("\n".join([*lines, f"{count} finding{'s' * (count != 1)}{also}{told}"]))
+        return in_columns("\n".join([*lines, f"{count} finding{'s' * (count != 1)}{follow}{also}{told}"]))
 
     # ---- as a page
 

@@ -205,7 +205,7 @@ class Counters:
             classes = sorted(self.by("class").items(), key=lambda one: -one[1]["executed"])
             lanes, off = self.total("lanes"), self.total("predicated_off")
             says = f"PTX instructions: {executed:,} executed by warps, {lanes / executed:.1f} of 32 lanes active"
-            says += f", {off / lanes:.1%} of these off by a predicate" if off else ""
+            says += f" ({off / lanes:.1%} of the active lanes have a false guard)" if off else ""
             each = (f"{kind} {one['executed']:,} ({one['lanes'] / one['executed']:.1f})" for kind, one in classes if one["executed"])
             found.append(f"{says}: {', '.join(each)}")
         return found + (self.residence.text().splitlines() if self.residence is not None else [])

@@ -157,7 +157,7 @@ def _suspicion(x: Wave, wait: Wait) -> tuple[int, str]:
     if missing is None:
         return wait.suspicion()
     if not missing.size:
-        return 1, "correct the thread count, or let as many threads arrive: no thread is left that could arrive"
+        return 1, "correct the thread count, or let the missing threads arrive before they end: no thread is left that could arrive"
     at = {id(other): other for other in x.positions.waiting if np.isin(other.threads, missing).any()}
     held = np.isin(missing, np.concatenate([other.threads for other in at.values()])) if at else np.zeros(len(missing), bool)
     if held.all() and all(other.missing is not None for other in at.values()):

@@ -137,7 +137,7 @@ def tensor_memory(mine: Access, theirs: Access, where: str, why: str = UNORDERED
         else f"{where} {be} {does} while {they} may still be {'read' if theirs.does == 'read' else 'written'}"
     )
     if theirs.does == "alloc":
-        what = f"{where} {be} {does} before {they} {be} known to be allocated"
+        what = f"{where} {be} {does}, and {theirs.who} may not have allocated {they.replace('they', 'them')} yet"
     return Clauses("X012", what, (mine.half, theirs.half), why)
 
 

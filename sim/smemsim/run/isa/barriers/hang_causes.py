@@ -83,9 +83,16 @@ def suspicion(barrier: Mbarrier, i: Instruction, x: Wave) -> tuple[int, str]:
             2,
             f"let the readers of the stage arrive at {x.launch.program.places.mbarrier_named(barrier.offset)} after their reads (mbarrier.arrive, tcgen05.commit): no thread has arrived yet; or, if the stage has never been filled, wait for parity 1: at a new mbarrier that wait passes at once",
         )
-    stuck = {int(warp) for wait in x.positions.waiting for warp in distinct(wait.threads // WARP)}
+    own = {id(wait) for wait, _ in barrier.waits}
+    stuck = {(int(warp), id(wait) in own) for wait in x.positions.waiting for warp in distinct(wait.threads // WARP)}
     # threads that arrived before go on, or wait too
-    return (1 if state.arrivals.warps and not state.arrivals.warps & stuck else 4), ""
+    is_held = state.arrivals.warps & {warp for warp, _ in stuck}
+    lines = _lines(state.done["arrives"])
+    if not lines or state.arrivals.warps & {warp for warp, is_here in stuck if not is_here}:
+        repair = ""
+    else:
+        repair = f"let {lines} arrive once more, for phase {state.phase}, or remove the wait in line {i.line}"
+    return (1 if state.arrivals.warps and not is_held else 4), repair
 
 
 def _missing_bytes(barrier: Mbarrier, x: Wave) -> str:

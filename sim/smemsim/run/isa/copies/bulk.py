@@ -332,7 +332,7 @@ def _note_size(x: Wave, i: Instruction, size: int, address: int | None = None) -
         message = f"the bulk copy has {size} bytes, which is not a multiple of {unit} B"
         more = -(-size // unit) * unit
         array = None if address is None else x.launch.memory.holding(address, address + size)
-        repair = f"{more} bytes"
+        repair = f"copy {more} bytes"
         if array is not None and address is not None and address + more > array.end:
             repair = fitting_size(size, array.end - address, is_store="bulk_group" in i.modifiers)
         why = f"hardware moves and counts whole units of {unit} B: the last {size % unit} B stay behind"
