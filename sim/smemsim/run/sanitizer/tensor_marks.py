@@ -17,7 +17,8 @@ from smemsim.core.ptx.module import Instruction
 from smemsim.core.spec.tensor_memory import COLUMNS, LANES
 from smemsim.run.sanitizer import races
 from smemsim.run.sanitizer.operations import NOBODY
-from smemsim.run.sanitizer.taint import WORD, Taint, is_followed
+from smemsim.run.sanitizer.origins import WORD
+from smemsim.run.sanitizer.taint import Taint, is_followed
 from smemsim.run.sanitizer.tensor_findings import TensorFindings
 from smemsim.run.sanitizer.tensor_rule import PRODUCT, CellAccess, TensorRule
 from smemsim.run.sanitizer.tensor_table import TensorTable

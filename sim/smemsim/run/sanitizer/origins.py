@@ -1,0 +1,223 @@
+"""Marks of values that may be wrong: a mark is the number of a set of origins (`Origins`), which are reports of doubts.
+`Words` has the marks of the bytes of a memory. `taint.py` moves marks between registers and memories.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+
+import numpy as np
+
+from smemsim.base.distinct import distinct
+from smemsim.core.ptx.module import Instruction
+from smemsim.run.following import Tell
+
+__all__ = ["WORD", "Origins", "Words", "widened", "words_of"]
+
+
+WORD = 4
+
+
+class Origins:
+    """A mark is the number of a set of doubts, 0 of none; arrays of marks are int32.
+
+    >>> origins, told = Origins(), []
+    >>> a, b = (origins.of(name, lambda user, name=name: told.append(name)) for name in "ab")
+    >>> both = origins.join(np.array([0, a, a], np.int32), np.array([0, 0, b], np.int32))
+    >>> origins.tell(None, both[1:2]); origins.tell(None, both)
+    >>> told
+    ['a', 'a', 'b']
+    """
+
+    def __init__(self) -> None:
+        self._sets: list[frozenset[int]] = [frozenset()]
+        self._numbers: dict[frozenset[int], int] = {frozenset(): 0}
+        self._known: dict[Hashable, int] = {}
+        self._tells: list[Tell] = []
+        self._whole: dict[int, Hashable] = {}  # by number their key: those that leave nothing of a result without doubt
+        # by number what `of` has been given for `computed`
+        self._computed: dict[int, tuple[Hashable, Callable[[Instruction], Tell]]] = {}
+        self._milder: dict[int, int] = {}  # by number the mark that `milder` gives
+        self._of_results: set[int] = set()  # of these the ones for which only results count
+
+    def of(
+        self,
+        key: Hashable,
+        tell: Tell,
+        *,
+        is_whole: bool = False,
+        computed: Callable[[Instruction], Tell] | None = None,
+        only_results: bool = False,
+    ) -> int:
+        """The mark of one taint with this key, reported by its first `tell`. If it is milder for a value that is only
+        copied, `computed` gives the report for computed values (`only_results`: only if it is a result, see
+        `is_result` of `taint.py`).
+        """
+        mark = self._known.get(key)
+        if mark is None:
+            number = len(self._tells)
+            mark = self._known[key] = self._number(frozenset((number,)))
+            self._tells.append(tell)
+            if computed is not None:
+                self._computed[number] = key, computed
+                self._of_results.update((number,) * only_results)
+        if is_whole:
+            self._whole.update(dict.fromkeys(self._sets[mark], key))
+        return mark
+
+    def _number(self, origins: frozenset[int]) -> int:
+        number = self._numbers.get(origins)
+        if number is None:
+            number = self._numbers[origins] = len(self._sets)
+            self._sets.append(origins)
+        return number
+
+    def union(self, a: int, b: int) -> int:
+        """The mark of the doubts of two marks."""
+        if a == b or not b:
+            return a
+        return self._number(self._sets[a] | self._sets[b])
+
+    def join(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        """The marks of what two values make."""
+        joined: np.ndarray = np.maximum(a, b)
+        if a is b:
+            return joined
+        both = (a != b) & (joined > 0) & (np.minimum(a, b) > 0)
+        if both.any():
+            a, b = (np.broadcast_to(marks, both.shape)[both].astype(np.int64) for marks in (a, b))
+            pairs, at = np.unique(a << 32 | b, return_inverse=True)
+            joined[both] = np.array([self.union(pair >> 32, pair & 0xFFFFFFFF) for pair in pairs.tolist()], np.int32)[at]
+        return joined
+
+    def computed(self, i: Instruction, marks: np.ndarray, *, is_result: bool = False) -> np.ndarray:
+        """The marks of what an instruction makes of values with these marks; `is_result`: it is a matrix product, or
+        what the values alone decide.
+        """
+        if not self._computed or not marks.any():
+            return marks
+        known, which = np.unique(marks, return_inverse=True)
+        made = [self._computed_one(i, mark, is_result) for mark in known.tolist()]
+        return marks if made == known.tolist() else np.array(made, np.int32)[which.reshape(marks.shape)]
+
+    def _computed_one(self, i: Instruction, mark: int, is_result: bool) -> int:
+        origins = self._sets[mark]
+        changing = {n for n in origins & self._computed.keys() if is_result or n not in self._of_results}
+        made = self._number(origins - changing)
+        for number in sorted(changing):
+            key, tell = self._computed[number]
+            made = self.union(self.of(("computed", key, i.line), tell(i)), made)
+        return made
+
+    def all(self, marks: np.ndarray, axis: int) -> np.ndarray:
+        """The marks of what all values along an axis make."""
+        joined: np.ndarray = marks.max(axis=axis)
+        if (np.where(marks == 0, np.expand_dims(joined, axis), marks) != np.expand_dims(joined, axis)).any():
+            parts = np.moveaxis(marks, axis, 0)
+            joined = parts[0]
+            for part in parts[1:]:
+                joined = self.join(joined, part)
+        return joined
+
+    def numbers(self, mark: int) -> frozenset[int]:
+        """The doubts of a mark."""
+        return self._sets[mark]
+
+    def tell_one(self, number: int, user: Instruction | None) -> None:
+        """A value with this doubt is used."""
+        self._tells[number](user)
+
+    def tell(self, user: Instruction | None, marks: np.ndarray) -> None:
+        """Values with these marks are used."""
+        origins = frozenset().union(*(self._sets[mark] for mark in distinct(marks).tolist()))
+        for number in sorted(origins):
+            self._tells[number](user)
+
+    def milder(self, marks: np.ndarray, name: str, of: Callable[[Tell], Tell]) -> np.ndarray:
+        """The marks with other taints instead of their own, reported by what `of` makes of the first reports. `name`
+        identifies `of`.
+        """
+        known, which = np.unique(marks, return_inverse=True)
+        made = []
+        for mark in known.tolist():
+            other = 0
+            for number in sorted(self._sets[mark]):
+                own = self._milder.get(number)
+                if own is None:
+                    own = self.of((name, number), of(self._tells[number]))
+                    self._milder.update(dict.fromkeys((number, *self._sets[own]), own))
+                other = self.union(other, own)
+            made.append(other)
+        return np.array(made, np.int32)[which.reshape(marks.shape)]
+
+    @property
+    def are_whole(self) -> bool:
+        """Is there one that leaves nothing of a result without doubt?"""
+        return bool(self._whole)
+
+    def abandon(self, concerns: Callable[[Hashable], bool] = lambda key: True) -> None:
+        """The kernel ends, and its values are not used any more: report what spoiled a whole result, for the taints
+        whose key concerns a live operation.
+        """
+        for number, key in self._whole.items():
+            if concerns(key):
+                self._tells[number](None)
+
+
+class Words:
+    """The marks of the bytes of a memory.
+
+    >>> words = Words(Origins(), 2)
+    >>> words.put(np.array([4, 6]), 2, np.array([0, 3], np.int32))
+    >>> words.of(np.array([4, 6, 4]), 2).tolist(), words.of(np.array([0]), 8).tolist()
+    ([[0], [3], [0]], [[0, 0, 0, 0, 0, 0, 3, 3]])
+    >>> words.clear(np.array([4]), 4)
+    >>> words.marks.tolist()
+    [[0, 0, 0, 0], [0, 0, 0, 0]]
+    """
+
+    def __init__(self, origins: Origins, words: int) -> None:
+        self.origins = origins
+        self.marks = np.zeros((words, WORD), np.int32)
+
+    def of(self, flat: np.ndarray, size: int) -> np.ndarray:
+        """The marks of accesses of `size` bytes at `flat`: (n, bytes of one), or (n, words of one) if the bytes of
+        each word have the same.
+        """
+        if size < WORD:
+            found: np.ndarray = self.marks.reshape(-1)[flat[:, None] + np.arange(size)]
+            return found[:, :1] if (found == found[:, :1]).all() else found
+        whole: np.ndarray = self.marks[words_of(flat, size)]
+        return whole[..., 0] if (whole == whole[..., :1]).all() else whole.reshape(len(flat), -1)
+
+    def of_words(self, words: np.ndarray) -> np.ndarray:
+        """The marks of words, by their places: of each those of all its bytes."""
+        found: np.ndarray = self.origins.all(self.marks[words], axis=-1)
+        return found
+
+    def put(self, flat: np.ndarray, size: int, marks: np.ndarray) -> None:
+        """Values with these marks, (n,) or of their bytes (n, bytes), are written."""
+        if size >= WORD:
+            self.marks[words_of(flat, size)] = marks[:, None, None] if marks.ndim == 1 else marks.reshape(len(flat), -1, WORD)
+            return
+        self.marks.reshape(-1)[flat[:, None] + np.arange(size)] = marks[:, None] if marks.ndim == 1 else marks
+
+    def clear(self, flat: np.ndarray, size: int) -> None:
+        """Values without a doubt are written."""
+        self.put(flat, size, np.zeros(len(flat), np.int32))
+
+    def widen(self, threads: int, words: int) -> None:
+        """Every thread has `words` now; the new ones have no mark."""
+        self.marks = widened(self.marks, threads, words * WORD).reshape(-1, WORD)
+
+
+def widened(words: np.ndarray, threads: int, room: int) -> np.ndarray:
+    """The words, or bytes, of each thread one after the other, when each gets room for so many."""
+    own = words.reshape(threads, -1)
+    return np.pad(own, ((0, 0), (0, room - own.shape[1]))).reshape(-1)
+
+
+def words_of(flat: np.ndarray, size: int) -> np.ndarray:
+    """The words of accesses of `size` bytes at `flat`: (n, words of one)."""
+    found: np.ndarray = (flat >> 2)[:, None] + np.arange(size // WORD)
+    return found
