@@ -1616,6 +1616,7 @@ ONE_WAITS = f"{init()} bar.sync 0; {LOAD} @!%p2 bra R; {waits()} R: {READ}"
         (Kernel("", tensor(" "), block=128, arch="sm_100a"), "no thread has waited for it yet", r"before line \d+: mbarrier.try_wait on the mbarrier of tcgen05.commit in line \d+ by the thread that issued the operation$"),
         (Kernel("", TOO_LATE, block=128, arch="sm_100a"), "no thread has waited for it yet", r"of tcgen05.commit in line \d+ by the thread that issued the operation \(the wait in line \d+ comes too late\)"),
         (Kernel("", tensor(meet=""), block=128, arch="sm_100a"), "nothing orders the two", r"and wait there before line \d+"),
+        (Kernel("", tensor(done="", meet="bar.sync 0;"), block=128, arch="sm_100a"), r"^warps 1 to 3 have not executed tcgen05.wait::ld", "then a barrier"),
     ],
 )  # fmt: skip
 def test_a_finding_says_what_is_there_and_before_which_line_the_rest_must_stand(kernel, why, repair):

@@ -50,6 +50,27 @@ def test_a_predicate_without_a_value_that_decides_is_told(body, told):
     assert list(found(body, np.zeros(32, np.uint32))) == told
 
 
+@pytest.mark.parametrize("tiers", ["closures", "compiled"])
+@pytest.mark.parametrize("space", ["shared", "local"])
+def test_a_guard_that_uses_a_value_is_named_with_what_computes_it(space, tiers, monkeypatch):
+    """The instruction stores a constant. What it uses is its guard."""
+    monkeypatch.setenv("SMEMSIM_TIERS", tiers)
+    place = {"shared": "[sm]", "local": "[loc]"}[space]
+    declared = ".local .align 4 .b8 loc[16];\n" * (space == "local")
+    body = f"ld.{space}.b32 %r2, {place}; setp.gt.u32 %p1, %r2, 3; @%p1 st.global.b32 [%d20], 1;"
+    (f,) = run(declared + body, (np.zeros(32, np.uint32),))[0].result.findings.values()
+    assert [(half.does, half.text) for half in f.halves] == [
+        ("read", f"ld.{space}.b32"),
+        ("compute", "setp.gt.u32"),
+        ("use", "%p1, the guard of st.global.b32"),
+    ]
+    assert not found(f"{declared}st.{space}.b32 {place}, 5; bar.sync 0; {body}", np.zeros(32, np.uint32))
+    used = run(declared + body.replace("@%p1 st.global.b32 [%d20], 1", "st.global.b32 [%d20], %r2"), (np.zeros(32, np.uint32),))[
+        0
+    ].result.findings
+    assert [f.halves[-1].text for f in used.values()] == ["st.global.b32"]
+
+
 # ---- rows of a wgmma
 
 

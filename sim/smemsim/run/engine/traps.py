@@ -302,8 +302,9 @@ def _about_shared(x: Wave, address: int, size: int) -> tuple[str, str]:
         else f"the last {offset + size - end} bytes are past"
     )
     last = x.program.places.shared_at(end - 1)
-    named = f"; the last array is {last.name}" if last is not None and last.name else ""
-    larger = f"make {last.name} larger" if named else "launch with more dynamic shared memory (--shared, shared_bytes)"
+    name = "" if last is None else last.name
+    named = f"; the last array is {name}" if name else ""
+    larger = f"make {name} larger" if name else "launch with more dynamic shared memory (--shared, shared_bytes)"
     return (
         f"{past} the end of the CTA's shared memory ({x.window_begin:#x} to {end - 1:#x}{named})",
         f"check the index, or {larger}",

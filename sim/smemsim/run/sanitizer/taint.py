@@ -13,6 +13,7 @@ value undefined (5.1, 9.7.9: state spaces are not initialised), and everything t
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import weakref
 from collections.abc import Callable, Sequence
@@ -23,6 +24,7 @@ import numpy as np
 from smemsim.base.distinct import distinct
 from smemsim.core.finding import Half
 from smemsim.core.ptx.module import Address, Immediate, Instruction, Operand, Pair, Register, Vector, slots_in
+from smemsim.core.ptx.origins import origin
 from smemsim.core.spec.findings import Severity
 from smemsim.run.following import WHOLE, Tell
 from smemsim.run.lower.dataflow import accumulations, bit_fields, choices
@@ -526,12 +528,31 @@ class Taint:
         if marks is not None:
             results = choices(x.launch.program).results.get(id(i)) if i.op == "bra" else None
             if results is None:
-                self.origins.tell(i, marks)
+                self._tell_guard(i, marks)
             for slot in results or ():
                 own = self.marks.get(slot)
                 self._mark(slot, threads, self._chosen_by(i, marks, np.zeros_like(marks) if own is None else own[threads]))
         active: np.ndarray = threads[_value(x, i.guard, threads)]
         return active
+
+    def _tell_guard(self, i: Instruction, marks: np.ndarray) -> None:
+        """A guard uses values. A new finding names the guard, and what computes it: the instruction itself may use no
+        such value.
+        """
+        findings, guard = self.x.launch.result.findings, i.guard
+        before, kept = {id(f) for f in findings.values()}, findings.kept
+        self.origins.tell(i, marks)
+        if i.op == "bra" or findings.kept == kept or not isinstance(guard, Register):
+            return
+        inlined = self.x.program.inlined
+        made = origin(inlined.body, inlined.labels, i, guard)
+        for key, f in list(findings.items()):
+            if f.code == "R507" and id(f) not in before:
+                halves = [Half("use", f"{guard.name}, the guard of {i.name}", i) if half.does == "use" else half for half in f.halves]
+                at = next((n for n, half in enumerate(halves) if half.does in ("compute", "use")), len(halves))
+                is_named = made is None or any(half.instruction is made for half in halves)
+                rows = () if is_named or made is None else (Half("compute", made.name, made),)
+                findings[key] = dataclasses.replace(f, halves=(*halves[:at], *rows, *halves[at:]))
 
     def _chosen_by(self, i: Instruction, decides: np.ndarray, own: np.ndarray) -> np.ndarray:
         """The marks of values (n,) that a predicate with marks has chosen, which have marks of their `own`, or none:

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from smemsim.base.distinct import distinct
 from smemsim.core.finding import Half
 from smemsim.core.ptx.module import Instruction
 from smemsim.core.spec.findings import Severity
@@ -24,10 +25,12 @@ from smemsim.run.sanitizer.races import Access
 from smemsim.run.sanitizer.reporting import Reporting
 from smemsim.run.sanitizer.tensor_rule import FILL, NUMBERS, PRODUCT, CellAccess, Suspect
 from smemsim.run.sanitizer.tensor_table import TensorTable
+from smemsim.run.warps import WARP
 
 __all__ = ["TensorFindings"]
 
 
+WARPGROUP = 4  # warps
 WANTED = "the PTX ISA wants one; no failure without it is known"
 
 
@@ -76,10 +79,15 @@ class TensorFindings:
 
     def _of_warp(self, a: CellAccess, suspect: Suspect) -> tuple[Access, str, str]:
         access = "ld" if suspect.does == "read" else "st"
-        theirs = Access(suspect.does, f"warp {self._warp(suspect.warp)}", self.reporting.lines.get(suspect.line))
+        warps = self._warps(suspect, a.at)
+        theirs = Access(suspect.does, warps, self.reporting.lines.get(suspect.line))
         if suspect.is_pending:
             wait = f"tcgen05.wait::{access}.sync.aligned after line {suspect.line}, then a barrier before line {a.i.line}"
-            return theirs, f"warp {self._warp(suspect.warp)} has not executed tcgen05.wait::{access} after line {suspect.line}", wait
+            return (
+                theirs,
+                f"{warps} {'have' if warps.startswith('warps') else 'has'} not executed tcgen05.wait::{access} after line {suspect.line}",
+                wait,
+            )
         return (
             theirs,
             races.UNORDERED,
@@ -148,6 +156,18 @@ class TensorFindings:
 
     def _mine(self, a: CellAccess) -> Access:
         return Access(a.does, f"warp {self._warp(a.warp)}", a.i)
+
+    def _warps(self, suspect: Suspect, at: Any) -> str:
+        """The warps of an earlier tcgen05.ld or .st. A warp has its own 32 lanes, so more lanes are of more warps: they
+        are known if the CTA has no more than four.
+        """
+        quarters = distinct(np.arange(LANES)[at[1]][np.flatnonzero(suspect.cells.any(1))] // WARP).tolist()
+        if len(quarters) < 2 or self.table.per_cta > WARPGROUP:
+            return f"warp {self._warp(suspect.warp)}"
+        last = self._warp(suspect.warp - suspect.warp % self.table.per_cta + quarters[-1])
+        if len(quarters) > 2 and quarters[-1] - quarters[0] == len(quarters) - 1:
+            return f"warps {quarters[0]} to {last}"
+        return f"warps {', '.join(map(str, quarters[:-1]))}, {last}"
 
     def where(self, at: Any, cells: np.ndarray) -> str:
         """Cells as lanes and columns."""

@@ -87,11 +87,11 @@ def suspicion(barrier: Mbarrier, i: Instruction, x: Wave) -> tuple[int, str]:
     stuck = {(int(warp), id(wait) in own) for wait in x.positions.waiting for warp in distinct(wait.threads // WARP)}
     # threads that arrived before go on, or wait too
     is_held = state.arrivals.warps & {warp for warp, _ in stuck}
-    lines = _lines(state.done["arrives"])
-    if not lines or state.arrivals.warps & {warp for warp, is_here in stuck if not is_here}:
+    before = _lines(state.done["arrives"])
+    if not before or state.arrivals.warps & {warp for warp, is_here in stuck if not is_here}:
         repair = ""
     else:
-        repair = f"let {lines} arrive once more, for phase {state.phase}, or remove the wait in line {i.line}"
+        repair = f"let {before} arrive once more, for phase {state.phase}, or remove the wait in line {i.line}"
     return (1 if state.arrivals.warps and not is_held else 4), repair
 
 
