@@ -365,7 +365,7 @@ def test_an_arrival_whose_scope_is_too_narrow_is_told_so():
 def test_the_size_that_is_proposed_for_a_bulk_copy_fits_into_the_array(size):
     body = """mov.u32 %r3, sm; shl.b32 %r2, %r1, 2; add.u32 %r2, %r2, %r3; st.shared.u32 [%r2], %r1; fence.proxy.async.shared::cta; bar.sync 0; @!%p9 bra E;
     cp.async.bulk.global.shared::cta.bulk_group [%d20], [sm], {size}; cp.async.bulk.commit_group; cp.async.bulk.wait_group 0; E: bar.warp.sync -1;"""
-    for elements, repair in ((63, "copy 240 bytes in bulk, and the last 12 bytes by st.global"), (64, "256 bytes")):
+    for elements, repair in ((63, "copy 240 bytes in bulk, and the last 12 bytes by st.global"), (64, "copy 256 bytes")):
         gpu = smemsim.Gpu("sm_90a")
         text = kernel(1, body.format(size=size).replace("; ", ";\n"))
         found = gpu.launch(text, block=64, args=[gpu.array(np.zeros(elements, np.uint32))], progress=False).findings

@@ -320,7 +320,10 @@ def test_who_meets_one_that_has_waited_for_the_cluster_may_arrive_again():
 @pytest.mark.parametrize(
     ("body", "words"),
     [
-        ("@%p9 bar.sync 1, 64;", "1 threads have arrived (warps 0"),
+        (
+            "@%p9 bar.sync 1, 64;",
+            "1 thread has arrived (warp 0, line 14); it is for 64, so 32 more must come; warps 1 to 3 ended without arriving",
+        ),
         ("setp.lt.u32 %p1, %r1, 96; @%p1 bar.sync 1, 128;", "96 threads have arrived (warps 0 to 2"),
         ("@%p9 bra L; bar.sync 2; bra M;\nL: bar.sync 3, 64; M:", "127 threads have arrived (warps 0 to 3"),
         (

@@ -469,7 +469,7 @@ class Reporting:
         """The case that the last wait of a reader was for the other parity than the phase of the bytes has: why it
         passed, and the fix. `op` is the operation that its mbarrier should count (None: any copies).
         """
-        barrier, line, _ = waited or (None, 0, [])
+        barrier, line, brought = waited or (None, 0, [])
         wait = self.lines.get(line)
         if barrier is None or wait is None or not is_wait(wait) or "parity" not in wait.modifiers:
             return "", ""
@@ -483,6 +483,8 @@ class Reporting:
             return why, f"parity 0 in line {line}{first}"
         if op is None or not isinstance(parity, Immediate) or not self._is_in_order(op.instruction, wait):
             return "", ""
+        if not brought or any(d.instruction.line == op.instruction.line for d in brought):
+            return "", ""  # the wait was for the phase of the bytes, or they are not counted
         own = parity.value & 1
         why = f"the wait in line {line} is for parity {own}: it passes at once, before the phase of this operation at the mbarrier {named} is complete"
         return why, f"parity {1 - own} in line {line}"

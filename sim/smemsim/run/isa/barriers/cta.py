@@ -388,9 +388,11 @@ class NamedBarrier:
     def describe(self, x: Wave) -> str:
         """Which warps have arrived and which have not, for a report of a hang."""
         came = distinct(np.flatnonzero(self.arrived) // WARP).tolist()
-        text = f"{self.title}: {int(self.arrived.sum())} threads have arrived (warp{'s' * (len(came) > 1)} {_list(came)}, {self._lines()})"
+        count = int(self.arrived.sum())
+        text = f"{self.title}: {count} thread{'s have' if count != 1 else ' has'} arrived (warp{'s' * (len(came) > 1)} {_list(came)}, {self._lines()})"
         if self.count is not None:
-            over = distinct(np.flatnonzero(~self.arrived & (x.pc[self.own] >= EXITED)) // WARP).tolist()
+            gone = distinct(np.flatnonzero(~self.arrived & (x.pc[self.own] >= EXITED)) // WARP).tolist()
+            over = [warp for warp in gone if warp not in came]
             ended = f"; warp{'s' * (len(over) > 1)} {_list(over)} ended without arriving" if over else ""
             return f"{text}; it is for {self.count}, so {self.count - self._counted(x)} more must come{ended}"
         return f"{text}, {len(self.missing(x))} have not"

@@ -131,7 +131,8 @@ def _why_unseen(barrier: Mbarrier, x: Wave, phase: int) -> str:
     lines = _lines(state.done["arrives"])
     waits = f"the wait is for phase {phase} (parity {phase & 1}) of {_named(barrier, x)}"
     if last == seen:
-        return f"{waits}; {'only ' * (not seen)}phase {last} is complete{f', by the arrivals of {lines}' if lines else ''}, and no wait has seen it"
+        late = "; if the copies are late, it passes at once, and old bytes are read (--schedule latest)" if state.deliveries.sources else ""
+        return f"{waits}; {'only ' * (not seen)}phase {last} is complete{f', by the arrivals of {lines}' if lines else ''}, and no wait has seen it{late}"
     before = f"phases {ranges(range(seen, last + 1))} completed without a wait"
     if state.arrivals.run_ahead:
         return f"{waits}, because {before}: the same threads arrived in each{f', in {lines}' if lines else ''}"
@@ -709,6 +710,8 @@ def _counts(barrier: Mbarrier) -> dict[str, Value]:
 def _describe(barrier: Mbarrier, x: Wave, phase: int) -> str:
     """The arrivals and bytes that a phase lacks, and the threads that have ever taken part, for a report of a hang."""
     state, elsewhere = barrier.state, misdirected(barrier, x)
+    if elsewhere is not None and (short := _as_misdirected(barrier, x, phase)):
+        return f"{elsewhere[0]}; {short}"
     said = (
         _why_unseen(barrier, x, phase) if state.phase > state.passed.seen else f"phase {phase} (parity {phase & 1}) of {_named(barrier, x)}"
     )
@@ -724,6 +727,18 @@ def _describe(barrier: Mbarrier, x: Wave, phase: int) -> str:
     elif has_begun:
         said += f"; of phase {state.phase}, {lacks}"
     return f"{elsewhere[0]}; {said}" if elsewhere is not None else said
+
+
+def _as_misdirected(barrier: Mbarrier, x: Wave, phase: int) -> str:
+    """What an arrival at the wrong CTA does to this mbarrier: none comes, or one too many; "" for something else."""
+    state, waits = barrier.state, f"the wait is for phase {phase} (parity {phase & 1})"
+    if not state.phase and not state.arrivals.by_line and not state.tx:
+        return f"{waits} of {_named(barrier, x)}"
+    seen, over = state.passed.seen, state.phase
+    if over <= seen:
+        return ""
+    complete = f"phase{'s' * (over - seen > 1)} {ranges(range(seen, over))} completed without a wait"
+    return f"{_named(barrier, x)} gets this arrival too, so {complete}, and {waits}"
 
 
 def _lacks(barrier: Mbarrier, x: Wave) -> str:

@@ -72,16 +72,16 @@ def _told_misdirected(barrier: _Barrier, x: Wave, by: tuple[int, int], targets: 
     i = next(i for i in x.program.inlined.body if i.line == line and i.op in ("mbarrier", "tcgen05", "cp"))
     mask, right = (sum(1 << to for to in ranks) for ranks in (targets, wanted))
     get, none = (_ctas(ctas[to].number for to in sorted(ranks)) for ranks in (targets, wanted))
-    gets = f"the mbarrier{'s' * (len(wanted) > 1)} at {barrier.offset:#x} of {none} get{'s' * (len(wanted) == 1)} no arrival"
+    gets = f"{none} get{'s' * (len(wanted) == 1)} no arrival"
     if "multicast::cluster" in i.modifiers:
         shift = f" ({mask:#x} << {rank})" if mask << rank == right else ""
         return (
-            f"the mask {mask:#x} of {i.name} at line {line} sends the arrival of CTA {number} to {get}; {gets}",
+            f"the mask {mask:#x} of {i.name} at line {line} sends the arrival of CTA {number} to {get}, so {gets}",
             f"in CTA {number} the mask {right:#x}{shift}: bit n of the mask is the CTA of rank n in the cluster",
         )
     to = ", ".join(map(str, sorted(wanted)))
     return (
-        f"{i.name} at line {line} of CTA {number} arrives at the mbarrier of {get}; {gets}",
+        f"{i.name} at line {line} of CTA {number} arrives at the mbarrier of {get}, so {gets}",
         f"in CTA {number}, mapa to rank {to} instead of {', '.join(map(str, sorted(targets)))}: a rank is the place of a CTA in its cluster",
     )
 
