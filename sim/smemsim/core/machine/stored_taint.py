@@ -123,7 +123,7 @@ class StoredTaint:
     >>> from types import SimpleNamespace
     >>> from smemsim.core.machine.global_memory import Region
     >>> region, taint, told = Region.of(0x100, np.zeros(16, np.uint8)), StoredTaint(), []
-    >>> number = taint.number_of([SimpleNamespace(use=lambda by: told.append(by) or True)])
+    >>> number = taint.number_of([SimpleNamespace(use=lambda by, in_kernel: told.append(by) or True)])
     >>> taint.put(region, np.array([4, 8]), 4, np.array([number, 0], np.int32))
     >>> taint.of(region.words, np.array([4, 8]), 4).any(axis=1).tolist()
     [True, False]
@@ -272,11 +272,11 @@ class StoredTaint:
         own = (offset >= first) & (offset < last)
         return offset[own], marks.numbers[at[which[own]]]
 
-    def use_numbers(self, numbers: Any, by: Any) -> bool:
-        """Values with these marks are used."""
+    def use_numbers(self, numbers: Any, by: Any, *, in_kernel: bool = False) -> bool:
+        """Values with these marks are used, by an instruction or else by the host."""
         is_new = False
         for place in sorted(set().union(*(self._sets[n] for n in numbers))):
-            if (doubt := self._doubts.get(place)) is not None and doubt.use(by):
+            if (doubt := self._doubts.get(place)) is not None and doubt.use(by, in_kernel=in_kernel):
                 is_new = True
                 if self.due is not None:
                     self.due.append(doubt)

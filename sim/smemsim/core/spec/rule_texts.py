@@ -543,7 +543,7 @@ _MEMORY = RuleTopic(
             "Memory that a program allocates holds no defined values. A copy of such a value to global memory counts as harmless.",
             "torch.empty(1024), then a kernel that uses an element as an address.",
             "A use of such a value is R507. A copy to global memory is a remark, except if the value went through a matrix product. "
-            "What is stored to global memory is R507 when something uses it.",
+            "It becomes R507 when an instruction uses the copy; for other stored values, a copy to the host counts, too.",
         ),
         "heap.capacity": RuleText(
             "The heap of malloc in kernels",

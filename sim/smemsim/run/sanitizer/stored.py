@@ -35,18 +35,22 @@ UNSEEN = ("tex", "tld4", "txq", "suld", "sust", "sured", "suq")  # what these re
 
 @dataclasses.dataclass(eq=False)
 class Doubt:
-    """Stored values of one line of a launch. `finding` is the report of their use, `findings` are those of the launch."""
+    """Stored values of one line of a launch. `finding` is the report of their use, `findings` are those of the launch.
+    `is_copied`: the value comes from allocated memory that nothing has written. Programs copy the padding of arrays, to
+    the host too, so only a use by an instruction counts (rule memory.allocated).
+    """
 
     finding: Finding
     findings: Any  # `Findings` of the launch
     is_used: bool = False
+    is_copied: bool = False
 
-    def use(self, by: Half | Callable[[Doubt], Half] | None) -> bool:
+    def use(self, by: Half | Callable[[Doubt], Half] | None, *, in_kernel: bool = False) -> bool:
         """Such a value is used: the remark becomes a finding, unless another finding stands for it by now. `by` None:
         the store is the use.
         """
         finding = self.finding
-        if self.is_used or self.findings.found(finding.code, finding.line, finding.operation) is None:
+        if self.is_used or (self.is_copied and not in_kernel) or self.findings.found(finding.code, finding.line, finding.operation) is None:
             return False
         self.is_used = True
         if by is not None:
@@ -117,20 +121,29 @@ class StoredValues:
         if made is not None:
             return made
         result = self.x.launch.result
-        own, caught = result.findings, type(result.findings)()
-        result.findings = caught
+        own, caught, used = result.findings, type(result.findings)(), type(result.findings)()
+        report = self.reports()
+        assert report is not None
         try:
-            report = self.reports()
-            assert report is not None
+            result.findings = caught
             report(number, i)
+            if any(finding.code == "R507" and finding.is_milder for finding in caught.values()):
+                result.findings = used
+                self.origins.tell_one(number, i)
         finally:
             result.findings = own
         held = [key for key, finding in caught.items() if finding.code == "R507" and not finding.is_milder]
         made = tuple(Doubt(caught.pop(key), own) for key in held)
-        is_all = not caught
+        copied = tuple(
+            Doubt(finding, own, is_copied=True)
+            for key, finding in used.items()
+            if key in caught and finding.code == "R507" and not finding.is_milder
+        )
+        is_all = caught.keys() <= used.keys()
         own.merge(caught)
         for doubt in made:
             own.keep(dataclasses.replace(doubt.finding, severity=Severity.NOTE, source="", halves=_stores(doubt.finding), why=KEPT))
+        made += copied
         if is_all:
             self._made[number, id(i)] = made
         return made
@@ -160,22 +173,22 @@ class StoredValues:
             return
         later = Half("use", f"{user.name}, PTX line {user.line} of {shorter_name(launch.program.name)}, a later launch")
         same = Half("use", user.name, user)
-        launch.taint.use_numbers((number,), lambda doubt: same if doubt.findings is launch.result.findings else later)
+        launch.taint.use_numbers((number,), lambda doubt: same if doubt.findings is launch.result.findings else later, in_kernel=True)
 
 
 class Left(NamedTuple):
     """What the CTAs of another process have stored: the marks of each array, by its address, and the doubts of each
-    mark, by their place in `doubts`, which are reports and whether they are made.
+    mark, by their place in `doubts`, which are reports, whether they are made, and whether only instructions count as a use.
     """
 
     marks: tuple[tuple[int, np.ndarray, np.ndarray, np.ndarray, np.ndarray], ...]
     sets: dict[int, tuple[int, ...]]
-    doubts: tuple[tuple[Finding, bool], ...]
+    doubts: tuple[tuple[Finding, bool, bool], ...]
 
     def enter(self, launch: Launch) -> None:
         """Have the marks in a launch of this process, whose findings have the remarks."""
         taint = launch.memory.taint
-        made = [Doubt(finding, launch.result.findings, is_used) for finding, is_used in self.doubts]
+        made = [Doubt(finding, launch.result.findings, is_used, is_copied) for finding, is_used, is_copied in self.doubts]
         numbers = {number: taint.number_of([made[place] for place in places]) for number, places in self.sets.items()}
         for address, at, own, parts, values in self.marks:
             region = launch.memory.find(address)
@@ -209,7 +222,7 @@ class Before:
             sets.update(own)
             mine = np.isin(saved.numbers, list(own))
             marks.append((saved.region.begin, *(table[mine] for table in saved[1:])))
-        reports: Any = tuple((doubt.finding, doubt.is_used) for doubt in doubts)
+        reports: Any = tuple((doubt.finding, doubt.is_used, doubt.is_copied) for doubt in doubts)
         return Left(tuple(marks), sets, reports) if sets else None
 
 
