@@ -33,6 +33,7 @@ from smemsim.diagnosis.fills import exchanged_boxes
 from smemsim.diagnosis.numbers import Rounding, Tolerance
 from smemsim.diagnosis.operands.boxes import cut_off
 from smemsim.diagnosis.operands.fragment_factors import wrong_fragments
+from smemsim.diagnosis.operands.looked_up import milder_if_looked_up
 from smemsim.diagnosis.operands.maps import of_maps
 from smemsim.diagnosis.operands.places import NO_LOAD, RECOGNISED
 from smemsim.diagnosis.operands.ranks import own_ranks
@@ -628,10 +629,13 @@ class Run(metaclass=OwnMembers):
         is_missed = "R507" in others or bool(self.launch.result.left_out)
         others.discard("R507")  # what was not written may be what the instruction's shape leaves out
         if self.reads is not None and not causes and not (report and report.findings) and not others:
-            executed = [*mismatches(self.reads), *unread(self.reads, self.launch.result.elsewhere, is_missed=is_missed)]
+            executed = [
+                *mismatches(self.reads, self.launch.program),
+                *unread(self.reads, self.launch.result.elsewhere, is_missed=is_missed),
+            ]
             if not executed and self.ctas == self.launch.ctas and not self.interrupted and not self.out_of_time:
                 executed = unreached(self.reads, self.launch.memory)
-        stored = [] if self.reads is None else [*self.reads.threads.found.values()]
+        stored = [] if self.reads is None else [milder_if_looked_up(f, self.launch.program) for f in self.reads.threads.found.values()]
         if self.reads is not None and "X006" not in others:  # which tiles a launch that hangs has stored is not certain
             stored += stored_tiles(self.reads, self.launch)
         told = {f.code for f in (*causes, *executed) if f.severity is not Severity.NOTE}

@@ -10,10 +10,13 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from smemsim.core.finding import Finding, at_instruction
+from smemsim.core.ptx.module import Address, slots_in
 from smemsim.core.spec.findings import Severity
+from smemsim.diagnosis.operands.looked_up import MEANT, are_looked_up
 from smemsim.diagnosis.operands.places import SURE
 from smemsim.diagnosis.operands.read import OperandRead, Product
 from smemsim.diagnosis.operands.recorded import Reads
+from smemsim.run.lower.program import Program
 
 __all__ = ["Sum", "exchanged", "mismatches", "sums_of", "undecided"]
 
@@ -338,8 +341,9 @@ def _found_exchanged(entry: _Entry, side: int, changes: list[tuple[bool, bool]])
 # ---- Another k, or other rows
 
 
-def mismatches(reads: Reads) -> list[Finding]:
-    """R508 for loads that bring another k of one operand than of the other, or other rows than the rest of the sum.
+def mismatches(reads: Reads, program: Program) -> list[Finding]:
+    """R508 for loads that bring another k of one operand than of the other, or other rows than the rest of the sum. Another
+    k is a remark if the kernel looks up the k of a load in memory.
 
     Rows that differ are certain if two things hold. Most products of the sum have the same rows. At the same place of
     another sum of the launch, the difference is another one. Else they may be meant: channels that are shifted in
@@ -351,7 +355,7 @@ def mismatches(reads: Reads) -> list[Finding]:
         wanted = its.wanted()
         odd = _parting(its) if wanted is None else _other_k(its, wanted)
         for entry, side in odd:
-            findings.setdefault((side, entry.line(side)), _found_k(entry, side, wanted))
+            findings.setdefault((side, entry.line(side)), _found_k(entry, side, wanted, is_looked_up=_is_looked_up(entry, program)))
         if wanted is None and findings:
             break
     if not findings:
@@ -447,7 +451,18 @@ class _Rows:
         return any(len(self.moved.get(self._key(its, one, side), ())) > 1 for one in its.entries)
 
 
-def _found_k(entry: _Entry, side: int, most: _At | None) -> Finding:
+def _is_looked_up(entry: _Entry, program: Program) -> bool:
+    """Does the kernel look up the k of a load of this product in memory?"""
+    for read in entry.reads:
+        i, dimension = read.loads[0].event.instruction, read.modes[1][0].dimension
+        for operand in i.operands:
+            at = operand.coordinates if isinstance(operand, Address) else None
+            if at is not None and dimension < len(at) and are_looked_up(program, slots_in(at[dimension])):
+                return True
+    return False
+
+
+def _found_k(entry: _Entry, side: int, most: _At | None, *, is_looked_up: bool) -> Finding:
     name, wrong, other = NAMES[side], entry.reads[side], entry.reads[1 - side]
     k = [read.at[1] for read in entry.reads]
     if most is None:
@@ -461,7 +476,9 @@ def _found_k(entry: _Entry, side: int, most: _At | None) -> Finding:
         wrong.loads[0].event.instruction,
         f"the product at line {entry.product.events[0].instruction.line} multiplies k = {k[0]} of A with k = {k[1]} of B",
         f"load {name} at k = {_k_wanted(entry, side, most)}, or read it from the stage that holds that k",
-        why=f"{why}; the coordinates are {list(wrong.loads[0].event.coordinates)} for {name}, {list(other.loads[0].event.coordinates)} for {NAMES[1 - side]}",
+        why=f"{why}; the coordinates are {list(wrong.loads[0].event.coordinates)} for {name}, {list(other.loads[0].event.coordinates)} for {NAMES[1 - side]}"
+        + f"; {MEANT}" * is_looked_up,
+        milder=Severity.NOTE if is_looked_up else None,
     )
 
 

@@ -249,12 +249,14 @@ def _parted(before: Step, now: Step, moves: list[tuple[int, int] | None]) -> tup
 # ---- what is told
 
 
-def found_in(fault: Parted | Odd) -> Finding:
-    """R508 for a sum in which the k of A and B differ; a remark if not all of its steps are known."""
-    return _found_step(fault) if isinstance(fault, Parted) else _found_odd(fault)
+def found_in(fault: Parted | Odd, *, is_sample: bool = False) -> Finding:
+    """R508 for a sum in which the k of A and B differ. It is a remark where a right program may look so: only some k are
+    others (a list of blocks says which, or a ring buffer ends), the sum is a sample, or not all of its steps are known.
+    """
+    return _found_step(fault, is_certain=fault.is_certain and not is_sample) if isinstance(fault, Parted) else _found_odd(fault)
 
 
-def _found_step(found: Parted) -> Finding:
+def _found_step(found: Parted, *, is_certain: bool) -> Finding:
     (rows, k), (_, of_other) = found.moves
     event = found.step.event
     name, other = ("A", "B") if found.side == "a" else ("B", "A")
@@ -265,7 +267,7 @@ def _found_step(found: Parted) -> Finding:
         "R508", found.writer or event.instruction, f"the product at line {event.instruction.line} multiplies different k of A and B", halves=written_at(found.writer),
         why=f"since the product before, {name} (threads load it from the array at {own.begin:#x}) advanced {goes}, {other} by {of_other} k", repair=
         f"load {name} at the same k as {other}, or read both from the same stage",
-        milder=None if found.is_certain else Severity.NOTE,
+        milder=None if is_certain else Severity.NOTE,
     )  # fmt: skip
 
 
@@ -275,7 +277,7 @@ def _found_odd(found: Odd) -> Finding:
     return at_instruction(
         "R508", found.writer or event.instruction, f"the product at line {event.instruction.line} multiplies k = {of_a} of A with k = {of_b} of B",
         f"load {name} at k = {k}, or read it from the stage that holds that k", halves=written_at(found.writer),
-        why="the other products of this sum multiply the same k of both",
+        why="the other products of this sum multiply the same k of both; a list of blocks or a ring buffer may look the same", milder=Severity.NOTE,
     )  # fmt: skip
 
 

@@ -91,7 +91,7 @@ class WarpSums:
             return
         fault = its.sum.fault()
         if fault is not None and all(self._found(tile) == at for tile, at in its.tiles):
-            self.found = [found_in(fault)]
+            self.found = [found_in(fault, is_sample=True)]
         elif its.sum.of:
             self.is_decided &= its.sum.is_decided
 

@@ -1,0 +1,60 @@
+"""Tiles whose place in global memory is looked up in memory: page tables, lists of blocks, packed sparsity.
+
+Then any order of k may be meant: the data decides it, and what the kernel does is no evidence of a fault.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Iterable
+
+from smemsim.core.finding import Finding, InLaunch
+from smemsim.core.ptx.module import Address, Instruction, slots_in
+from smemsim.core.spec.findings import Severity
+from smemsim.run.lower.dataflow import givers_of
+from smemsim.run.lower.program import Program
+
+__all__ = ["MEANT", "are_looked_up", "milder_if_looked_up"]
+
+MEANT = "the place of this tile is looked up in memory, so the order may be meant"
+_LOADS = ("ld", "ldu", "atom", "ldmatrix", "tex")
+
+
+def are_looked_up(program: Program, slots: Iterable[int]) -> bool:
+    """Do these registers depend on a value that the kernel has loaded? Parameters do not count."""
+    return bool(_loads_behind(program, slots))
+
+
+def _loads_behind(program: Program, slots: Iterable[int]) -> list[Instruction]:
+    """The loads from memory that registers are computed from; what these loads' addresses are computed from is not looked at."""
+    givers, pending, seen, found = givers_of(program), list(slots), set[int](), []
+    while pending:
+        slot = pending.pop()
+        if slot in seen:
+            continue
+        seen.add(slot)
+        for i in givers.get(slot, ()):
+            if i.op in _LOADS and "param" not in i.modifiers:
+                found.append(i)
+            elif i.op != "ld":
+                pending += [n for operand in i.operands for n in slots_in(operand) if n not in i.given]
+    return found
+
+
+def _address_slots(i: Instruction) -> set[int]:
+    return {slot for operand in i.operands if isinstance(operand, Address) for slot in slots_in(operand)}
+
+
+def milder_if_looked_up(f: Finding, program: Program) -> Finding:
+    """A finding about what threads have copied; a remark if the place that they copy from is looked up."""
+    i = f.at.instruction if isinstance(f.at, InLaunch) else None
+    if i is None or f.code != "R508" or f.severity is Severity.NOTE:
+        return f
+    sources: Collection[Instruction] = _loads_behind(program, _data_slots(i)) if i.op == "st" else (i,) if i.op == "cp" else ()
+    if not any(are_looked_up(program, _address_slots(source)) for source in sources):
+        return f
+    return dataclasses.replace(f, severity=Severity.NOTE, why="; ".join(part for part in (f.why, MEANT) if part))
+
+
+def _data_slots(store: Instruction) -> set[int]:
+    return {slot for operand in store.operands if not isinstance(operand, Address) for slot in slots_in(operand)}
