@@ -121,6 +121,8 @@ class WarpSums:
             if after.any() and self._add(x, its, event, [products.tile(side, row) for side in "ab"]):
                 own.sums[after.tobytes()] = its
                 own.heads[int(after[0, 0])] += 1
+            elif its.sum.of:  # such as a tile with zeros behind the end of K: how the sum goes on is not known
+                self.is_decided = False
 
     def _looked_at(self, x: Wave, first: np.ndarray) -> list[tuple[int, int, int]]:
         """(number among the running warps, CTA, first thread) of those that are looked at: the first one of the
