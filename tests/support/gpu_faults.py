@@ -190,7 +190,7 @@ FAULTS = (
     Fault("an arrival too few",         RING, "X006", WAIT, sub(r"mov.u32 \t%r85, 2;", "mov.u32 %r85, 1;"), repair="correct the count of mbarrier.init"),
     Fault("nobody frees the stages",    RING, "X006", WAIT, sub(r"mbarrier.arrive.shared::cta.b64 [^;]*;", ""), repair=r"arrive at empty\[0\] \(0x418\) after their reads"),
     Fault("consumers do not wait",      RING, "X004", MMA, sub(r"mbarrier.try_wait.parity.shared::cta.b64 P, \[%r112\], %r425;", "setp.eq.u32 P, 0, 0;")),
-    Fault("consumers' parity",          RING, "X004", MMA, sub(r"mov.u32 \t%r425, 0;", "mov.u32 %r425, 1;"), repair="wait for parity 0"),
+    Fault("consumers' parity",          RING, "X004", MMA, sub(r"mov.u32 \t%r425, 0;", "mov.u32 %r425, 1;"), repair="parity 0 in line"),
     Fault("producer's parity",          RING, "X006", WAIT, sub(r"xor.b32  \t(%r\d+), (%r\d+), 1;", r"mov.u32 \1, \2;"), repair="wait for parity 1"),
     Fault("the next stage is read",     RING, "X004", MMA, sub(r"shl.b32 \t%r119, %r424, 15;", "add.u32 %r119, %r424, 1; shl.b32 %r119, %r119, 15;")),
     Fault("A from the next stage",      RING, "X004", MMA, sub(r"add.s32 \t%r122, %r121, %r9;", "add.s32 %r122, %r121, %r9; add.s32 %r122, %r122, 32768;")),
