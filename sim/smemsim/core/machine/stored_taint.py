@@ -46,7 +46,7 @@ class StoredDoubt(Protocol):
     findings: Any
     is_used: bool
 
-    def use(self, by: Any) -> bool:
+    def use(self, by: Any, *, in_kernel: bool) -> bool:
         """Something uses such a value. Is that new?"""
 
 
