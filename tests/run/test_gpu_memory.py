@@ -815,3 +815,16 @@ def test_an_index_of_32_bits_that_overflows_is_told_with_the_element_that_was_me
         (finding,) = run.findings
         assert (finding.code, finding.repair.startswith("compute the index in 64 bits: (size_t)")) == ("X001", True)
         assert f"before element {1 << 31} of" in finding.message
+
+
+def test_one_of_several_ctas_may_copy_a_map_from_the_memory_of_the_system():
+    """CTA 1 has a wrong address, which a card accesses without an error. The others copy their own map."""
+    body = """mov.u32 %r2, %ctaid.x; mov.u32 %r3, own; shl.b32 %r4, %r1, 2; add.u32 %r5, %r3, %r4; mad.lo.u32 %r6, %r2, 100, %r1; st.shared.u32 [%r5], %r6; bar.sync 0;
+    setp.eq.u32 %p2, %r2, 1; selp.u32 %r7, 128, %r3, %p2; mul.wide.u32 %d1, %r2, 128; add.u64 %d2, %d20, %d1;
+    tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned [%d2], [%r7], 128;"""
+    gpu = Gpu("sm_90a")
+    out = gpu.array(np.zeros((3, 32), np.uint32))
+    text = kernel(1, body.replace("; ", ";\n"), variables=".shared .align 128 .b8 own[128];")
+    run = gpu.launch(text, block=32, grid=3, args=[out], progress=False)
+    assert [f.code for f in run.findings] == ["X001"]
+    assert np.array_equal(out.numpy()[[0, 2]], np.array([[0], [200]]) + np.arange(32))

@@ -199,14 +199,18 @@ def build_cp_fenceproxy(i: Instruction, c: Linker) -> Step:
         raise unmodelled(i, f"a size that is not {SIZE}")
 
     def run(x: Wave) -> None:
-        (read,) = source(x)
-        note_read(x, i, read, MEANT)
+        reads = list(source(x))
+        places = np.empty((x.threads.size, 2), np.int64)  # which of these, and where in it, for each thread
+        for n, read in enumerate(reads):
+            note_read(x, i, read, MEANT)
+            own = slice(None) if read.part is None else read.part
+            places[own, 0], places[own, 1] = n, read.at
         for piece in to(x):
             written = values_of(x, piece, SIZE)
-            places = read.at if piece.part is None else read.at[piece.part]
+            own = slice(None) if piece.part is None else piece.part
             # the lanes of a warp name one map
-            for dst, src in dict.fromkeys(zip(piece.at.tolist(), places.tolist(), strict=True)):
-                _bytes(piece.memory, dst)[:] = _bytes(read.memory, src)
+            for dst, (n, src) in dict.fromkeys(zip(piece.at.tolist(), map(tuple, places[own].tolist()), strict=True)):
+                _bytes(piece.memory, dst)[:] = _bytes(reads[n].memory, src)
             note_write(x, i, piece, SIZE, written=written)
         if x.events.maps_fenced:
             x.events.maps_fenced(x, i, None, scope)
