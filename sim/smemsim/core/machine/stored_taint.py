@@ -14,6 +14,8 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from smemsim.base.numbered_sets import NumberedSets
+
 __all__ = ["MOST_DOUBTS", "Saved", "StoredDoubt", "StoredTaint", "strided"]
 
 
@@ -141,8 +143,7 @@ class StoredTaint:
         self._doubts: dict[int, StoredDoubt] = {}
         self._count = 0  # doubts so far
         self._places: dict[int, int] = {}  # of a doubt in `_doubts`
-        self._sets: list[frozenset[int]] = [frozenset()]
-        self._numbers: dict[frozenset[int], int] = {frozenset(): 0}
+        self._sets = NumberedSets()  # of doubts, by their places
         self.due: list[StoredDoubt] | None = None  # doubts whose values were used, if somebody takes them from here
         self.carried = 0  # stores of values with marks that an earlier store has left
 
@@ -161,7 +162,7 @@ class StoredTaint:
                 self._doubts[place] = doubt
                 self._count += 1
             places.add(place)
-        return self._number(frozenset(places))
+        return self._sets.number(places)
 
     def doubts_of(self, number: int) -> list[StoredDoubt]:
         """The doubts of a set."""
@@ -172,17 +173,10 @@ class StoredTaint:
         """All doubts."""
         return list(self._doubts.values())
 
-    def _number(self, places: frozenset[int]) -> int:
-        number = self._numbers.get(places)
-        if number is None:
-            number = self._numbers[places] = len(self._sets)
-            self._sets.append(places)
-        return number
-
     def _joined(self, one: np.ndarray, other: np.ndarray) -> np.ndarray:
         """The numbers of what two sets each have together."""
         pairs, at = np.unique(np.stack([one, other]), axis=1, return_inverse=True)
-        made = [self._number(self._sets[a] | self._sets[b]) for a, b in pairs.T.tolist()]
+        made = [self._sets.union(a, b) for a, b in pairs.T.tolist()]
         found: np.ndarray = np.array(made, np.int32)[at.reshape(-1)]
         return found
 

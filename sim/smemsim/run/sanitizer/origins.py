@@ -9,6 +9,7 @@ from collections.abc import Callable, Hashable
 import numpy as np
 
 from smemsim.base.distinct import distinct
+from smemsim.base.numbered_sets import NumberedSets
 from smemsim.core.ptx.module import Instruction
 from smemsim.run.following import Tell
 
@@ -30,8 +31,7 @@ class Origins:
     """
 
     def __init__(self) -> None:
-        self._sets: list[frozenset[int]] = [frozenset()]
-        self._numbers: dict[frozenset[int], int] = {frozenset(): 0}
+        self._sets = NumberedSets()
         self._known: dict[Hashable, int] = {}
         self._tells: list[Tell] = []
         self._whole: dict[int, Hashable] = {}  # by number their key: those that leave nothing of a result without doubt
@@ -56,7 +56,7 @@ class Origins:
         mark = self._known.get(key)
         if mark is None:
             number = len(self._tells)
-            mark = self._known[key] = self._number(frozenset((number,)))
+            mark = self._known[key] = self._sets.number((number,))
             self._tells.append(tell)
             if computed is not None:
                 self._computed[number] = key, computed
@@ -65,18 +65,11 @@ class Origins:
             self._whole.update(dict.fromkeys(self._sets[mark], key))
         return mark
 
-    def _number(self, origins: frozenset[int]) -> int:
-        number = self._numbers.get(origins)
-        if number is None:
-            number = self._numbers[origins] = len(self._sets)
-            self._sets.append(origins)
-        return number
-
     def union(self, a: int, b: int) -> int:
         """The mark of the doubts of two marks."""
         if a == b or not b:
             return a
-        return self._number(self._sets[a] | self._sets[b])
+        return self._sets.union(a, b)
 
     def join(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         """The marks of what two values make."""
@@ -103,7 +96,7 @@ class Origins:
     def _computed_one(self, i: Instruction, mark: int, is_result: bool) -> int:
         origins = self._sets[mark]
         changing = {n for n in origins & self._computed.keys() if is_result or n not in self._of_results}
-        made = self._number(origins - changing)
+        made = self._sets.number(origins - changing)
         for number in sorted(changing):
             key, tell = self._computed[number]
             made = self.union(self.of(("computed", key, i.line), tell(i)), made)
