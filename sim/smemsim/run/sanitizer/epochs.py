@@ -13,7 +13,7 @@ import numpy as np
 
 from smemsim.run.marks import MANY_THREADS, THREAD_BITS
 from smemsim.run.sanitizer import shared_loops
-from smemsim.run.sanitizer.operations import OPERATIONS
+from smemsim.run.sanitizer.operations import are_warps
 
 __all__ = ["UNKNOWN", "Epochs"]
 
@@ -57,7 +57,7 @@ class Epochs:
         self.times += 1
         now = np.repeat(self.epoch | np.uint32(MANY_THREADS), self.pitch)[: len(self.written)]  # of one CTA of a cohort
         unknown, nothing = np.uint32(UNKNOWN), np.uint32(0)
-        by_thread = (tables.who >= 0) & (tables.who < OPERATIONS)
+        by_thread = are_warps(tables.who)
         self.written[:] = np.where(by_thread, now, np.where(tables.who == -1, nothing, unknown))
         was_read = tables.read_line != 0
         if tables.has_strong:

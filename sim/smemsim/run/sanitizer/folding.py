@@ -21,7 +21,7 @@ from smemsim.run.sanitizer import operation_sets, shared_loops
 from smemsim.run.sanitizer.epochs import Epochs
 from smemsim.run.sanitizer.happens_before import VectorClocks
 from smemsim.run.sanitizer.lanes import LANE_BITS, PART_BITS, Lanes
-from smemsim.run.sanitizer.operations import OPERATIONS, Operation, Renumbering
+from smemsim.run.sanitizer.operations import OPERATIONS, Operation, Renumbering, are_warps
 from smemsim.run.sanitizer.shared_loops import Tables
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ class Folding:
         epochs.written, epochs.read = self._of_all(epochs.written), self._of_all(epochs.read)
         who = np.tile(tables.who, self.count)
         of_each = who.reshape(self.count, -1)
-        of_each += ((of_each >= 0) & (of_each < OPERATIONS)) * (self._numbers * self.warps).astype(np.int32)
+        of_each += are_warps(of_each) * (self._numbers * self.warps).astype(np.int32)
         if self.knowledge.alike:
             of_each += (of_each >= OPERATIONS) * self._apart.astype(np.int32)
         twins = self.count, self.clocks.ops.own

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from smemsim.run.views import Wave
 
 __all__ = [
-    "GROUP", "MBARRIER", "NOBODY", "NO_STREAM", "OPERATIONS", "ROOM", "Operation", "Operations", "Renumbering", "columns_of",
-    "width_of",
+    "GROUP", "MBARRIER", "NOBODY", "NO_STREAM", "OPERATIONS", "ROOM", "Operation", "Operations", "Renumbering", "are_warps",
+    "columns_of", "width_of",
 ]  # fmt: skip
 
 
@@ -44,6 +44,16 @@ NO_STREAM, ALL_RED, ALL_REDUCED = 0, -1, -2
 _LINES = 1 << 32  # of a chain: the thread and the line
 LEAST_ROOM, ROOM, PER_WARP = 1, 256, 16  # operations that there is room for to begin with, at least, and for each warp
 GROUP = WARPGROUP // WARP
+
+
+def are_warps(who: np.ndarray) -> np.ndarray:
+    """Which entries of a table of who are warps?
+
+    >>> are_warps(np.array([MBARRIER, NOBODY, 0, 7, OPERATIONS])).tolist()
+    [False, False, True, True, False]
+    """
+    found: np.ndarray = (who >= 0) & (who < OPERATIONS)
+    return found
 
 
 class Follower(Protocol):

@@ -25,7 +25,7 @@ from smemsim.run.sanitizer.folding import Knowledge
 from smemsim.run.sanitizer.happens_before import VectorClocks
 from smemsim.run.sanitizer.lanes import Lanes
 from smemsim.run.sanitizer.mbarriers import MbarrierObjects
-from smemsim.run.sanitizer.operations import MBARRIER, NOBODY, OPERATIONS, Operation, Operations
+from smemsim.run.sanitizer.operations import MBARRIER, NOBODY, OPERATIONS, Operation, Operations, are_warps
 from smemsim.run.sanitizer.reporting import WORD, Reporting
 from smemsim.run.sanitizer.shared_findings import SharedFindings
 from smemsim.run.sanitizer.shared_rule import SharedRule, Suspects, WordAccess
@@ -191,7 +191,7 @@ class SharedShadow:
         table.write(i, at, warps)
         # what a warp wrote before it last met others is known to them
         before = np.where(when == table.when[at], who, NOBODY)
-        is_gone = (who >= 0) & (who < OPERATIONS) & (who != table.who[at])
+        is_gone = are_warps(who) & (who != table.who[at])
         own = Write(warps, self.clocks.clock[warps], np.full(len(at), i.line))
         table.parts.note_others(at, bits, table.who[at] == warps, Write(np.where(is_gone, who, -1), when, line), own)
         table.parts.write(at, bits, before, warps, table.who[at])
@@ -368,7 +368,7 @@ class SharedShadow:
             if allocs:  # an address of tensor memory is no operand: the intended bytes have not arrived
                 who = np.where(np.isin(who, np.array(allocs) + OPERATIONS), NOBODY, who)
                 by_op &= who != NOBODY
-        by_warp = (who >= 0) & (who < OPERATIONS)
+        by_warp = are_warps(who)
         if by_warp.any():
             self.findings.tell(a, rule.writing_warps(op, at[by_warp], who[by_warp]))
             if len(op.warps) == 1:

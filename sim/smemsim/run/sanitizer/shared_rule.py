@@ -25,7 +25,7 @@ from smemsim.run.sanitizer.epoch_numbers import scope_of
 from smemsim.run.sanitizer.happens_before import Formal, VectorClocks
 from smemsim.run.sanitizer.lanes import Lanes
 from smemsim.run.sanitizer.mbarriers import MbarrierObjects
-from smemsim.run.sanitizer.operations import MBARRIER, NO_STREAM, OPERATIONS, Operation, Operations
+from smemsim.run.sanitizer.operations import MBARRIER, NO_STREAM, OPERATIONS, Operation, Operations, are_warps
 from smemsim.run.sanitizer.races import Access
 from smemsim.run.sanitizer.reporting import Reporting
 from smemsim.run.sanitizer.shared_table import SharedTable
@@ -120,7 +120,7 @@ class SharedRule:
         """The last writers `who` of words (NOBODY where they do not matter), whom the accessing warps have not seen."""
         if a.does == "write" and (objects := who == MBARRIER).any():
             self.objects.overwritten(a.i, a.at[objects], a.warps[objects])
-        by_warp = (who >= 0) & (who < OPERATIONS) & (who != a.warps)
+        by_warp = are_warps(who) & (who != a.warps)
         if by_warp.any():
             yield from self._warps_wrote(a, who, by_warp)
         by_op = who >= OPERATIONS
@@ -423,7 +423,7 @@ class SharedRule:
         if a.i.op != "st" or id(a.i) not in self._updates:
             return
         who = table.who[at]
-        theirs = (who >= 0) & (who < OPERATIONS) & (who != warps) & table.strong[at] & np.isin(table.line[at], self._updating_lines)
+        theirs = are_warps(who) & (who != warps) & table.strong[at] & np.isin(table.line[at], self._updating_lines)
         one, other, when, places = warps[theirs], who[theirs], table.when[at[theirs]], at[theirs]
         late, formal = self.clocks.missing(_not_seen(one, other, when))
         found = places[late]
@@ -555,7 +555,7 @@ class SharedRule:
 
     def unfenced_writes(self, op: Operation, at: np.ndarray, who: np.ndarray) -> Suspects:
         """Writes of warps (`who`) in words that an operation of the asynchronous proxy overwrites."""
-        by_warp = (who >= 0) & (who < OPERATIONS)
+        by_warp = are_warps(who)
         if facts_of(op.kind).is_generic or not by_warp.any():
             return
         places, other, first = at[by_warp], who[by_warp], op.warps[0]

@@ -16,7 +16,7 @@ import numpy as np
 
 from smemsim.core.ptx.module import Instruction
 from smemsim.run.sanitizer.happens_before import VectorClocks
-from smemsim.run.sanitizer.operations import OPERATIONS
+from smemsim.run.sanitizer.operations import are_warps
 from smemsim.run.sanitizer.shared_table import SharedTable
 from smemsim.run.scopes import CTA
 
@@ -52,7 +52,7 @@ class StrongWords:
         """
         table = self.table
         who, when = table.who[at], table.when[at]
-        found = table.strong[at] & (who >= 0) & (who < OPERATIONS) & (who != warps)
+        found = table.strong[at] & are_warps(who) & (who != warps)
         found[found] = self.clocks.has_seen(warps[found], who[found]) < when[found]
         for place, warp, other in zip(at[found].tolist(), warps[found].tolist(), who[found].tolist(), strict=True):
             clocks = table.tables.changed_when[place] * any(table.line[place] in lines for lines in self._lines.values())

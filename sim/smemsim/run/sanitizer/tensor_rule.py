@@ -20,7 +20,7 @@ from smemsim.core.ptx.module import Instruction
 from smemsim.core.spec.tensor_memory import LANES, WARP_LANES
 from smemsim.run.sanitizer import operation_sets
 from smemsim.run.sanitizer.happens_before import Formal
-from smemsim.run.sanitizer.operations import GROUP, NOBODY, OPERATIONS, Operation
+from smemsim.run.sanitizer.operations import GROUP, NOBODY, OPERATIONS, Operation, are_warps
 from smemsim.run.sanitizer.registers import Named
 from smemsim.run.sanitizer.tensor_table import PENDING, TensorTable
 from smemsim.run.warps import WARP
@@ -204,7 +204,7 @@ class TensorRule:
             at = (cta, slice(0, LANES), slice(first, end))
             who, read_when = cells.who[at], cells.read_when[(slice(None), *at)]
             numbers = [*distinct(who[who >= OPERATIONS] - OPERATIONS).tolist(), *self.table.readers_among(at)]
-            by_warp = (who >= 0) & (who < OPERATIONS)
+            by_warp = are_warps(who)
             if (
                 not clocks.done[warp, clocks.column(np.array(numbers, np.int64))].all()
                 or (clocks.seen[warp][who[by_warp]] < cells.when[at][by_warp]).any()
@@ -224,7 +224,7 @@ class TensorRule:
         who = cells.who[at]
         if cells.read_when[(slice(None), *at)].any():
             return False
-        by_warp = (who >= 0) & (who < OPERATIONS)
+        by_warp = are_warps(who)
         if by_warp.any() and (self.clocks.seen[warp][np.where(by_warp, who, 0)] < cells.when[at])[by_warp].any():
             return False
         by, last = self.table.readers_among(at), distinct(who)
