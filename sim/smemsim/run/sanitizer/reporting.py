@@ -92,11 +92,7 @@ def relaxed_flag(
         does = "reads the flag" if read is not None and read.op == "ld" else "reads the flag or takes the lock"
         why = f"{by} {does} without a fence{wide} after it, and so orders nothing"
         return why, f"{fence} after {place}, or {_stronger(read, 'acquire')}"
-    sets = [
-        i
-        for i in body
-        if i.op in ("st", "atom", "red") and i is not first and _is_relaxed(i, "release") and leads_past(program, first, i, [])
-    ]
+    sets = _flag_writes(program, first)
     if not sets or not reads:
         return "", ""
     write = _only(sets)
@@ -113,15 +109,20 @@ def maybe_flag(program: Program, first: Instruction, then: Instruction) -> str:
     program has no such pair.
     """
     flags, body = message_flags(program), program.inlined.body
-    sets = [
-        i
-        for i in body
-        if i.op in ("st", "atom", "red") and i is not first and _is_relaxed(i, "release") and leads_past(program, first, i, [])
-    ]
+    sets = _flag_writes(program, first)
     if not sets or not any(id(i) in flags and i is not first and may_follow(program, i, then) for i in body):
         return ""
     lines = " or ".join(str(line) for line in sorted({i.line for i in sets})[:MOST_FLAGS])
     return f"if line {lines} sets a flag: .release there, and .acquire where the flag is read; otherwise "
+
+
+def _flag_writes(program: Program, first: Instruction) -> list[Instruction]:
+    """The relaxed writes after an access, which may set a flag."""
+    return [
+        i
+        for i in program.inlined.body
+        if i.op in ("st", "atom", "red") and i is not first and _is_relaxed(i, "release") and leads_past(program, first, i, [])
+    ]
 
 
 def _is_relaxed(i: Instruction, word: str) -> bool:
@@ -191,8 +192,9 @@ class Reporting:
         `other` is the line of the other access of a race, which is between lanes of a warp or not.
         """
         code, than = said.code, self.lines.get(other)
-        held = LOOKS_AGAIN if code == "X008" and than is not None and self._looks_again(i, than) else self._unused(said)
-        repair = "remove the read" if held == UNUSED else repair
+        held = LOOKS_AGAIN if code == "X008" and than is not None and self._looks_again(i, than) else ""
+        if not held and self._is_unused(said):
+            held, repair = UNUSED, "remove the read"
         per_cta = self.x.pitch // WORD
         cta, is_milder = self.x.ctas[int(places[0]) // per_cta], bool(formal) or bool(held) or milder is not None
         if milder is None:  # else the rule looks once for each instruction, and not in each CTA
@@ -222,10 +224,10 @@ class Reporting:
             return
         self.tell(i, said, repair, because, touched, formal=formal, cause=cause, other=than, within_warp=within_warp)
 
-    def _unused(self, said: Clauses) -> str:
-        """That no instruction uses what a plain racing read brings (rule order.unused_read); "" if one does."""
+    def _is_unused(self, said: Clauses) -> bool:
+        """Does no instruction use what a plain racing read brings (rule order.unused_read)?"""
         loads = (half.instruction for half in said.halves if half.instruction is not None and STRONG.isdisjoint(half.instruction.modifiers))
-        return UNUSED if any(is_in_vain(self.x.launch.program, load) for load in loads) else ""
+        return any(is_in_vain(self.x.launch.program, load) for load in loads)
 
     def _looks_again(self, i: Instruction, other: Instruction) -> bool:
         """Is one of two accesses a plain pre-check before the other one (rule order.looks_again)? A table that is read,
