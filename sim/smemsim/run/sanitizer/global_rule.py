@@ -142,8 +142,10 @@ class GlobalRule:
         """Writes of threads that an operation of the asynchronous proxy reads or overwrites without a proxy fence in
         between.
         """
-        rows = self._unfenced(op, array, at, size)
-        return Suspects("proxy fence", rows, np.full(len(rows), int(op.warps[0])))
+        warp = int(op.warps[0])
+        rows = self.history.suspects[: self._count_unfenced(array, at, size, warp, self.table.known)].copy()
+        rows = rows[self._still_unfenced(array, warp, rows)] if len(rows) else rows
+        return Suspects("proxy fence", rows, np.full(len(rows), warp))
 
     def that_change(self, array: ArrayShadow, unfenced: Suspects, stays: Stays | None) -> Suspects:
         """Those of unfenced writes that are plain, and whose bytes the operation changes: reductions beside atomics of
@@ -155,7 +157,7 @@ class GlobalRule:
 
     def may_be_unfenced(self, array: ArrayShadow, at: np.ndarray, size: int, warp: int, known: loops.Known) -> bool:
         """May an operation that a warp issues overwrite what threads have written without a proxy fence?"""
-        return bool(len(array.cells.writers) and loops.unfenced(at, size, warp, self._fenced, known, array.cells, self.history.suspects))
+        return self._count_unfenced(array, at, size, warp, known) > 0
 
     @property
     def _fenced(self) -> np.ndarray:
@@ -316,15 +318,15 @@ class GlobalRule:
 
     # ---- fences between the proxies
 
-    def _unfenced(self, op: Operation, array: ArrayShadow, at: np.ndarray, size: int) -> np.ndarray:
-        """Writes of threads that an operation of the asynchronous proxy reads or overwrites without a proxy fence in
-        between: rows of suspects.
-        """
-        warp, suspects = int(op.warps[0]), self.history.suspects
-        found = loops.unfenced(at, size, warp, self._fenced, self.table.known, array.cells, suspects) if len(array.cells.writers) else 0
-        suspects = suspects[:found].copy()
-        if not found:
-            return suspects
+    def _count_unfenced(self, array: ArrayShadow, at: np.ndarray, size: int, warp: int, known: loops.Known) -> int:
+        """How many writes lack a proxy fence of their warp before what a warp issues? The compiled check lists them."""
+        if not len(array.cells.writers):
+            return 0
+        found: int = loops.unfenced(at, size, warp, self._fenced, known, array.cells, self.history.suspects)
+        return found
+
+    def _still_unfenced(self, array: ArrayShadow, warp: int, suspects: np.ndarray) -> np.ndarray:
+        """For which of these writes is there no other proxy fence either, of another wave or for global memory alone?"""
         who, when = (suspects[:, loops.EPOCH] >> loops.WHO) - 1, suspects[:, loops.EPOCH] >> loops.WHEN & loops.CLOCK
         local = who - self.table.first
         inside = (local >= 0) & (local < len(self.clocks.clock))
@@ -337,7 +339,7 @@ class GlobalRule:
                 late &= ~inside | (seen[np.where(inside, local, 0)] < when)
         for n in np.flatnonzero(late).tolist():
             late[n] = not self._has_fenced(array, warp, int(suspects[n, loops.CELL]), int(suspects[n, loops.EPOCH]))
-        return suspects[late]
+        return late
 
     def _has_fenced(self, array: ArrayShadow, warp: int, cell: int, epoch: int) -> bool:
         """Does a proxy fence lie between the strong read that has found a strong write, and what a warp does now
