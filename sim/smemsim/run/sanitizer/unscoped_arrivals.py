@@ -14,6 +14,7 @@ from smemsim.base.distinct import distinct
 from smemsim.core.ptx.module import Instruction
 from smemsim.core.spec.findings import Severity
 from smemsim.run.sanitizer import races
+from smemsim.run.sanitizer.epoch_numbers import SCOPES
 from smemsim.run.sanitizer.happens_before import VectorClocks
 from smemsim.run.sanitizer.operations import OPERATIONS, Operations
 from smemsim.run.sanitizer.races import Access
@@ -30,7 +31,6 @@ __all__ = ["UnscopedArrivals"]
 
 
 _TOLD: Slot[set[str]] = Slot(lambda launch: set())  # the remark, once for a launch
-_SCOPES = frozenset(("cta", "cluster", "gpu", "sys"))
 
 
 class UnscopedArrivals:
@@ -103,7 +103,7 @@ class UnscopedArrivals:
 def _is_unscoped(i: Instruction) -> bool:
     """Is it an arrival that may be at an mbarrier of another CTA, and has no scope?"""
     words = {*i.modifiers}
-    return i.op == "mbarrier" and i.modifiers[0] in ("arrive", "arrive_drop") and "shared::cluster" in words and words.isdisjoint(_SCOPES)
+    return i.op == "mbarrier" and i.modifiers[0] in ("arrive", "arrive_drop") and "shared::cluster" in words and words.isdisjoint(SCOPES)
 
 
 def _reads_afar(program: Program) -> bool:
