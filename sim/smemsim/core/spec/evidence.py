@@ -421,7 +421,9 @@ RULES: Rules = Rules((r.name, _raised(r)) for r in (
          "PTX ISA 9.1 §8.4 (scope), 8.7 (morally strong), 8.9.2 (observation order)"),
     Rule("order.default_scope", _grades("compiled", "compiled"),
          "CUTLASS ClusterBarrier::arrive(cta_id) and ::wait write no scope, and free a stage of another CTA with "
-         "them. PTX ISA 9.1 §9.7.13.15.13 gives such operations .cta"),
+         "them. PTX ISA 9.1 §9.7.13.15.13 gives such operations .cta. "
+         "ptxas 13.0 compiles such an arrival like one with .release.cta (rule order.narrow_arrival). "
+         "CUTLASS issue 3324: one program with such an arrival failed"),
     Rule("order.narrow_wait", _grades("compiled", "compiled", "compiled"),
          "PTX ISA 9.1 §9.7.13.15.16. ptxas 13.0 compiles .acquire.cta like a wait without a scope. "
          ".acquire.cluster adds only CCTL.IVALL, which concerns global memory. "
