@@ -505,12 +505,21 @@ def test_sums_are_judged_alike_whoever_brings_their_tiles_in_every_tier(
         judge_sum(name, copy, f"{tier} {cohorts}")
 
 
-@pytest.mark.parametrize("copy", ["cp.async", "st.shared"])
+# cp.async brings a chunk to a place of its own, and the thread copies it on
+STAGED = """mov.u32 %raw, raw; shl.b32 %x, %t, 4; add.u32 %raw, %raw, %x; cp.async.cg.shared.global [%raw], [%at], 16; cp.async.wait_all;
+  ld.shared.v4.b32 {%v0, %v1, %v2, %v3}, [%raw]; st.shared.v4.b32 [%to], {%v0, %v1, %v2, %v3};"""
+
+
+@pytest.mark.parametrize("copy", ["cp.async", "st.shared", "staged"])
 @pytest.mark.parametrize("is_looked_up", [False, True])
 def test_a_place_that_is_looked_up_in_memory_may_be_meant(copy: str, is_looked_up: bool):
     """A page table may name a page twice."""
     steps, codes, _ = SUMS["a stage is read twice"]
-    text = sum_of(steps, copy, 192).replace(".reg .b64 %from,", ".reg .b64 %z, %from,")
+    text = sum_of(steps, "cp.async" if copy == "staged" else copy, 192)
+    if copy == "staged":
+        text = text.replace("cp.async.cg.shared.global [%to], [%at], 16;", STAGED).replace(".reg .b32 %t,", ".reg .b32 %raw, %t,")
+        text = text.replace("tile[2304];", "tile[2304]; .shared .align 16 .b8 raw[2048];")
+    text = text.replace(".reg .b64 %from,", ".reg .b64 %z, %from,")
     look_up = "ld.global.u64 %z, [%z];" if is_looked_up else "mov.u64 %z, 0;"
     text = text.replace(
         "ld.param.u64 %from, [b0]; mul", f"ld.param.u64 %z, [out]; {look_up} ld.param.u64 %from, [b0]; add.u64 %from, %from, %z; mul"

@@ -42,7 +42,9 @@ def _loads_behind(program: Program, slots: Iterable[int]) -> list[Instruction]:
 
 
 def _address_slots(i: Instruction) -> set[int]:
-    return {slot for operand in i.operands if isinstance(operand, Address) for slot in slots_in(operand)}
+    """The registers of the address that a load or a copy reads."""
+    operands = i.operands[1:2] if i.op == "cp" else i.operands
+    return {slot for operand in operands if isinstance(operand, Address) for slot in slots_in(operand)}
 
 
 def milder_if_looked_up(f: Finding, program: Program) -> Finding:
@@ -50,10 +52,23 @@ def milder_if_looked_up(f: Finding, program: Program) -> Finding:
     i = f.at.instruction if isinstance(f.at, InLaunch) else None
     if i is None or f.code != "R508" or f.severity is Severity.NOTE:
         return f
-    sources: Collection[Instruction] = _loads_behind(program, _data_slots(i)) if i.op == "st" else (i,) if i.op == "cp" else ()
-    if not any(are_looked_up(program, _address_slots(source)) for source in sources):
+    if not any(are_looked_up(program, _address_slots(source)) for source in _sources(program, i)):
         return f
     return dataclasses.replace(f, severity=Severity.NOTE, why="; ".join(part for part in (f.why, MEANT) if part))
+
+
+def _sources(program: Program, writer: Instruction) -> Collection[Instruction]:
+    """What has read a tile in global memory. It may be each copy of the program if the writer is not known, or if it
+    stores what it may have loaded from shared memory.
+    """
+    if writer.op == "cp":
+        return (writer,)
+    own = _loads_behind(program, _data_slots(writer)) if writer.op == "st" else []
+    if own and all("global" in load.modifiers for load in own):
+        return own
+    body = program.inlined.body
+    stores = {slot for i in body if i.op == "st" for slot in _data_slots(i)}
+    return [*(i for i in body if i.op == "cp"), *_loads_behind(program, stores)]
 
 
 def _data_slots(store: Instruction) -> set[int]:
