@@ -431,6 +431,18 @@ def test_a_bulk_copy_stays_in_its_tensor(size, code, fix, at):
     assert [(f.code, f.repair.startswith(fix)) for f in found] == [(code, True)] * bool(code)
 
 
+@pytest.mark.parametrize(
+    ("at", "fix"), [(1000, "begin the copy inside"), (992, "copy the 8 bytes by ld.global"), (968, "copy 32 bytes: the array")]
+)
+def test_a_bulk_copy_at_the_end_of_its_tensor_is_told_what_is_left(at, fix):
+    tensor = {"dtype": "bf16", "extent": {"k": 500}, "stride": {"k": 2}}
+    step = {"op": "bulk", "to": "sA", "tensor": "A", "bytes": 64, "global_offset": at}
+    (found,) = check(
+        {"arch": "sm_90a", "tensor": {"A": tensor}, "buffer": {"sA": {"address": 0x400, "bytes": 1024}}, "step": [step]}
+    ).findings
+    assert (found.code, found.repair[: len(fix)]) == ("X001", fix)
+
+
 def test_rows_of_a_tensor_may_have_padding():
     tensor = {"dtype": "bf16", "extent": {"m": 4, "k": 100}, "stride": {"m": 256, "k": 2}}
     step = {"op": "bulk", "to": "sA", "tensor": "A", "bytes": 1024}

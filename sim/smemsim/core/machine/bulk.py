@@ -112,7 +112,11 @@ def fitting_size(size: int, room: int, *, is_store: bool) -> str:
     unit, most = BULK_LIMITS.unit, min(size, room)
     units, rest = most // unit * unit, most % unit
     access = "st.global" if is_store else "ld.global and st.shared"
-    how = f"copy {units} bytes in bulk, and the last {rest} bytes by {access}" if rest else f"copy {units} bytes"
+    if not most:
+        return "begin the copy inside of the array, or make the array larger"
+    how = f"copy {units} bytes"
+    if rest:
+        how = f"copy {units} bytes in bulk, and the last {rest} bytes by {access}" if units else f"copy the {rest} bytes by {access}"
     if size > room:
         return f"{how}: the array has {room} bytes there; or make the array larger"
     return f"{how}: {units + unit} bytes do not fit in the {room} bytes that the array has there"
