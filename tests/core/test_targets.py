@@ -368,6 +368,20 @@ def test_mutated_lines_are_errors_where_ptxas_refuses_them(target, seed, tmp_pat
     assert 30 < sum(map(bool, said.values())) < len(said) - 5
 
 
+@pytest.mark.skipif(shutil.which("ptxas") is None, reason="ptxas is not installed")
+def test_priorities_of_a_policy_are_those_that_ptxas_takes(tmp_path):
+    """The second priority may be the first one again."""
+    priorities, ours = [f".L2::evict_{name}" for name in ("last", "normal", "first", "unchanged")], set()
+    lines = [f"createpolicy.fractional{one}{two}.b64 %d3, 1.0;" for one in priorities for two in ("", *priorities)]
+    lines += [f"createpolicy.range.global{one}{two}.b64 %d3, [%d20], 4096, 8192;" for one in priorities for two in ("", *priorities)]
+    gpu, head = Gpu("sm_90a"), HEAD.format(version="9.0", target="sm_90a")
+    for line in lines:
+        with contextlib.suppress(InputError):
+            gpu.load(f"{head}{line}\nret;\n}}\n").kernel("k")
+            ours.add(line)
+    assert ours == {line for line, told in answers(lines, "sm_90a", tmp_path).items() if not told}
+
+
 KERNEL = ".version 8.8\n.target {}\n.address_size 64\n.visible .entry k() {{ .reg .b32 %r<4>;\n{}\nret; }}\n"
 
 

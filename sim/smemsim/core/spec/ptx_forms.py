@@ -28,6 +28,7 @@ _SECOND = {  # the words after the first one
 }  # fmt: skip
 CLOSED = frozenset(_CLOSED.split())
 _TWICE = frozenset(("col", "row", "sync"))  # words that may stand twice
+_TWICE_OF = {"createpolicy": ("L2::evict_first", "L2::evict_unchanged")}  # the same of one instruction: two priorities
 _VECTORS, _SCOPES = ("v2", "v4", "v8"), ("cta", "cluster", "gpu", "sys")
 _ORDERS = ("relaxed", "acquire", "release", "acq_rel", "sc", "weak", "volatile")
 _ALONE = {  # words of which an instruction has one at most
@@ -63,7 +64,8 @@ def ill_formed(op: str, words: tuple[str, ...]) -> str:
     second = _SECOND.get(op, "").split()
     if second and (not words or words[0] not in second):
         return f"{op} is followed by .{', .'.join(second)}"
-    twice = next((word for word in words if words.count(word) > 1 and word not in _TWICE and word not in TYPES), "")
+    may_repeat = _TWICE.union(TYPES, _TWICE_OF.get(op, ()))
+    twice = next((word for word in words if words.count(word) > 1 and word not in may_repeat), "")
     if twice:
         return f".{twice} stands twice"
     for group in (_ROUNDINGS, *_ALONE.get(op, ())):

@@ -217,7 +217,7 @@ _WORDS_OF = """
     bmsk szext: clamp wrap
     cos ex2 lg2 rcp rsqrt sin sqrt: approx ftz
     createpolicy: L1::evict_first L1::evict_last L1::evict_normal L1::evict_unchanged L1::no_allocate L2 L2::evict_first L2::evict_last
-        L2::evict_normal L2::evict_unchanged cvt evict_first evict_last evict_normal evict_unchanged fractional range
+        L2::evict_normal L2::evict_unchanged cvt evict_first evict_last evict_normal evict_unchanged fractional global range
     cvt: abs approx ftz pack relu rs sat satfinite scaled
     cvta: const global local param param::entry param::func shared shared::cluster shared::cta tex to
     div: approx ftz full
