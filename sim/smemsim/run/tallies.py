@@ -12,13 +12,13 @@ import numpy as np
 
 from smemsim.core.ptx.module import Instruction
 
-__all__ = ["GROUP", "NOWHERE", "STEPS", "CompiledAccesses", "OneAccess", "Placed", "Tally"]
+__all__ = ["GROUP", "NOWHERE", "STEPS", "STEP_OF", "CompiledAccesses", "OneAccess", "Placed", "Tally"]
 
 
 GROUP = 16  # threads: what compiled code notes of places is for so many
 NOWHERE = -1  # the place of a thread that does not run
 STEPS = {1: 0, 2: 1, 3: 2, 4: 4}  # of a group's shape: from one thread to the next in sizes of an access; others: any places
-_STEPS = np.array([STEPS.get(shape, 0) for shape in range(1 << 8)], np.int64)
+STEP_OF = np.array([STEPS.get(shape, 0) for shape in range(1 << 8)], np.int64)  # the same by the shape
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -93,7 +93,7 @@ class OneAccess(NamedTuple):
 
     def threads(self) -> tuple[np.ndarray, np.ndarray]:
         """The threads (ascending) that execute it, and where."""
-        at: np.ndarray = self.leads[:, None] + self.size * _STEPS[self.shapes][:, None] * np.arange(GROUP)
+        at: np.ndarray = self.leads[:, None] + self.size * STEP_OF[self.shapes][:, None] * np.arange(GROUP)
         at[self.leads == self.nowhere] = self.nowhere
         general = self.shapes == 0
         at[general] = self.places.reshape(-1, GROUP)[general]

@@ -13,7 +13,7 @@ from smemsim.core.ptx.module import Instruction
 from smemsim.core.spec.counters import LANES, LANES_TOGETHER, PAIRED, SECTOR
 from smemsim.core.spec.shared_memory import BANKS
 from smemsim.run.counters.rows import Row, by_warp
-from smemsim.run.tallies import STEPS
+from smemsim.run.tallies import STEP_OF
 
 if TYPE_CHECKING:
     from smemsim.run.tallies import CompiledAccesses, OneAccess, Placed
@@ -25,7 +25,6 @@ _PLANS: dict[int, Plan] = {}  # by the identity of their accesses
 MOST_WARPS, MOST_LOOKED = 128, 512  # accesses of warps that are kept for each instruction, of the first so many warps
 _NONE = np.zeros(0, np.int64)
 _DISTANCES = np.array(PAIRED, np.int64)
-_STEPS = np.array([STEPS.get(shape, 0) for shape in range(max(STEPS) + 1)], np.int64)
 _SECTOR = SECTOR.bit_length() - 1
 
 
@@ -115,7 +114,7 @@ class CompiledCosts:
         if ran.begins is not self._begins:
             self._begins, self._begun = ran.begins, ran.begins[plan.leads]
         given = (
-            ran.leads, ran.step, ran.places, ran.shapes, _STEPS, ran.first, ran.last, ran.nowhere,
+            ran.leads, ran.step, ran.places, ran.shapes, STEP_OF, ran.first, ran.last, ran.nowhere,
             plan.groups, self._begun, _DISTANCES, self._out, self._work,
         )  # fmt: skip
         if plan.count is None:
