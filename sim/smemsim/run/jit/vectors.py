@@ -17,11 +17,12 @@ import numpy as np
 from smemsim.core.ptx.module import Immediate, Operand, Register, Sink, Special
 from smemsim.run.isa.registers import constant, dtype_of
 from smemsim.run.isa.special_registers import is_fixed
+from smemsim.run.tallies import GROUP
 
 __all__ = ["LANES", "SINGLE_NAN", "Given", "Uncompiled", "Value", "Vectors", "llvm_type", "splat", "vector"]
 
 
-LANES = 16
+LANES = GROUP  # threads of a vector
 LINE = 64  # bytes of a line of the host's caches
 AHEAD = 4  # groups: 3 to 6 are alike, 8 is less by half (a Xeon with 2 MB of second cache)
 SINGLE_NAN = 0x7FFFFFFF  # every NaN that arithmetic of f32 gives (core/arithmetic/results.py)
