@@ -86,6 +86,7 @@ BAD = {
     "check --expect D": (2, "--expect: no such option; --expect is an option of smemsim run; smemsim check --help"),
     "check --htm x": (2, "--htm: no such option; --html is an option of smemsim show; smemsim check --help"),
     "run k.ptx --kernel k": (2, "--kernel: no such option; did you mean '--entry'?"),
+    "run k.ptx --card B200": (2, "--card: no such option; --card is an option of smemsim exec; smemsim run --help"),
     "plan -5x64 --dtype bf16": (2, "sizes are positive, and a negative value follows ="),
     "plan 64x64 --dtype": (2, "--dtype: needs a value; smemsim plan --help lists the options"),
     "plan 64x64 --all=3 --dtype bf16": (2, "--all: takes no value"),

@@ -94,7 +94,7 @@ def parse_arguments(texts: tuple[str, ...]) -> tuple[list[dict[str, Any]], list[
         else:
             hint = f"; a file is file:{kind}" if kind.endswith(".npy") else suggestion(kind, (*KINDS, *VALUES))
             raise InputError(
-                f"{where}: is no kind of argument; a number is u32:{kind if kind.isdigit() else 5} (also {', '.join(kind for kind in VALUES if kind != 'u32')}), "
+                f"{where}: no such kind of argument; a number is u32:{kind if kind.isdigit() else 5} (also {', '.join(kind for kind in VALUES if kind != 'u32')}), "
                 f"an array is zeros:f32:1024 (also {', '.join(kind for kind in KINDS if kind != 'zeros')}){hint}"
             )
     return args, arrays

@@ -86,13 +86,15 @@ def _value_of(error: click.BadOptionUsage, group: click.Context | None) -> str:
 
 
 def _near(error: click.NoSuchOption, group: click.Context | None) -> str:
-    """The option that was meant: one of this command, or of another."""
+    """The option of this command that was meant; "" if none is close, or if another command has just this one."""
     name, ctx = error.option_name, error.ctx
     if name[1:2].isdigit():
         return "; a negative number is read as an option: sizes are positive, and a negative value follows =, as --at=-1,0"
     known = [n for param in ctx.command.params if isinstance(param, click.Option) for n in _names(param)] if ctx is not None else []
     if OTHER_NAMES.get(name) in known:
         return f"; did you mean {OTHER_NAMES[name]!r}?"
+    if any(name in own for own in _options(group).values()):  # the option of another command
+        return ""
     if near := _alike(name, (*known, *(error.possibilities or ()))):
         return f"; did you mean {near!r}?"
     return ""
@@ -100,14 +102,19 @@ def _near(error: click.NoSuchOption, group: click.Context | None) -> str:
 
 def _elsewhere(name: str, group: click.Context | None) -> str:
     """The commands that have an option with this name, or with one that begins so."""
-    if group is None or not isinstance(group.command, click.Group):
-        return ""
-    commands = {other: group.command.get_command(group, other) for other in group.command.list_commands(group)}
-    options = {other: [n for param in c.params for n in param.opts] for other, c in commands.items() if c is not None}
+    options = _options(group)
     longer = sorted({n for own in options.values() for n in own if len(name) > len("--x") and n.startswith(name)}, key=len)
     having = [f"smemsim {other}" for other, own in options.items() if longer and longer[0] in own]
     more = f" and {len(having) - 3} more" * (len(having) > 3)
     return f"; {longer[0]} is an option of {', '.join(having[:3])}{more}" if having else ""
+
+
+def _options(group: click.Context | None) -> dict[str, list[str]]:
+    """The options of each command."""
+    if group is None or not isinstance(group.command, click.Group):
+        return {}
+    commands = {other: group.command.get_command(group, other) for other in group.command.list_commands(group)}
+    return {other: [n for param in c.params for n in param.opts] for other, c in commands.items() if c is not None}
 
 
 def _alike(name: str, known: Iterable[str]) -> str:
