@@ -53,6 +53,11 @@ def in_columns(text: str, before: int = 0) -> str:
 
     >>> [len(line) for line in in_columns("a clause " * 9 + "ends here; another one follows").split("\\n")]
     [91, 21]
+
+    A word that is wider than the columns stays whole:
+
+    >>> in_columns("kernel" * 16 + ": 1 CTA", before=9).split("\\n") == ["kernel" * 16 + ":", "  1 CTA"]
+    True
     """
     return "\n".join(_in_columns(line, 0 if line.startswith(" ") else before) for line in text.split("\n"))
 
@@ -67,7 +72,10 @@ def _in_columns(line: str, before: int) -> str:
     at = line.find("; ", max(len(line) + len(indent) - COLUMNS, len(line) // 3))  # a clause is not parted, if it fits
     if 0 < at < COLUMNS - before:
         return f"{line[: at + 1]}\n{indent}  {line[at + 2 :]}"
-    filled = textwrap.fill(" " * before + line, COLUMNS, subsequent_indent=indent + "  ", break_long_words=False, break_on_hyphens=False)
+    first, further = " " * before + indent, indent + "  "
+    filled = textwrap.fill(
+        line.lstrip(), COLUMNS, initial_indent=first, subsequent_indent=further, break_long_words=False, break_on_hyphens=False
+    )
     return filled[before:]
 
 
