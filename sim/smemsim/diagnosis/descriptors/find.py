@@ -51,9 +51,9 @@ def find_descriptors(
     one instruction reads, give `rows` or `k` of one instruction: the axis is cut into blocks or steps. The operand is
     one of these:
 
-    - `places`: the shared address of the lowest bit of every element;
+    - `places`: the shared address of the lowest bit of every element.
     - `wanted`: the global address of every element, with the `transfers` of `tma_load` that wrote shared memory, in
-      order;
+      order.
     - `operand`: raw element bits, with `dump`, the bytes (or uint8) of shared memory from address `base` on.
 
     Layout, LBO and SBO are the same for all blocks and steps. The start addresses are independent. If contents repeat

@@ -59,12 +59,12 @@ class Counters:
 
     A row is one instruction of one PTX line. It has:
 
-    - its source line (`gemm.cu:91`, "" if the PTX has none), the line of the PTX, the instruction and its class;
-    - the counters of `smemsim.core.spec.counters.COLUMNS`;
-    - how sure the row is ("exact", "lower bound", "not countable"), and why it is not exact.
+    - Its source line (`gemm.cu:91`, "" if the PTX has none), the line of the PTX, the instruction and its class.
+    - The counters of `smemsim.core.spec.counters.COLUMNS`.
+    - How sure the row is ("exact", "lower bound", "not countable"), and why it is not exact.
 
-    PTX instructions are no machine instructions: they are never `smsp__inst_executed`. `products` are the matrix instructions by type and shape, `residence` the CTAs that a
-    multiprocessor holds.
+    PTX instructions are no machine instructions: they are never `smsp__inst_executed`. `products` are the matrix
+    instructions by type and shape, `residence` the CTAs that a multiprocessor holds.
     """
 
     data: Mapping[str, np.ndarray]

@@ -45,8 +45,8 @@ def tensormap_replace(raw: Any, field: str, new_value: Any, *, ordinal: int | No
     The instruction checks nothing. A value that does not fit a field is cut: operand 8 of rank, box_dim 300, a stride
     that is not a multiple of 16, or 2^40 and more. Three things are easy to miss:
 
-    - elemtype tf32 sets bit 16 of word 2, and no other type clears it;
-    - swizzle_mode also writes bit 22 of word 2, which has no effect on Hopper;
+    - elemtype tf32 sets bit 16 of word 2, and no other type clears it.
+    - swizzle_mode also writes bit 22 of word 2, which has no effect on Hopper.
     - global_stride ordinal 4 overwrites the high bits of all strides.
 
     Source and grade: RULES["tensor_map.replace"]. Raises InputError for operands that ptxas refuses on the
