@@ -12,7 +12,7 @@ import textwrap
 __all__ = ["COLUMNS", "PREFIXED", "in_columns", "prefixed", "visible"]
 
 
-COLUMNS = 100  # of a sentence
+COLUMNS = 100  # of a sentence and of a message
 PREFIXED = "smemsim: "  # before each message
 
 # Characters that a terminal obeys or that reorder text, and the sequences that smemsim itself writes: colours, and the

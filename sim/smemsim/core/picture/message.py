@@ -9,12 +9,12 @@ import textwrap
 from collections.abc import Iterable
 from typing import NamedTuple, TextIO
 
+from smemsim.base.terminal import COLUMNS
 from smemsim.core.picture.table import Line
 
 __all__ = ["COLUMNS", "INDENT", "Labelled", "coloured", "message_lines", "plain", "wants_colour"]
 
 
-COLUMNS = 100  # of a message
 INDENT = " " * 6
 # of a terminal
 CODES = {"bold": 1, "dim": 2, "red": 31, "green": 32, "yellow": 33, "blue": 34, "magenta": 35, "cyan": 36}
