@@ -567,10 +567,16 @@ def test_what_is_a_use_of_a_stored_value(use, how):
     assert card_.made.findings[0].halves[-1].text == how
 
 
+def writes_what_is_there(card_):
+    held = card_.device.memory.view(card_.scratch, 128 * CTAS).copy()
+    card_.device.copy(card_.scratch, held.ctypes.data, 128 * CTAS)
+
+
 @pytest.mark.parametrize(
     "then",
     [
         lambda card_: card_.device.fill(card_.scratch, 0, 128 * CTAS),
+        writes_what_is_there,
         lambda card_: card_.device.copy(card_.scratch, np.ones(128 * CTAS, np.uint8).ctypes.data, 128 * CTAS),
         lambda card_: card_.device.copy(card_.scratch, card_.out, 128 * CTAS),
         lambda card_: card_.launch(
@@ -579,7 +585,7 @@ def test_what_is_a_use_of_a_stored_value(use, how):
         ),
         lambda card_: card_.device.free(card_.scratch),
     ],
-    ids=["filled", "copied from the host", "copied on the card", "by a kernel", "freed"],
+    ids=["filled", "the same bytes from the host", "copied from the host", "copied on the card", "by a kernel", "freed"],
 )
 def test_a_stored_value_that_is_overwritten_was_never_used(then, executed):
     card_ = Stored(**executed)
