@@ -17,6 +17,7 @@ import tomllib
 import pytest
 from click.testing import CliRunner
 
+from messages import one_line
 from places import TESTS
 from smemsim.cli import main
 from smemsim.core.ptx import read_module
@@ -44,10 +45,6 @@ def run(command, *options, arch="sm_90a", env=None):
     )
     assert "internal error" not in done.stderr, done.stderr
     return done
-
-
-def one_line(text):
-    return " ".join(text.split())
 
 
 def built(once, name, source, *flags, archs=("90a",)):
