@@ -598,6 +598,11 @@ def test_a_stored_value_that_is_overwritten_was_never_used(then, executed):
 DOUBLES = """mov.u32 %r2, %ctaid.x; mad.lo.u32 %r3, %r2, 32, %r1; mul.wide.u32 %d1, %r3, 4; add.u64 %d2, %d20, %d1; add.u64 %d3, %d21, %d1;
 ld.global.u32 %r6, [%d2]; add.u32 %r6, %r6, %r6; st.global.u32 [%d3], %r6; bar.sync 0; %THEN"""
 
+CLAMPS = """mov.u32 %r2, %ctaid.x; mad.lo.u32 %r3, %r2, 32, %r1; mul.wide.u32 %d1, %r3, 4; add.u64 %d2, %d20, %d1; add.u64 %d3, %d21, %d1;
+ld.global.u32 %r6, [%d2]; setp.gt.u32 %p1, %r6, 7; @%p1 bra $kept; mov.u32 %r7, 7; st.global.u32 [%TO], %r7;
+$kept:
+"""
+
 
 @pytest.mark.parametrize(
     ("then", "use", "code"),
@@ -605,10 +610,12 @@ ld.global.u32 %r6, [%d2]; add.u32 %r6, %r6, %r6; st.global.u32 [%d3], %r6; bar.s
         ("", lambda card_, at: card_.read(at, 128), ONLY_STORED),  # the host may copy padding with the rest
         ("", lambda card_, at: card_.launch(DOUBLES.replace("%THEN", ""), at, card_.out), ONLY_STORED),
         ("", lambda card_, at: card_.launch("ld.global.u32 %r6, [%d20]; setp.gt.u32 %p1, %r6, 7; @%p1 st.global.u32 [%d21], 1;", at, card_.out), IS_USED),
+        ("", lambda card_, at: card_.launch(CLAMPS.replace("%TO", "%d2"), at, card_.out), ONLY_STORED),  # it decides about itself
+        ("", lambda card_, at: card_.launch(CLAMPS.replace("%TO", "%d3"), at, card_.out), IS_USED),
         ("", lambda card_, at: card_.launch("@%p9 red.global.add.u32 [%d20], 1;", at), IS_USED),
-        ("ld.global.u32 %r7, [%d3]; setp.gt.u32 %p1, %r7, 7; @%p1 st.global.u32 [%d3], 1;", lambda card_, at: None, IS_USED),
+        ("ld.global.u32 %r7, [%d3]; setp.gt.u32 %p1, %r7, 7; @%p1 st.global.u32 [%d2], 1;", lambda card_, at: None, IS_USED),
     ],
-    ids=["copied to the host", "doubled again", "guards", "atomic", "guards in the same launch"],
+    ids=["copied to the host", "doubled again", "guards", "clamped in place", "clamped elsewhere", "atomic", "guards in the same launch"],
 )  # fmt: skip
 def test_what_is_made_of_allocated_memory_may_be_stored_but_not_decide(then, use, code, executed):
     card_ = Stored(**executed)

@@ -533,6 +533,40 @@ def _place(i: Instruction, uses: _Uses) -> tuple[str, int | str, int] | None:
     return space, base.slot, offset
 
 
+def decides_itself(program: Program, user: Instruction) -> bool:
+    """Does the guard of a store, or of a branch over stores, come from a load alone, and is its only effect to replace
+    what was loaded, as in `if (x[i] < 0) x[i] = 0;`?
+    """
+    body, labels, uses = program.inlined.body, program.inlined.labels, _uses_of(program)
+    at = next((n for n, i in enumerate(body) if i is user), None)
+    if at is None or user.guard is None:
+        return False
+    over = range(at, at + 1)
+    if user.op == "bra" and isinstance(user.operands[0], Label):
+        over = range(at + 1, labels[user.operands[0].name])
+    passed = [body[n] for n in over]
+    stores = [i for i in passed if i.op == "st"]
+    others = [i for i in passed if i.op != "st"]
+    if not 0 < len(over) <= LONGEST or len(stores) != 1 or (user.op == "bra" and not set(labels.values()).isdisjoint(over)):
+        return False
+    inside = set(map(id, passed))
+    is_kept = all(id(reader) in inside for i in others for slot in i.given for reader in uses.readers.get(slot, ()))
+    if not is_kept or not all(i.op in COMPUTING and i.guard is None for i in others):
+        return False
+    (store,) = stores
+    place, size = _place(store, uses), _bytes_moved(store)
+    if place is None or place[0] != "global":
+        return False
+    loads = (i for i in body[:at] if i.op == "ld" and _place(i, uses) == place and _bytes_moved(i) == size)
+    return any(user.guard.slot in uses.made_of(load, COMPUTING) for load in loads)
+
+
+def _bytes_moved(i: Instruction) -> int:
+    """The bytes that a load or a store moves for each thread."""
+    value = i.operands[i.op == "st"]
+    return bits_of(i.modifiers[-1]) // 8 * (len(value.items) if isinstance(value, Vector) else 1)
+
+
 def _stays(i: Instruction, values: set[int], by: Collection[str]) -> bool:
     """Does an instruction give its register such a value, or a constant?"""
     if i.op == "mov" and isinstance(i.operands[1], Immediate):

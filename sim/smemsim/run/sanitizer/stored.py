@@ -18,6 +18,7 @@ from smemsim.core.finding import Finding, Half
 from smemsim.core.machine.stored_taint import MOST_DOUBTS, Saved
 from smemsim.core.ptx.demangle import shorter_name
 from smemsim.core.spec.findings import Severity
+from smemsim.run.lower.dataflow import decides_itself
 from smemsim.run.sanitizer.history import MOST_BYTES
 
 if TYPE_CHECKING:
@@ -37,7 +38,8 @@ UNSEEN = ("tex", "tld4", "txq", "suld", "sust", "sured", "suq")  # what these re
 class Doubt:
     """Stored values of one line of a launch. `finding` is the report of their use, `findings` are those of the launch.
     `is_copied`: the value comes from allocated memory that nothing has written. Programs copy the padding of arrays, to
-    the host too, so only a use by an instruction counts (rule memory.allocated).
+    the host too, so only a use by an instruction counts (rule memory.allocated), and not by one that replaces the
+    value itself, as in `if (x[i] < 0) x[i] = 0;`.
     """
 
     finding: Finding
@@ -74,6 +76,7 @@ class StoredValues:
         self.x, self.origins, self.reports = x, origins, reports
         self._loaded: dict[int, int] = {}  # by the number of an origin: the doubts of the stored value
         self._made: dict[tuple[int, int], tuple[Doubt, ...]] = {}  # by origin and store
+        self._itself: dict[int, bool] = {}  # by instruction: `_replaces_itself`
 
     @functools.cached_property
     def _follows(self) -> bool:
@@ -173,7 +176,16 @@ class StoredValues:
             return
         later = Half("use", f"{user.name}, PTX line {user.line} of {shorter_name(launch.program.name)}, a later launch")
         same = Half("use", user.name, user)
-        launch.taint.use_numbers((number,), lambda doubt: same if doubt.findings is launch.result.findings else later, in_kernel=True)
+        launch.taint.use_numbers(
+            (number,), lambda doubt: same if doubt.findings is launch.result.findings else later, in_kernel=not self._replaces_itself(user)
+        )
+
+    def _replaces_itself(self, user: Instruction) -> bool:
+        """Has the value no effect there but on its own place in global memory?"""
+        known = self._itself.get(id(user))
+        if known is None:
+            known = self._itself[id(user)] = decides_itself(self.x.launch.program, user)
+        return known
 
 
 class Left(NamedTuple):
