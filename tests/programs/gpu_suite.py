@@ -656,6 +656,7 @@ class TestTorch:
             into,
             packed.t().contiguous(),
             packed.t().clone(memory_format=torch.contiguous_format),
+            torch.clone(input=packed.t()).flatten(),
             packed.t().flatten(),
             packed.t().reshape(-1),
         ):

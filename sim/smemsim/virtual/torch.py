@@ -246,7 +246,8 @@ def _packed_copy(func: Any, args: Any, kwargs: Any) -> Any:
     import torch
 
     packed = getattr(torch, "float4_e2m1fn_x2", None)
-    if any(t.dtype is not packed for t in tensors_in((args, kwargs))) or tensors.place(args[0]) != CUDA:
+    given = list(tensors_in((args, kwargs)))
+    if any(t.dtype is not packed for t in given) or tensors.place(given[0]) != CUDA:
         return _call(func, args, kwargs)
     as_bytes = tuple(x.view(torch.uint8) if isinstance(x, torch.Tensor) else x for x in args)
     out = _call(func, as_bytes, {key: x.view(torch.uint8) if isinstance(x, torch.Tensor) else x for key, x in kwargs.items()})

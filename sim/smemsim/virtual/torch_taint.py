@@ -47,7 +47,7 @@ def looks(func: Any, args: Any, kwargs: Any) -> Callable[[Any], None] | None:
     if (name == "type" and len(args) == 1 and not kwargs) or (name in STAYING and _stays(*args, **kwargs)):
         return None
     given = [*args[name in WRITING :], *(value for key, value in kwargs.items() if key != "out")]
-    if (moved := _moves(name, args)) is not None:
+    if (moved := _moves(name, args or (kwargs.get("input"),))) is not None:
         return moved
     for tensor in _of_card(given):
         _use(tensor, f"{name} of torch")
