@@ -67,7 +67,7 @@ class TraceError(SmemsimError, ValueError):
 
 class Unmodelled(SmemsimError, NotImplementedError):
     """The behaviour of the hardware is not known here, or smemsim does not model it yet. `see` names a page or trace
-    about the question.
+    about the question. `line` is the line of PTX; 0 if the behaviour is that of no line.
 
     >>> import smemsim
     >>> smemsim.AccumulatorLayout(128, 256, column=500)
@@ -75,9 +75,10 @@ class Unmodelled(SmemsimError, NotImplementedError):
     smemsim.base.errors.Unmodelled: layout D: 256 columns from column 500 on pass column 511; whether hardware wraps around or faults is not known
     """
 
-    def __init__(self, message: str, *, see: str = "") -> None:
-        super().__init__(f"{message} ({see})" if see else message)
+    def __init__(self, message: str, *, see: str = "", line: int = 0) -> None:
+        super().__init__(f"{f'line {line}: ' if line else ''}{message}{f' ({see})' if see else ''}")
         self.see = see
+        self.line = line
 
 
 class HardwareTrap(SmemsimError):

@@ -142,7 +142,8 @@ class LoadedPtx:
             for offset, name, addend in v.references:
                 if name not in values:
                     raise Unmodelled(
-                        f"line {v.line}: {v.name} holds the address of {name}, which is neither a function nor a variable in global memory: not modelled"
+                        f"{v.name} holds the address of {name}, which is neither a function nor a variable in global memory: not modelled",
+                        line=v.line,
                     )
                 where = memory.span(self.addresses[v.name] + offset, 8)
                 where[:] = np.frombuffer(np.uint64(values[name] + addend).tobytes(), np.uint8)

@@ -63,7 +63,8 @@ def refuse_host(launch: Launch, wave: Wave) -> None:
     for piece in pieces:
         if piece.space == "global" and launch.memory.is_hosts_too(piece.memory, int(piece.at[0])):
             raise Unmodelled(
-                f"line {i.line}: {i.name} waits for a value in memory that the host can write: a launch runs to its end before the host goes on"
+                f"{i.name} waits for a value in memory that the host can write: a launch runs to its end before the host goes on",
+                line=i.line,
             )
 
 

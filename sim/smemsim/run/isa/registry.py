@@ -197,7 +197,7 @@ class UnmodelledForm(Unmodelled):
     """No builder knows this form of an instruction, and `why`."""
 
     def __init__(self, i: Instruction, why: str) -> None:
-        super().__init__(_said(i, why))
+        super().__init__(_said(i, why), line=i.line)
         self.why = why
 
 
@@ -208,8 +208,8 @@ def unmodelled(i: Instruction, why: str = "") -> UnmodelledForm:
 
 def limit(i: Instruction, why: str) -> Unmodelled:
     """The exception for a form that PTX has, and smemsim does not model."""
-    return Unmodelled(_said(i, why))
+    return Unmodelled(_said(i, why), line=i.line)
 
 
 def _said(i: Instruction, why: str) -> str:
-    return f"line {i.line}: {i.name}{f': {why}' if why else ''}: not modelled"
+    return f"{i.name}{f': {why}' if why else ''}: not modelled"

@@ -335,7 +335,7 @@ class _Expansion:
         """The instructions of a function; `bound` has the variables of the caller for its parameters."""
         whole = self.whole
         if f.body is None:
-            raise Unmodelled(f"line {f.line}: {f.name} is declared and not in this PTX: functions of other files are not modelled")
+            raise Unmodelled(f"{f.name} is declared and not in this PTX: functions of other files are not modelled", line=f.line)
         number, self.count = self.count, self.count + 1
         prefix = f"{f.name}#{number}." if depth else ""
         own = self.frame if self.frame is not None and self.frame.function is f else None
@@ -390,7 +390,7 @@ class _Expansion:
             if p.slot is None:
                 continue
             if p.type == "pred":
-                raise Unmodelled(f"line {f.line}: {f.name}: predicates as parameters of a function that cannot be inlined: not modelled")
+                raise Unmodelled(f"{f.name}: predicates as parameters of a function that cannot be inlined: not modelled", line=f.line)
             cell, register = Address(names.operand(Symbol(p.name))), names.operand(Register(p.slot, p.name, p.type))
             operands = (register, cell) if op == "ld" else (cell, register)
             self.whole.body.append(Instruction(op, ("param", p.type), operands, None, f.line, None, f"{op} {p.name}"))
@@ -434,7 +434,7 @@ class _Expansion:
             f = module.functions.get(listed[0].rpartition(".")[2] if listed[0] not in module.functions else listed[0])
             whole.signatures[label] = Prototype(f.parameters, f.results) if f else Prototype((), ())
         if label not in whole.signatures:
-            raise Unmodelled(f"line {i.line}: {i.text}: a call through a pointer needs a .callprototype or a .calltargets list")
+            raise Unmodelled(f"{i.text}: a call through a pointer needs a .callprototype or a .calltargets list", line=i.line)
         return label
 
     def _expand_call(self, i: Instruction, f: Function, results: tuple[Operand, ...], arguments: tuple[Operand, ...], depth: int) -> None:
@@ -451,7 +451,7 @@ class _Expansion:
         for formal, actual in (*zip(f.parameters, arguments, strict=True), *zip(f.results, results, strict=True)):
             if formal.slot is None:
                 if not isinstance(actual, Symbol):
-                    raise Unmodelled(f"line {i.line}: {i.text}: a .param argument needs a .param variable")
+                    raise Unmodelled(f"{i.text}: a .param argument needs a .param variable", line=i.line)
                 bound[formal.name] = actual.name
 
         def move(to: Operand, source: Operand, kind: str) -> None:

@@ -162,7 +162,8 @@ class Places:
         """The place of a name; Unmodelled for variables of other files."""
         if name in self._elsewhere:
             raise Unmodelled(
-                f"line {self._elsewhere[name]}: {name} is declared .extern and not in this PTX: variables of other files are not modelled"
+                f"{name} is declared .extern and not in this PTX: variables of other files are not modelled",
+                line=self._elsewhere[name],
             )
         if name not in self._of:
             known = ", ".join(itertools.islice(self._of, 8))
@@ -623,8 +624,9 @@ def _missing(i: Instruction, problem: Unmodelled, newer: str) -> str:
     is_form = isinstance(problem, UnmodelledForm) and not newer
     if is_form and (is_closed(i.op, i.modifiers) or ill_formed(i.op, i.modifiers)):
         raise InputError(f"line {i.line}: {i.text}: {no_such_form(i, problem.why)}") from None  # type: ignore[attr-defined]
-    sentence = f"{slip} (not modelled: .version {newer} is newer)" if slip else str(problem)
-    return sentence if sentence.startswith("line ") else f"line {i.line}: {i.name}: {sentence}"
+    if slip:
+        return f"{slip} (not modelled: .version {newer} is newer)"
+    return str(problem) if problem.line else f"line {i.line}: {i.name}: {problem}"
 
 
 def _guarded(i: Instruction, step: Step) -> Step:

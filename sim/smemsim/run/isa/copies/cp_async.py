@@ -57,7 +57,8 @@ def build_cp_async(i: Instruction, c: Linker) -> Step:
             sizes = amount(x)
             if sizes.max() > size:
                 raise Unmodelled(
-                    f"line {i.line}: {i.name}: a source size of {int(sizes.max())} bytes for a copy of {size}: undefined in PTX"
+                    f"{i.name}: a source size of {int(sizes.max())} bytes for a copy of {size}: undefined in PTX",
+                    line=i.line,
                 )
             values = [np.zeros(x.n, _WORD) for _ in range(size // 4)]
             kept, threads = x.sel, x.threads

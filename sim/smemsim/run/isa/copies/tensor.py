@@ -155,7 +155,7 @@ _Rule = Callable[["Wave", Instruction, TensorMap, Issued], None]
 def _check_type(x: Wave, i: Instruction, tm: TensorMap, issued: Issued) -> None:
     """Unmodelled for a map with a sub-byte type, or a swizzle with larger atoms, on cards without such loads."""
     if not tm.type_row.sm90 or tm.swizzle in SWIZZLE_ARCHITECTURES:
-        raise Unmodelled(_PADDED_TO_CLUSTER.format(line=i.line, arch=x.launch.arch))
+        raise Unmodelled(_PADDED_TO_CLUSTER.format(arch=x.launch.arch), line=i.line)
 
 
 def _check_addresses(x: Wave, i: Instruction, tm: TensorMap, issued: Issued) -> None:
@@ -183,8 +183,8 @@ class _Moves(NamedTuple):
 
 
 _PADDED_TO_CLUSTER = (
-    "line {line}: on {arch} the PTX ISA has no sub-byte types and no swizzle atomicity for tensor loads to .shared::cluster, and what such a load does is not known: "
-    "write .shared::cta (PTX ISA 9.1 §9.7.9.27)"
+    "on {arch} the PTX ISA has no sub-byte types and no swizzle atomicity for tensor loads to .shared::cluster, "
+    "and what such a load does is not known: write .shared::cta (PTX ISA 9.1 §9.7.9.27)"
 )
 
 

@@ -179,7 +179,8 @@ class _Scales:
             values = np.unique(np.asarray(read(x)))
             if len(values) != 1 or int(values[0]) not in known:
                 raise Unmodelled(
-                    f"line {self.i.line}: selectors of scale factors {values.tolist()}: undefined unless all threads have one of {known} (PTX ISA 9.1 §9.7.14.3)"
+                    f"selectors of scale factors {values.tolist()}: undefined unless all threads have one of {known} (PTX ISA 9.1 §9.7.14.3)",
+                    line=self.i.line,
                 )
             found.append(int(values[0]))
         return found[0], found[1]

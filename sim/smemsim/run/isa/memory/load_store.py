@@ -278,7 +278,7 @@ def build_st_bulk(i: Instruction, c: Linker) -> Step:
         sizes = np.broadcast_to(np.asarray(amount(x)), (x.n,)).astype(np.int64)
         if (sizes & 7).any() or (starts & 7).any():
             bad = int(sizes[np.flatnonzero(sizes & 7)[0]]) if (sizes & 7).any() else int(starts[np.flatnonzero(starts & 7)[0]])
-            raise Unmodelled(f"line {i.line}: {i.name}: {bad}: address and size need to be multiples of 8")
+            raise Unmodelled(f"{i.name}: {bad}: address and size need to be multiples of 8", line=i.line)
         kept, threads = x.sel, x.threads
         for n, (start, size) in enumerate(zip(starts.tolist(), sizes.tolist(), strict=True)):
             # of a larger one the last bytes are outside, and so are looked at alone

@@ -66,7 +66,8 @@ def _each(x: Wave, i: Instruction, handles: Any, kind: type[Any], what: str) -> 
         known = x.launch.memory.objects.get(handle)
         if not isinstance(known, kind):
             raise Unmodelled(
-                f"line {i.line}: {i.name}: {handle:#x} is the handle of no {what} that is there, or its memory was given back; what a card does then is not known"
+                f"{i.name}: {handle:#x} is the handle of no {what} that is there, or its memory was given back; what a card does then is not known",
+                line=i.line,
             )
         found.append((known, np.flatnonzero(handles == handle)))
     return found

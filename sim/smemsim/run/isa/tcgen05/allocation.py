@@ -92,9 +92,9 @@ def refusals(x: Wave, i: Instruction) -> Iterator[None]:
     except InputError as problem:
         stop(x, i, "X015", f"{i.name}: {problem}", "", ILLEGAL_INSTRUCTION)
     except Unmodelled as problem:
-        if str(problem).startswith("line "):
+        if problem.line:
             raise
-        raise Unmodelled(f"line {i.line}: {i.name}: {problem}") from None
+        raise Unmodelled(f"{i.name}: {problem}", line=i.line) from None
 
 
 # ---- `tcgen05.alloc`, `.dealloc` and `.relinquish_alloc_permit` (PTX ISA 9.1 §9.7.16.7.1): columns of tensor memory, which a warp may have to

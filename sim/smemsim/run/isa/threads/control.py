@@ -68,7 +68,7 @@ def build_brx(i: Instruction, c: Linker) -> Step:
         table = np.array([target() for target in targets], np.int32)
         chosen = np.asarray(index(x))
         if (chosen >= len(table)).any():
-            raise Unmodelled(f"line {i.line}: {i.text}: index {int(chosen.max())} of a list of {len(table)} targets: undefined in PTX")
+            raise Unmodelled(f"{i.text}: index {int(chosen.max())} of a list of {len(table)} targets: undefined in PTX", line=i.line)
         x.pc[x.sel] = table[chosen]
 
     return End(end)
