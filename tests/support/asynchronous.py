@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import dataclasses
 import random
-import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -372,8 +371,8 @@ class Drawn:
 
     def compared(self, findings: list[Any]) -> str:
         """The same of what was found."""
-        shared = [f for f in findings if str(f.code) == "X005" and re.match(r"(\w+ \()?shared 0x", f.message)]
-        found = [f for f in shared if f.halves[1].does == "read" or _address(f.message) < BEGIN + TILE * TILES]
+        shared = [f for f in findings if f.code == "X005" and f.touched]
+        found = [f for f in shared if f.halves[1].does == "read" or f.touched[0].begin < BEGIN + TILE * TILES]
         told = {(f.line, f.halves[1].instruction.line) for f in found}
         if self.end is None:
             return f"false: {[str(f) for f in found]}" if found else ""
@@ -382,9 +381,3 @@ class Drawn:
         if {at for at, _ in told} != {over} or kinds != set(late.values()):
             return f"line {over} overwrites what lines {late} have: told {sorted(told)}"
         return ""
-
-
-def _address(message: str) -> int:
-    """The first address of shared memory that a finding names."""
-    found = re.search(r"shared 0x([0-9a-f]+)", message)
-    return int(found[1], 16) if found else 0
