@@ -543,6 +543,32 @@ def test_the_documented_launch_file_is_one(tmp_path):
     assert (len(config.args), config.grid, config.block, config.cluster) == (3, (2, 2, 1), (128, 1, 1), None)
 
 
+@pytest.mark.parametrize(
+    ("stored", "dtype", "read"),
+    [
+        (np.uint8, "bf16", np.uint16),
+        (np.uint8, "f32", np.float32),
+        (np.uint8, "e4m3", np.uint8),
+        (np.float32, "f32", np.float32),
+        (np.float32, "bf16", "has elements of float32, of 4 bytes; dtype = 'bf16' has 2"),
+    ],
+)
+def test_a_file_of_bytes_gets_the_element_type_that_is_given(stored, dtype, read, tmp_path):
+    """Recorded arrays are bytes. Every type reads the same bytes."""
+    data = np.arange(2400, dtype=np.uint8).view(stored)
+    np.save(tmp_path / "A.npy", data)
+    (tmp_path / "kernel.ptx").write_text(SCALE)
+    text = f'grid = 1\nblock = 1\nargs = []\n[arrays]\nA = {{file = "A.npy", dtype = "{dtype}"}}\n'
+    (tmp_path / "launch.toml").write_text(text)
+    file = read_launch_file(tmp_path)
+    if isinstance(read, str):
+        with pytest.raises(smemsim.InputError, match=re.escape(read)):
+            file.arrays()
+    else:
+        assert file.arrays()["A"].dtype == read
+        assert file.arrays()["A"].tobytes() == data.tobytes()
+
+
 @pytest.mark.parametrize("name", ["alu_int32", "histogram", "gemm_bf16", "tma_tiles_64b"])
 def test_a_recorded_launch_runs_from_its_folder(name, tmp_path, monkeypatch):
     """The outputs are those of the reader's arrays on a device of one's own; nothing is found in a kernel that ran on

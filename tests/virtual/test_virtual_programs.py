@@ -765,6 +765,7 @@ def test_what_a_program_compiles_with_nvcc_has_its_ptx_and_the_shared_runtime(tm
     done = run(["sh", "-c", build])
     assert done.returncode == 41, done.stderr
     assert "1 launch of 1 kernel" in done.stderr
+    assert "no finding explains exit code 41" in done.stderr
     assert done.stderr.count("launch refused: block = (2048, 1, 1): at most (1024, 1024, 64)") == 1
 
 

@@ -143,7 +143,7 @@ ARRAY_KEYS: dict[str, Key] = {
     "{integers = [low, high]} (both included), {uniform = [low, high]}, {normal = [mean, deviation]}, {values = [...]} (repeated to the shape), {permutation = n} (numbers below n, each once a row)"),
     "seed": Key("any", "the seed of random contents"),
     "random": Key("any", "a distribution that replaces `distribution` if the command has `--random`. Example: {normal = [0, 1]}"),
-    "file": Key(Kind("the name of an .npy file", lambda value: isinstance(value, str), {"type": "string"}), "instead of `distribution`: an .npy file with the contents, in the folder of this file or below"),
+    "file": Key(Kind("the name of an .npy file", lambda value: isinstance(value, str), {"type": "string"}), "instead of `distribution`: an .npy file with the contents, in the folder of this file or below. Bytes (uint8) are read as elements of `dtype`"),
     "address": Key(Kind("an address, 0 or more", _is_address, {"type": "integer"}), "the address of the first byte in global memory", default="any free address"),
     "variable": Key("text", "the name of a `.global` or `.const` variable of the PTX, such as \"table\". The array is the content of the variable before the launch"),
 }  # fmt: skip
@@ -401,8 +401,8 @@ class LaunchFile:
         made = read_array(self.folder / recipe["file"])
         if made.dtype.kind == "V" and made.dtype.names is None:
             made = made.view(f"u{made.dtype.itemsize}")
-        if "dtype" in recipe and storage(recipe["dtype"]).itemsize != made.dtype.itemsize:
-            raise InputError(f"{where}: {recipe['file']} has elements of {made.dtype}, dtype = {recipe['dtype']!r} is no view of it")
+        if "dtype" in recipe:
+            made = _elements(made, recipe["dtype"], f"{where}: {recipe['file']}")
         if math.prod(recipe.get("shape", made.shape)) != made.size:
             raise InputError(f"{where}: {recipe['file']} has {made.size} elements, {made.shape}; shape = {recipe['shape']} has others")
         return made.reshape(recipe.get("shape", made.shape))
@@ -506,6 +506,24 @@ class LaunchFile:
                 device.put(device.kernel(self.ptx, self.about["entry"] or None).variable(recipe["variable"]), self._array(recipe, random))
         addresses = {name: x.address for name, x in arrays.items()}
         return arrays, self.parameters(addresses, place=functools.partial(_placed, device))
+
+
+def _elements(made: np.ndarray, dtype: str, where: str) -> np.ndarray:
+    """An array of a file as elements of the type that the launch file gives it. Bytes (uint8) become elements of any
+    type, because recorded arrays are bytes.
+    """
+    kind = storage(dtype)
+    size = kind.itemsize
+    if made.dtype == np.uint8 and size > 1:
+        if made.nbytes % size:
+            raise InputError(f"{where} has {made.nbytes} bytes; dtype = {dtype!r} needs a multiple of {size} bytes")
+        return np.ascontiguousarray(made).reshape(-1).view(kind if kind.kind in "fiu" else f"u{size}")
+    if made.dtype.itemsize != size:
+        raise InputError(
+            f"{where} has elements of {made.dtype}, of {made.dtype.itemsize} bytes; dtype = {dtype!r} has {size}. "
+            f"Give the element type of the file, or save its bytes as uint8"
+        )
+    return made
 
 
 def _placed(device: Device, data: np.ndarray) -> int:

@@ -150,6 +150,8 @@ def _told(code: int, heard: _Heard, policy: Any, command: Sequence[str], arch: s
             _say(line)
     for line in partial_of(found, code):  # also with --quiet: a launch of a part is no clean bill
         _say(line)
+    if code > 0 and not policy.quiet and found and all(x.is_clean and not x.is_partial for x in found):
+        _print_comparison(policy, code)
     return ends
 
 
@@ -184,6 +186,13 @@ def _print_hints(policy: Any, found: list[Any]) -> None:
         _say("findings have no source lines: build the program with nvcc -lineinfo")
     if policy.record is None and any(x.run and x.run["findings"] for x in found):
         _say("to read the PTX lines that findings name: smemsim exec --record DIR writes DIR/NUMBER-KERNEL/kernel.ptx")
+
+
+def _print_comparison(policy: Any, code: int) -> None:
+    """The next step if a program fails without a finding: compare a result with the right one."""
+    record = "" if policy.record else "smemsim exec --record DIR ..., then "
+    _say(f"no finding explains exit code {code}. If a result is wrong, compare it with the right one:")
+    _say(f"  {record}smemsim run {pathlib.Path(policy.record or 'DIR') / 'NUMBER-KERNEL'} --expect ARRAY=right.npy")
 
 
 def _exit_code(code: int, found: list[Any], refused: list[str], required: int | None, *, is_cut: bool) -> int:
