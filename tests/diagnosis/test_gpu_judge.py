@@ -103,9 +103,9 @@ def kernel(
 .target sm_90a
 .address_size 64
 .visible .entry {name}({", ".join(f".param .align 64 .b8 map{n}[128]" for n in range(maps))}, .param .u64 out) {{
-  .reg .pred %p, %q, %sums; .reg .b32 %x, %y, %tid, %tiles, %bar, %to, %at, %c<5>, %r<8>; .reg .b64 %map, %start, %word, %a, %b, %out, %rd<8>;
+  .reg .pred %p, %q, %sums; .reg .b32 %x, %y, %z, %tid, %tiles, %bar, %to, %at, %c<5>, %r<8>; .reg .b64 %map, %start, %word, %a, %b, %out, %rd<8>;
   .reg .f32 %f<96>; .shared .align 1024 .b8 tiles[{size}]; .shared .align 8 .b64 bar; .shared .align 8 .b64 other; .shared .align 16 .b8 spare[64];
-  mov.u32 %x, %ctaid.x; mul.lo.u32 %y, %x, 64; mov.u32 %tid, %tid.x; mov.u32 %tiles, tiles; mov.u32 %bar, bar; ld.param.u64 %out, [out];
+  mov.u32 %x, %ctaid.x; mul.lo.u32 %y, %x, 64; mov.u32 %z, %ctaid.y; mul.lo.u32 %z, %z, 64; mov.u32 %tid, %tid.x; mov.u32 %tiles, tiles; mov.u32 %bar, bar; ld.param.u64 %out, [out];
   {before}
   setp.ne.u32 %p, %tid, 0; @%p bra WAIT;
   mbarrier.init.shared.b64 [%bar], 1; fence.mbarrier_init.release.cluster; fence.proxy.async.shared::cta;
@@ -135,8 +135,8 @@ def tensor(gpu: Gpu, shape: tuple[int, ...], box: tuple[int, ...], *, fill: obje
     )
 
 
-def run(ptx: str, gpu: Gpu, *maps: TensorMap, grid: int = 1, **more: object) -> Run:
-    out = gpu.array(np.zeros(128 * grid, np.float32), name="out")
+def run(ptx: str, gpu: Gpu, *maps: TensorMap, grid: int | tuple[int, int] = 1, **more: object) -> Run:
+    out = gpu.array(np.zeros(128 * int(np.prod(grid)), np.float32), name="out")
     return gpu.launch(ptx, grid=grid, block=128, args=[*maps, out], progress=False, **more)
 
 
@@ -611,6 +611,28 @@ def test_swapped_coordinates_are_told_at_the_load(name: str):
     assert "cp.async.bulk.tensor" in first_line(found)
     assert f"of {name}'s tile are swapped" in first.message
     assert first.repair.startswith("coordinates {k, row}")
+
+
+@pytest.mark.parametrize(
+    ("a_row", "b_row", "grid", "said"),
+    [
+        ("%y", "%z", (3, 2), ""),
+        ("%y", "%y", (3, 2), "the 2 CTAs along y"),
+        ("%y", 64, (3, 2), "the 2 CTAs along y"),
+        ("%z", "%z", (3, 2), "the 3 CTAs along x"),
+        ("%z", 0, (2, 2), "the 2 CTAs along x"),
+        (0, 64, (3, 2), ""),  # benchmarks have one product for all CTAs
+        ("%y", 0, 3, ""),  # a grid of one axis
+    ],
+)
+def test_an_index_of_the_cta_on_which_no_tile_depends_is_a_remark(a_row, b_row, grid, said: str):
+    gpu = Gpu("sm_90a")
+    a, b = (tensor(gpu, (192, 64), (BOX, ROWS), name=name) for name in "AB")
+    found = run(kernel(2, [Load(0, 0, (0, a_row)), Load(1, TILE, (0, b_row))], steps(0, TILE)), gpu, a, b, grid=grid)
+    assert not [f for f in found.findings if f.code == "R508"]
+    told = [f for f in found.remarks if "load the same tiles" in f.message]
+    assert [f.message.split(" of the grid")[0] for f in told] == [said] * bool(said)
+    assert all(f"%ctaid.{said[-1]}" in f.repair for f in told)
 
 
 def test_what_is_meant_is_found_in_another_stage():

@@ -39,6 +39,7 @@ from smemsim.diagnosis.operands.places import NO_LOAD, RECOGNISED
 from smemsim.diagnosis.operands.ranks import own_ranks
 from smemsim.diagnosis.operands.read import Issued, Product
 from smemsim.diagnosis.operands.recorded import Reads
+from smemsim.diagnosis.operands.repeated import repeated_products
 from smemsim.diagnosis.operands.scaled import wrong_factors
 from smemsim.diagnosis.operands.steps import begun_anew, has_gaps, is_discarded, unreached
 from smemsim.diagnosis.operands.sums import exchanged, mismatches, undecided
@@ -643,6 +644,8 @@ class Run(metaclass=OwnMembers):
             stored = [*halves(self.reads), *stored]
         if told.isdisjoint(("R508", "T209")) and not any(f.code in ("R508", "T209") for f in stored):
             stored = [*stored, *exchanged_boxes(self.launch)]
+            if self.reads is not None and not stored and not self.is_partial:
+                stored = repeated_products(self.reads, self.launch)
         if self.reads is not None:
             stored = [*stored, *cut_off(self.reads, self.launch.memory)]
             if not others & {"X006", "X010"} and not self.interrupted and not self.out_of_time:  # else sums may go on
