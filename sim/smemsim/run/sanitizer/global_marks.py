@@ -20,7 +20,7 @@ from smemsim.run.sanitizer.global_findings import GlobalFindings
 from smemsim.run.sanitizer.global_rule import GlobalRule
 from smemsim.run.sanitizer.global_table import GlobalTable
 from smemsim.run.sanitizer.history import ArrayShadow
-from smemsim.run.sanitizer.taint import Taint, is_result
+from smemsim.run.sanitizer.taint import Taint
 from smemsim.run.sanitizer.uninitialised import uninitialised
 
 if TYPE_CHECKING:
@@ -113,13 +113,11 @@ class GlobalMarks:
 
     def _find(self, i: Instruction, array: ArrayShadow, at: int, user: Instruction | None, by: Instruction | None = None) -> None:
         """R507. It is a remark for memory that a program has allocated, if the value only goes to another place of
-        global memory (rule memory.allocated). The result of a matrix product (`by`), and what the value alone
-        decides, are results.
+        global memory (rule memory.allocated). What an instruction makes of several elements (`by`), or of a value
+        that alone decides, is a result.
         """
         where = self.findings.named(i, array, at, 1)
-        is_copied = (
-            isinstance(array.blank, Garbage) and self.taint.is_stored and id(user) not in self.rule.accumulations and not is_result(by)
-        )
+        is_copied = isinstance(array.blank, Garbage) and self.taint.is_stored and id(user) not in self.rule.accumulations and by is None
         said, milder = uninitialised(where, i, user, by, is_copied=is_copied, is_voted=self.taint.is_voted)
         self.x.launch.find(
             said.code, i, said.what,

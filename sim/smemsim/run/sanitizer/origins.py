@@ -39,6 +39,7 @@ class Origins:
         self._computed: dict[int, tuple[Hashable, Callable[[Instruction], Tell]]] = {}
         self._milder: dict[int, int] = {}  # by number the mark that `milder` gives
         self._of_results: set[int] = set()  # of these the ones for which only results count
+        self._keys: list[Hashable] = []  # by number
 
     def of(
         self,
@@ -58,6 +59,7 @@ class Origins:
             number = len(self._tells)
             mark = self._known[key] = self._sets.number((number,))
             self._tells.append(tell)
+            self._keys.append(key)
             if computed is not None:
                 self._computed[number] = key, computed
                 self._of_results.update((number,) * only_results)
@@ -83,9 +85,32 @@ class Origins:
             joined[both] = np.array([self.union(pair >> 32, pair & 0xFFFFFFFF) for pair in pairs.tolist()], np.int32)[at]
         return joined
 
+    @property
+    def are_changed(self) -> bool:
+        """Is there one that `computed` changes?"""
+        return bool(self._computed)
+
+    def key(self, number: int) -> Hashable:
+        """What `of` was given for a taint."""
+        return self._keys[number]
+
+    def masked(self, marks: np.ndarray) -> np.ndarray:
+        """The marks of values that are multiplied by 0: whatever is computed with them is milder, too."""
+        if not self._of_results or not marks.any():
+            return marks
+        known, which = np.unique(marks, return_inverse=True)
+        made = []
+        for mark in known.tolist():
+            milder = self._sets[mark] & self._of_results
+            other = self._sets.number(self._sets[mark] - milder) if milder else mark
+            for number in sorted(milder):
+                other = self.union(self.of(("masked", self._keys[number]), self._tells[number]), other)
+            made.append(other)
+        return np.array(made, np.int32)[which.reshape(marks.shape)]
+
     def computed(self, i: Instruction, marks: np.ndarray, *, is_result: bool = False) -> np.ndarray:
-        """The marks of what an instruction makes of values with these marks; `is_result`: it is a matrix product, or
-        what the values alone decide.
+        """The marks of what an instruction makes of values with these marks; `is_result`: it is a matrix product, a sum
+        of elements, or what the values alone decide.
         """
         if not self._computed or not marks.any():
             return marks

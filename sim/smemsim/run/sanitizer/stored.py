@@ -18,6 +18,7 @@ from smemsim.core.finding import Finding, Half
 from smemsim.core.machine.stored_taint import MOST_DOUBTS, Saved
 from smemsim.core.ptx.demangle import shorter_name
 from smemsim.core.spec.findings import Severity
+from smemsim.run.following import Tell
 from smemsim.run.lower.dataflow import decides_itself
 from smemsim.run.sanitizer.history import MOST_BYTES
 
@@ -46,19 +47,59 @@ class Doubt:
     findings: Any  # `Findings` of the launch
     is_used: bool = False
     is_copied: bool = False
+    result: Result | None = None
 
-    def use(self, by: Half | Callable[[Doubt], Half] | None, *, in_kernel: bool = False) -> bool:
+    def made(self, by: Half) -> Doubt | Result:
+        """The doubt of a value that is made of several such elements."""
+        if not self.is_copied:
+            return self
+        if self.result is None:
+            self.result = Result(self, by)
+        return self.result
+
+    def use(self, by: Half | Callable[[Doubt], Half] | None, *, in_kernel: bool = False, made: Half | None = None) -> bool:
         """Such a value is used: the remark becomes a finding, unless another finding stands for it by now. `by` None:
-        the store is the use.
+        the store is the use. `made`: what is used has been made of it.
         """
         finding = self.finding
         if self.is_used or (self.is_copied and not in_kernel) or self.findings.found(finding.code, finding.line, finding.operation) is None:
             return False
         self.is_used = True
-        if by is not None:
-            finding = dataclasses.replace(finding, halves=(*_stores(finding), by if isinstance(by, Half) else by(self)))
+        more = [half for half in (made, by if by is None or isinstance(by, Half) else by(self)) if half is not None]
+        if more:
+            finding = dataclasses.replace(finding, halves=(*_stores(finding), *more))
         self.findings.keep(finding)
         return True
+
+
+@dataclasses.dataclass(eq=False)
+class Result:
+    """What a launch makes of several elements that hold such values of another store: more than a copy of padding."""
+
+    of: Doubt
+    by: Half
+
+    @property
+    def findings(self) -> Any:
+        """Those of the launch that has stored the elements."""
+        return self.of.findings
+
+    @property
+    def finding(self) -> Finding:
+        """The report of a use."""
+        return dataclasses.replace(self.of.finding, halves=(*_stores(self.of.finding), self.by))
+
+    is_copied = False
+
+    @property
+    def is_used(self) -> bool:
+        """Is the report made?"""
+        return self.of.is_used
+
+    def use(self, by: Half | Callable[[Doubt], Half] | None, *, in_kernel: bool = False) -> bool:
+        """The result is used."""
+        used = by if by is None or isinstance(by, Half) else by(self.of)
+        return self.of.use(used, in_kernel=True, made=self.by)
 
 
 def _stores(finding: Finding) -> tuple[Half, ...]:
@@ -76,6 +117,8 @@ class StoredValues:
         self.x, self.origins, self.reports = x, origins, reports
         self._loaded: dict[int, int] = {}  # by the number of an origin: the doubts of the stored value
         self._made: dict[tuple[int, int], tuple[Doubt, ...]] = {}  # by origin and store
+        # by the key of an origin and the line that makes a result of the value: the doubts of that
+        self._results: dict[tuple[Any, int], int] = {}
         self._itself: dict[int, bool] = {}  # by instruction: `_replaces_itself`
 
     @functools.cached_property
@@ -113,11 +156,18 @@ class StoredValues:
         assert taint is not None
         doubts: list[Any] = []
         for number in sorted(self.origins.numbers(mark)):
-            kept = self._loaded.get(number)
+            kept = self._kept(number)
             taint.carried += kept is not None
             doubts += self._doubts(number, i) if kept is None else taint.doubts_of(kept)
         found: int = taint.number_of(doubts)
         return found
+
+    def _kept(self, number: int) -> int | None:
+        """The number in the memory of the doubts of a value that was loaded, or of what has been made of it."""
+        key: Any = self.origins.key(number)
+        if key[0] == "computed" and key[1:] in self._results:
+            return self._results[key[1:]]
+        return key[1][1] if key[0] == "masked" and key[1][0] == "stored" else self._loaded.get(number)
 
     def _doubts(self, number: int, i: Instruction) -> tuple[Doubt, ...]:
         made = self._made.get((number, id(i)))
@@ -165,20 +215,35 @@ class StoredValues:
         return loaded
 
     def _mark(self, number: int) -> int:
-        mark: int = self.origins.of(("stored", number), functools.partial(self._use, number))
+        key = ("stored", number)
+        mark: int = self.origins.of(
+            key, functools.partial(self._use, number), computed=functools.partial(self._made_of, key), only_results=True
+        )
         self._loaded.update(dict.fromkeys(self.origins.numbers(mark), number))
         return mark
+
+    def _made_of(self, key: tuple[str, int], by: Instruction) -> Tell:
+        """What reports the use of what an instruction makes of several elements with these doubts."""
+        known = self._results.get((key, by.line))
+        if known is None:
+            taint, half = self.x.launch.memory.taint, self._half("compute", by)
+            known = taint.number_of([doubt.made(half(doubt)) for doubt in taint.doubts_of(key[1])])
+            self._results[key, by.line] = known
+        return functools.partial(self._use, known)
+
+    def _half(self, does: str, i: Instruction) -> Callable[[Doubt], Half]:
+        """The row of an instruction in a report, which is of this launch or of an earlier one."""
+        launch = self.x.launch
+        later = Half(does, f"{i.name}, PTX line {i.line} of {shorter_name(launch.program.name)}, a later launch")
+        same = Half(does, i.name, i)
+        return lambda doubt: same if doubt.findings is launch.result.findings else later
 
     def _use(self, number: int, user: Instruction | None) -> None:
         """An instruction uses a value that it has loaded, or what it computes from one."""
         launch = self.x.launch
         if launch.taint is None or user is None:
             return
-        later = Half("use", f"{user.name}, PTX line {user.line} of {shorter_name(launch.program.name)}, a later launch")
-        same = Half("use", user.name, user)
-        launch.taint.use_numbers(
-            (number,), lambda doubt: same if doubt.findings is launch.result.findings else later, in_kernel=not self._replaces_itself(user)
-        )
+        launch.taint.use_numbers((number,), self._half("use", user), in_kernel=not self._replaces_itself(user))
 
     def _replaces_itself(self, user: Instruction) -> bool:
         """Has the value no effect there but on its own place in global memory?"""
@@ -200,7 +265,7 @@ class Left(NamedTuple):
     def enter(self, launch: Launch) -> None:
         """Have the marks in a launch of this process, whose findings have the remarks."""
         taint = launch.memory.taint
-        made = [Doubt(finding, launch.result.findings, is_used, is_copied) for finding, is_used, is_copied in self.doubts]
+        made = [Doubt(finding, launch.result.findings, is_used, is_copied=is_copied) for finding, is_used, is_copied in self.doubts]
         numbers = {number: taint.number_of([made[place] for place in places]) for number, places in self.sets.items()}
         for address, at, own, parts, values in self.marks:
             region = launch.memory.find(address)

@@ -29,6 +29,7 @@ from smemsim.core.spec.findings import Severity
 from smemsim.run.following import WHOLE, Tell
 from smemsim.run.lower.dataflow import accumulations, bit_fields, choices
 from smemsim.run.lower.fused import COMPUTING
+from smemsim.run.lower.sums import sums
 from smemsim.run.register_types import bits_of
 from smemsim.run.sanitizer.byte_masks import Parts
 from smemsim.run.sanitizer.origins import WORD, Origins, Words, widened, words_of
@@ -86,6 +87,8 @@ RESULTS = frozenset(("bra", "mma", "selp", "tcgen05", "wgmma", "wmma"))
 MOVING = BITWISE | frozenset(CHOOSING) | {"mov", "selp"}  # that make values of bits of others, and compute nothing
 # of integers: a byte of a result comes of the same and lower bytes of what they read
 UPWARD = frozenset(("add", "mad", "mul", "sub"))
+PRODUCTS = frozenset(("fma", "fused", "mad", "mul"))
+FLOATS = frozenset(("bf16", "f16", "f32", "f64"))
 MOST_BYTES = 8  # of a register whose parts have marks; more parts than that are its bits
 TELLING = frozenset(
     ("ldmatrix", "mma", "shfl", "stmatrix", "tcgen05", "wgmma", "wmma")
@@ -269,9 +272,10 @@ class Taint:
 
     def _say_local(self, i: Instruction, user: Instruction | None, *, is_padding: bool = False, by: Instruction | None = None) -> None:
         """R507: a thread uses a word of its local memory that it has not written. A remark if it only copies the word,
-        unless it is the result of a matrix product (`by`). Padding next to written bytes may be copied.
+        unless it is a result (`by`). Padding next to written bytes may be copied.
         """
-        is_copied = self.is_stored and id(user) not in accumulations(self.x.launch.program) and not is_result(by)
+        is_made = is_result(by) if is_padding else by is not None
+        is_copied = self.is_stored and id(user) not in accumulations(self.x.launch.program) and not is_made
         if is_copied and is_padding:
             return
         said, milder = uninitialised("a variable in local memory", i, user, by, is_copied=is_copied, is_voted=self.is_voted)
@@ -403,9 +407,10 @@ class Taint:
             in_parts = self._handed_on_in_parts(i, threads)
             results, sources = _registers(i)
             marks = self._handed_on(x, i, sources, threads) if in_parts is None else 0
-            if i.op in COMPUTING and not _moves(i):
-                marks = self.origins.computed(i, np.asarray(marks))
-                in_parts = None if in_parts is None else [(slot, self.origins.computed(i, parts)) for slot, parts in in_parts]
+            if self.origins.are_changed and (i.op == "redux" or (i.op in COMPUTING and not _moves(i))):
+                are_summed = self._are_summed(i, threads)
+                marks = self._computed(i, np.asarray(marks), are_summed)
+                in_parts = None if in_parts is None else [(slot, self._computed(i, parts, are_summed)) for slot, parts in in_parts]
             decided = self._decided(i, threads)
             step(x)
             for slot in results if in_parts is None else ():
@@ -416,6 +421,26 @@ class Taint:
                 )
         if self.read is not None:
             self._loaded(i, threads)
+
+    def _are_summed(self, i: Instruction, threads: np.ndarray) -> np.ndarray | bool:
+        """In which threads (n,) is the result made of several elements of an array?"""
+        found = sums(self.x.launch.program)
+        if i.op == "redux" or id(i) in found.always:
+            return True
+        if id(i) not in found.of_two:
+            return False
+        one, other = (
+            self._joined([self._part(Register(slot, "", ""), threads) for slot in sorted(side)]) != 0 for side in found.of_two[id(i)]
+        )
+        return np.asarray(one & other)
+
+    def _computed(self, i: Instruction, marks: np.ndarray, are_summed: np.ndarray | bool) -> np.ndarray:
+        """The marks of what an instruction has made of values with these marks, (n,) or (parts, n)."""
+        plain = self.origins.computed(i, marks)
+        if not np.any(are_summed):
+            return plain
+        summed: np.ndarray = np.where(are_summed, self.origins.computed(i, marks, is_result=True), plain)
+        return summed
 
     def came(self, i: Instruction) -> None:
         """An instruction has run of whose registers none had a mark: what it loaded may have brought some."""
@@ -593,6 +618,8 @@ class Taint:
             marks[:2], known = self._compared(i, sources, marks[:2], threads), [m for m in marks[2:] if m is not None]
             known += [m for m in marks[:2] if m is not None]
         handed_on = self._joined(known)
+        if i.op in PRODUCTS:
+            return self._multiplied(i, threads)
         if i.op == "selp":
             zero = np.zeros(len(threads), np.int32)
             either = [zero if m is None else m for m in marks[:2]]
@@ -605,6 +632,22 @@ class Taint:
             if mark is None and isinstance(source, Register) and source.type == "pred":
                 handed_on = np.where(_value(x, source, threads) == (logic == "or"), 0, handed_on)
         return handed_on
+
+    def _multiplied(self, i: Instruction, threads: np.ndarray) -> np.ndarray:
+        """The marks of a product, or of one and a sum: those of a factor are milder if the other one is 0."""
+        one, other, *added = (self._part(operand, threads) for operand in i.operands[1:])
+        is_zero = [self._is_zero(i, operand, own, threads) for operand, own in zip(i.operands[1:3], (one, other), strict=True)]
+        factors = [
+            np.where(zero, self.origins.masked(own), own) if zero.any() else own
+            for own, zero in zip((one, other), reversed(is_zero), strict=True)
+        ]
+        return self._joined([*factors, *added])
+
+    def _is_zero(self, i: Instruction, operand: Operand, own: np.ndarray, threads: np.ndarray) -> np.ndarray:
+        """In which threads is a factor known, and 0?"""
+        kind = next((kind for kind in reversed(i.modifiers) if kind in FLOATS), "")
+        value = value_of(operand, self.x.r, threads, f"b{bits_of(kind)}") if kind else None
+        return np.zeros(len(threads), bool) if value is None else (value << value.dtype.type(1) == 0) & (own == 0)
 
     def _compared(
         self, i: Instruction, sources: Sequence[Operand], marks: list[np.ndarray | None], threads: np.ndarray
