@@ -54,6 +54,19 @@ COPY_BULK = f"""{STAGE} setp.ne.u32 %p1, %r1, 0; @%p1 bra WAIT; mbarrier.init.sh
 mbarrier.arrive.expect_tx.shared.b64 %d4, [%r5], 128;
 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r4], [%d20], 128, [%r5];
 WAIT: bar.sync 0; POLL: mbarrier.try_wait.parity.shared.b64 %p2, [%r5], 0; @!%p2 bra POLL; ld.shared.u32 %r2, [%r6];"""
+ROW = """mov.u32 %r2, 0; mov.u32 %r4, 0; mov.u64 %d4, %d20; NEXT: ld.global.u32 %r5, [%d4]; STEP add.u64 %d4, %d4, 4; add.u32 %r4, %r4, 1;
+setp.lt.u32 %p1, %r4, COUNT; @%p1 bra NEXT; st.global.u32 [%d3], %r2;"""
+WORDS = """.shared .align 128 .b8 s[128]; mov.u32 %r4, s; mad.lo.u32 %r6, %r1, 4, %r4; ld.global.u32 %r2, [%d2]; st.shared.u32 [%r6], %r2; bar.sync 0;
+setp.ge.u32 %p1, %r1, 4; @%p1 bra END; ld.shared.u32 %r2, [%r6]; ld.shared.u32 %r3, [%r6+FURTHER]; add.u32 %r2, %r2, %r3; st.shared.u32 [%r6], %r2;
+ld.shared.u32 %r2, [%r6]; st.global.u32 [%d3], %r2; END:"""
+VECTORS = (
+    "ld.global.v4.u32 {%r2, %r3, %r4, %r5}, [%d20+80]; ld.global.v4.u32 {%r6, %r7, %r8, %r9}, [%d20+96]; add.u32 %r2, ONE, OTHER; STORE"
+)
+
+
+def row(step, count=32):
+    """A thread goes over the first words of the first array."""
+    return ROW.replace("STEP", step).replace("COUNT", str(count))
 
 
 NOTHING: set[str] = set()
@@ -88,6 +101,42 @@ NOTHING: set[str] = set()
         (f"{COPY_BULK} {FLAG} {STORE} END:", written(0, 96), {"R507"}, NOTHING),
         (f"{COPY_BULK} {FLAG} {STORE} END:", written(0, 128), NOTHING, NOTHING),
         (f"{COPY_BULK} {STORE}", written(0, 96), NOTHING, {"R507"}),
+        # sums of elements
+        (row("add.u32 %r2, %r2, %r5;"), written(0, 96), {"R507"}, NOTHING),
+        (row("add.u32 %r2, %r2, %r5;", 24), written(0, 96), NOTHING, NOTHING),
+        (row("max.u32 %r3, %r2, %r5; mov.u32 %r2, %r3;"), written(0, 96), {"R507"}, NOTHING),
+        (row("mov.u32 %r2, %r5;"), written(0, 96), NOTHING, {"R507"}),  # the last one alone
+        (row("setp.lt.u32 %p2, %r4, 24; selp.u32 %r3, %r5, 0, %p2; add.u32 %r2, %r2, %r3;"), written(0, 96), NOTHING, NOTHING),
+        (
+            row("mov.b32 %f2, %r2; mov.b32 %f5, %r5; mov.f32 %f9, 0f00000000; fma.rn.f32 %f2, %f5, %f9, %f2; mov.b32 %r2, %f2;"),
+            written(0, 96),
+            NOTHING,
+            {"R507"},
+        ),  # times 0
+        (
+            row("mov.b32 %f2, %r2; mov.b32 %f5, %r5; fma.rn.f32 %f2, %f5, 0f40000000, %f2; mov.b32 %r2, %f2;"),
+            written(0, 96),
+            {"R507"},
+            NOTHING,
+        ),
+        (f"{LOAD} shfl.sync.bfly.b32 %r3, %r2, 1, 31, -1; add.u32 %r2, %r2, %r3; {STORE}", written(0, 96), {"R507"}, NOTHING),
+        (f"{LOAD} shfl.sync.bfly.b32 %r2, %r2, 1, 31, -1; {STORE}", written(0, 96), NOTHING, {"R507"}),
+        (f"{LOAD} redux.sync.add.u32 %r2, %r2, -1; {STORE}", written(0, 96), {"R507"}, NOTHING),
+        (f"{LOAD} redux.sync.add.u32 %r2, %r2, -1; {STORE}", written(0, 128), NOTHING, NOTHING),
+        (WORDS.replace("FURTHER", "96"), written(0, 96), {"R507"}, NOTHING),
+        (WORDS.replace("FURTHER", "64"), written(0, 96), NOTHING, NOTHING),
+        (VECTORS.replace("ONE", "%r5").replace("OTHER", "%r6").replace("STORE", STORE), written(0, 92), {"R507"}, NOTHING),
+        (VECTORS.replace("ONE", "%r6").replace("OTHER", "%r7").replace("STORE", STORE), written(0, 92), NOTHING, {"R507"}),  # a pixel
+        # an array that nothing has written holds no padding
+        (f"{LOAD} add.u32 %r2, %r2, 1; {STORE}", written(0, 96), NOTHING, {"R507"}),
+        (f"{LOAD} add.u32 %r2, %r2, 1; {STORE}", written(0, 0), {"R507"}, NOTHING),
+        (f"{LOAD} {STORE}", written(0, 0), NOTHING, {"R507"}),
+        (
+            f"{LOAD} mov.b32 %f2, %r2; mov.f32 %f9, 0f00000000; mul.f32 %f2, %f2, %f9; mov.b32 %r2, %f2; {STORE}",
+            written(0, 0),
+            NOTHING,
+            {"R507"},
+        ),
     ],
 )
 def test_memory_that_was_allocated_and_not_set_is_no_value(body, before, findings, remarks):
@@ -621,9 +670,20 @@ def test_what_is_made_of_allocated_memory_may_be_stored_but_not_decide(then, use
     card_ = Stored(**executed)
     source, at = card_.device.allocate(128 * CTAS), card_.device.allocate(128 * CTAS)
     card_.device.fill(at, 0, 128 * CTAS)
+    card_.device.fill(source + 128 * CTAS - 128, 0, 128)  # the rest is padding
     card_.made = card_.launch(DOUBLES.replace("%THEN", then), source, at)
     use(card_, at)
     assert card_.codes == code
+
+
+@pytest.mark.parametrize(("shift", "codes"), [(0, {"R507"}), (32, NOTHING)])
+def test_a_copy_within_the_card_takes_uninitialised_words_along(shift, codes):
+    device = card()
+    source, at, out = (device.allocate(256) for _ in range(3))
+    device.fill(at, 0, 256)
+    written(0, 96)(device, source)
+    device.copy(at, source, 128 - shift)
+    assert launched(device, EACH.format(row("add.u32 %r2, %r2, %r5;")), at, out)[0] == codes
 
 
 def test_memory_that_the_host_can_touch_makes_a_store_a_use():

@@ -65,16 +65,24 @@ class Copies:
             else:
                 for n in range(height):
                     self._move(to + n * to_pitch, source + n * source_pitch, width)
-            if self.taint.memory is not None:
-                for n in range(height):
-                    self.taint.moved(to + n * to_pitch, source + n * source_pitch, width)
-                target = self.memory.at(to)
-                # loads of constants are not followed
-                by = "a copy to the host" if target is None or target.is_on_host else "a copy to a variable" * (target.kind == "own")
-                if by:
-                    self.taint.gives(source, (height, width), (source_pitch, 1), 1, by)
+            self._pass_on(to, to_pitch, source, source_pitch, width, height)
 
         return Node("memcpy", run, {"given": (to, to_pitch, source, source_pitch, width, height)})
+
+    def _pass_on(self, to: int, to_pitch: int, source: int, source_pitch: int, width: int, height: int) -> None:
+        """Uninitialised values go with the bytes that were copied."""
+        sides = [self.memory.at(to), self.memory.at(source)]
+        if all(side is not None and side.is_littered for side in sides):
+            for n in range(height):
+                self.taint.moved_garbage(to + n * to_pitch, source + n * source_pitch, width)
+        if self.taint.memory is not None:
+            for n in range(height):
+                self.taint.moved(to + n * to_pitch, source + n * source_pitch, width)
+            target = self.memory.at(to)
+            # loads of constants are not followed
+            by = "a copy to the host" if target is None or target.is_on_host else "a copy to a variable" * (target.kind == "own")
+            if by:
+                self.taint.gives(source, (height, width), (source_pitch, 1), 1, by)
 
     def fill(self, to: int, pitch: int, value: int, width: int, count: int, height: int) -> Node:
         """Sets `height` rows of `count` elements of `width` bytes, a pitch apart, to a value."""

@@ -125,7 +125,9 @@ class VirtualDevice:
         self.attributes = CardAttributes(self.card, multiprocessors, memory_bytes, self._remark, self._is_quiet)
         self.registered = RegisteredMemory(self.memory, self.host)
         self.pools, self.advice = MemoryPools(), Advice()
-        self.taint = HostTaint(lambda: self.machine.memory if "machine" in vars(self) else None, self.report_again)
+        self.taint = HostTaint(
+            lambda: self.machine.memory if "machine" in vars(self) else None, self.report_again, lambda: self.machine.memory
+        )
         self.copies = Copies(self.memory, self.host, self.asked_for, self._remark, self._is_quiet, self.taint)
         self.code = LoadedCode(self)
         self.occupancy = Occupancy(self.card, self.multiprocessors)

@@ -1,4 +1,6 @@
-"""What the host does with memory in which kernels have stored uninitialised values (`core/machine/stored_taint.py`)."""
+"""What the host does with memory that holds uninitialised values: garbage of `core/machine/uninitialised.py`, and what
+kernels have stored (`core/machine/stored_taint.py`).
+"""
 
 from __future__ import annotations
 
@@ -12,12 +14,12 @@ __all__ = ["HostTaint"]
 
 
 class HostTaint:
-    """Passes on copies and writes of the host. `memory` returns the card's memory, None before it is used. `found` is
-    called after a use of an uninitialised value.
+    """Passes on copies and writes of the host. `memory` returns the card's memory, None before it is used; `made` makes
+    it. `found` is called after a use of an uninitialised value.
     """
 
-    def __init__(self, memory: Callable[[], GlobalMemory | None], found: Callable[[], None]) -> None:
-        self._memory, self._found = memory, found
+    def __init__(self, memory: Callable[[], GlobalMemory | None], found: Callable[[], None], made: Callable[[], GlobalMemory]) -> None:
+        self._memory, self._found, self._made = memory, found, made
 
     @property
     def memory(self) -> GlobalMemory | None:
@@ -47,3 +49,7 @@ class HostTaint:
         """Bytes have been copied from one address to another, one of which is the card's."""
         if (memory := self.memory) is not None:
             memory.moved(to, source, size)
+
+    def moved_garbage(self, to: int, source: int, size: int) -> None:
+        """Bytes of one allocation of the card have been copied to another one."""
+        self._made().moved_garbage(to, source, size)

@@ -92,7 +92,7 @@ class GlobalMemory(metaclass=OwnMembers):
 
     _internal: ClassVar[tuple[str, ...]] = (
         "behind", "declare_blank", "declare_garbage", "filled", "forget_garbage", "has_declared", "heap_array",
-        "are_outputs", "holding", "is_hosts_too", "moved", "place_heap", "place_parameters", "release", "table", "taint", "wrote",
+        "are_outputs", "holding", "is_hosts_too", "moved", "moved_garbage", "place_heap", "place_parameters", "release", "table", "taint", "wrote",
         "wrote_all",
     )  # fmt: skip
 
@@ -202,6 +202,13 @@ class GlobalMemory(metaclass=OwnMembers):
         """The host has copied bytes from one address to another."""
         if self.taint:
             self.taint.move(self._at(to), to, source, size)
+
+    def moved_garbage(self, to: int, source: int, size: int) -> None:
+        """The host has copied bytes from one array to another, and they may be uninitialised."""
+        here, there = self._at(to), self._at(source)
+        if here is None or there is None or not (isinstance(here.blank, Garbage) and isinstance(there.blank, Garbage)):
+            return
+        here.blank.takes(there.blank, to - here.words_begin, source - there.words_begin, size)
 
     def wrote_all(self) -> None:
         """From now on all uninitialised memory counts as written. It is called after code ran whose writes are not

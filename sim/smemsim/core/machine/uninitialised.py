@@ -24,6 +24,7 @@ LINE = 32  # words: of a line all bytes that kernels have left out are garbage, 
 PERIOD = 1 << 20  # bytes of addresses after which garbage is the same again
 # bytes at each end of an allocation that get garbage: the rest of a huge one costs no memory before it is used
 MOST_GARBAGE = 1 << 23
+MOST_MOVED = 64  # copies within the card whose uninitialised words an array remembers
 SEED = 0x5EED
 
 
@@ -163,6 +164,11 @@ class Garbage(Blank):
     >>> data[40:44] = 0
     >>> blank.words(np.array([0, 36, 40, 44]), 4).ravel().tolist(), blank.remains()
     ([True, True, False, True], True)
+    >>> copy = np.zeros(128, np.uint8)
+    >>> other = Garbage(copy, 0x2000, 0)
+    >>> copy[:32] = data[32:64]; other.takes(blank, 0, 32, 32)
+    >>> other.words(np.array([0, 4, 8, 12, 32]), 4).ravel().tolist(), blank.is_untouched(), other.is_untouched()
+    ([True, True, False, True, False], False, False)
     >>> blank.fill(np.array([64, 66]), 1); data[[64, 66]] = 0
     >>> blank.bytes(np.array([64]), 4).tolist()
     [[False, True, False, True]]
@@ -179,6 +185,35 @@ class Garbage(Blank):
         self._late: np.ndarray | None = None  # bytes of words that have been written, whatever their content
         # bytes that kernels have written of words that were garbage, by stores of less than a word
         self._written: np.ndarray | None = None
+        # words that were copied here from other garbage: from a number up to another one, and how far they lay behind
+        self._moved: list[tuple[int, int, int]] = []
+
+    def takes(self, other: Garbage, to: int, source: int, size: int) -> None:
+        """Bytes of another array, from an offset on, have been copied here: garbage among them is uninitialised here,
+        too.
+        """
+        first, shift = -(-(to - self.shift) // WORD), (to - self.shift) % WORD
+        behind = (source - other.shift + -shift % WORD) // WORD - first
+        count = min((size - -shift % WORD) // WORD, len(self.memory) - first, len(other.memory) - first - behind)
+        if (source - other.shift) % WORD != shift or first < 0 or first + behind < 0 or count <= 0:
+            return
+        if not other._are_garbage(np.arange(first + behind, first + behind + count)).any():
+            return
+        end, own = first + count, behind + other.first - self.first
+        came = [(first, end, own)]
+        for begin, until, further in other._moved:
+            came.append((max(first, begin - behind), min(end, until - behind), own + further))
+        kept = [old for old in self._moved if not (first <= old[0] and old[1] <= end)]
+        self._moved = [*kept, *(each for each in came if each[0] < each[1])][-MOST_MOVED:]
+        self.is_gone = False
+
+    def is_untouched(self) -> bool:
+        """Has nothing written any byte, as far as the garbage shows?"""
+        pattern, written = _pattern(), self._written is not None or self._late is not None or bool(self._moved)
+        for first, count in self._parts:
+            n = np.arange(first - self.first, first - self.first + count)
+            written = written or not (self.memory[n] == pattern[(n + self.first) & len(pattern) - 1]).all()
+        return not written
 
     def words(self, at: np.ndarray, size: int) -> np.ndarray:
         """Which words of each access have an uninitialised byte, (n, words)."""
@@ -273,14 +308,19 @@ class Garbage(Blank):
     def _are_garbage(self, n: np.ndarray) -> np.ndarray:
         """Which words of the memory, by their numbers in it, are as they were littered?"""
         pattern = _pattern()
-        found: np.ndarray = self.memory[n] == pattern[(n + self.first) & len(pattern) - 1] if len(self.memory) else np.zeros(n.shape, bool)
+        if not len(self.memory):
+            return np.zeros(n.shape, bool)
+        found: np.ndarray = self.memory[n] == pattern[(n + self.first) & len(pattern) - 1]
+        for begin, end, behind in self._moved:
+            found |= (n >= begin) & (n < end) & (self.memory[n] == pattern[(n + self.first + behind) & len(pattern) - 1])
         return found
 
     def remains(self) -> bool:
         """Is any byte still uninitialised? A byte that was written stays written."""
         if not self.is_gone:
             is_open = self._written is not None and bool(((self._written != 0) & (self._written != ALL)).any())
-            self.is_gone = not is_open and not any(self._remains(first - self.first, count) for first, count in self._parts)
+            moved = any(self._are_garbage(np.arange(begin, end)).any() for begin, end, _ in self._moved)
+            self.is_gone = not is_open and not moved and not any(self._remains(first - self.first, count) for first, count in self._parts)
         return not self.is_gone
 
     def _remains(self, first: int, count: int) -> bool:

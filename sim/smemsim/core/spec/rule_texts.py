@@ -540,10 +540,10 @@ _MEMORY = RuleTopic(
         ),
         "memory.allocated": RuleText(
             "Allocated memory is uninitialised",
-            "Memory that a program allocates holds no defined values. A copy of such a value to global memory counts as harmless.",
+            "Memory that a program allocates holds no defined values. A copy of an element to global memory counts as harmless.",
             "torch.empty(1024), then a kernel that uses an element as an address.",
-            "A use of such a value is R507. A copy to global memory is a remark, except if the value went through a matrix product. "
-            "It becomes R507 when an instruction uses the copy; for other stored values, a copy to the host counts, too.",
+            "A use of such a value is R507. A store of an element that is copied, or changed alone, is a remark until an instruction uses it. "
+            "A store of what is made of several elements, or of an array without any written byte, is R507 when the host copies it, too.",
         ),
         "heap.capacity": RuleText(
             "The heap of malloc in kernels",

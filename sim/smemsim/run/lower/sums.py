@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from smemsim.core.ptx.module import Address, Instruction, Label, Operand, Register, Vector, slots_in
 from smemsim.run.isa.registers import bits_of
-from smemsim.run.lower.dataflow import givers_of, updates
+from smemsim.run.lower.dataflow import givers_of
 from smemsim.run.lower.fused import COMPUTING
 from smemsim.run.lower.program import Program
 
@@ -143,18 +143,14 @@ class _Values:
 
     def of_shared_memory(self) -> Iterator[int]:
         """What combines a word of shared memory with others, and goes back to it."""
-        for store in updates(self.program):
-            i = self.body[self._place(store)]
-            if _SHARED.isdisjoint(i.modifiers[:1]):
+        for store in self.body:
+            if store.op != "st" or _SHARED.isdisjoint(store.modifiers):
                 continue
-            for made in self._behind(frozenset(slots_in(i.operands[1])), MOVES):
+            for made in self._behind(frozenset(slots_in(store.operands[1])), MOVES) if len(store.operands) > 1 else ():
                 sides = [self._behind(frozenset(slots_in(operand)), MOVES) for operand in made.operands[1:]]
-                loads = [{id(b) for b in side if b.op == "ld" and not _SHARED.isdisjoint(b.modifiers)} for side in sides]
-                if made.op in COMBINES and len(set().union(*loads)) > 1:
+                loads = {id(b): b for side in sides for b in side if b.op == "ld" and not _SHARED.isdisjoint(b.modifiers)}
+                if made.op in COMBINES and len(loads) > 1 and any(b.operands[1] == store.operands[0] for b in loads.values()):
                     yield id(made)
-
-    def _place(self, identity: int) -> int:
-        return self.places[identity]
 
     # ---- of elements at one base
 

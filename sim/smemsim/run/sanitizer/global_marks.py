@@ -84,11 +84,13 @@ class GlobalMarks:
         reads = int(np.argmax(found.any(axis=1)))
         first = int(at[reads]) + int(np.argmax(found[reads]))
         tell = functools.partial(self._find, i, array, first)
+        is_untouched = array.is_untouched
         mark = self.taint.origins.of(
-            ("global", i.line),
+            ("global array" if is_untouched else "global", i.line),
             tell,
             computed=(lambda by: functools.partial(tell, by=by)) if isinstance(blank, Garbage) else None,
-            only_results=True,
+            only_results=not is_untouched,
+            is_array=is_untouched,
         )
         return np.where(found, np.int32(mark), np.int32(0))
 
@@ -117,7 +119,8 @@ class GlobalMarks:
         that alone decides, is a result.
         """
         where = self.findings.named(i, array, at, 1)
-        is_copied = isinstance(array.blank, Garbage) and self.taint.is_stored and id(user) not in self.rule.accumulations and by is None
+        is_kept = self.taint.is_masked or (id(user) not in self.rule.accumulations and by is None)
+        is_copied = isinstance(array.blank, Garbage) and self.taint.is_stored and is_kept
         said, milder = uninitialised(where, i, user, by, is_copied=is_copied, is_voted=self.taint.is_voted)
         self.x.launch.find(
             said.code, i, said.what,

@@ -14,6 +14,7 @@ import numpy as np
 from smemsim.base.distinct import distinct
 from smemsim.base.errors import InputError
 from smemsim.core.finding import TensorMapError
+from smemsim.core.machine.uninitialised import Garbage
 from smemsim.core.ptx.module import Instruction
 from smemsim.core.spec.tensor_map import MAP_BYTES
 from smemsim.core.words.tensor_map import TensorMap
@@ -137,6 +138,13 @@ class ArrayShadow:
         """Which of its bytes are uninitialised; None: none were when the launch first accessed it."""
         blank = self.region.blank
         return blank if blank is not None and blank.remains() else None
+
+    @functools.cached_property
+    def is_untouched(self) -> bool:
+        """Had nothing written any byte of an allocation when the launch first read uninitialised ones? Then these are
+        no padding.
+        """
+        return isinstance(self.blank, Garbage) and self.blank.is_untouched()
 
     @functools.cached_property
     def loaded(self) -> np.ndarray:

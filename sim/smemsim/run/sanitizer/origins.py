@@ -39,6 +39,7 @@ class Origins:
         self._computed: dict[int, tuple[Hashable, Callable[[Instruction], Tell]]] = {}
         self._milder: dict[int, int] = {}  # by number the mark that `milder` gives
         self._of_results: set[int] = set()  # of these the ones for which only results count
+        self._of_arrays: set[int] = set()  # those of arrays that nothing has written
         self._keys: list[Hashable] = []  # by number
 
     def of(
@@ -49,10 +50,11 @@ class Origins:
         is_whole: bool = False,
         computed: Callable[[Instruction], Tell] | None = None,
         only_results: bool = False,
+        is_array: bool = False,
     ) -> int:
         """The mark of one taint with this key, reported by its first `tell`. If it is milder for a value that is only
         copied, `computed` gives the report for computed values (`only_results`: only if it is a result, see
-        `is_result` of `taint.py`).
+        `is_result` of `taint.py`; `is_array`: conversions copy, too).
         """
         mark = self._known.get(key)
         if mark is None:
@@ -63,6 +65,7 @@ class Origins:
             if computed is not None:
                 self._computed[number] = key, computed
                 self._of_results.update((number,) * only_results)
+                self._of_arrays.update((number,) * is_array)
         if is_whole:
             self._whole.update(dict.fromkeys(self._sets[mark], key))
         return mark
@@ -94,17 +97,20 @@ class Origins:
         """What `of` was given for a taint."""
         return self._keys[number]
 
-    def masked(self, marks: np.ndarray) -> np.ndarray:
-        """The marks of values that are multiplied by 0: whatever is computed with them is milder, too."""
-        if not self._of_results or not marks.any():
+    def masked(self, marks: np.ndarray, of: Callable[[Tell], Tell]) -> np.ndarray:
+        """The marks of values that are multiplied by 0, reported by what `of` makes of their reports: whatever is
+        computed with them is milder, too.
+        """
+        those = self._of_results | self._of_arrays
+        if not those or not marks.any():
             return marks
         known, which = np.unique(marks, return_inverse=True)
         made = []
         for mark in known.tolist():
-            milder = self._sets[mark] & self._of_results
+            milder = self._sets[mark] & those
             other = self._sets.number(self._sets[mark] - milder) if milder else mark
             for number in sorted(milder):
-                other = self.union(self.of(("masked", self._keys[number]), self._tells[number]), other)
+                other = self.union(self.of(("masked", self._keys[number]), of(self._tells[number])), other)
             made.append(other)
         return np.array(made, np.int32)[which.reshape(marks.shape)]
 
@@ -120,7 +126,8 @@ class Origins:
 
     def _computed_one(self, i: Instruction, mark: int, is_result: bool) -> int:
         origins = self._sets[mark]
-        changing = {n for n in origins & self._computed.keys() if is_result or n not in self._of_results}
+        kept = set() if is_result else self._of_results | (self._of_arrays if i.op == "cvt" else set())
+        changing = (origins & self._computed.keys()) - kept
         made = self._sets.number(origins - changing)
         for number in sorted(changing):
             key, tell = self._computed[number]

@@ -168,6 +168,7 @@ class Taint:
         self.read: np.ndarray | None = None
         self.is_stored = False  # is the present report only about a store to global memory?
         self.is_voted = False  # does the present report come from a vote in which other lanes had a value (`_voted`)?
+        self.is_masked = False  # is it about a value that is multiplied by 0?
         self.matrix_is_unwritten = False  # has the running ldmatrix read uninitialised words?
         self._pieces: list[Piece] | None = None  # the destination of the running store
         for slot, reader in x.program.never_given.items():
@@ -275,7 +276,7 @@ class Taint:
         unless it is a result (`by`). Padding next to written bytes may be copied.
         """
         is_made = is_result(by) if is_padding else by is not None
-        is_copied = self.is_stored and id(user) not in accumulations(self.x.launch.program) and not is_made
+        is_copied = self.is_stored and (self.is_masked or not (id(user) in accumulations(self.x.launch.program) or is_made))
         if is_copied and is_padding:
             return
         said, milder = uninitialised("a variable in local memory", i, user, by, is_copied=is_copied, is_voted=self.is_voted)
@@ -638,10 +639,18 @@ class Taint:
         one, other, *added = (self._part(operand, threads) for operand in i.operands[1:])
         is_zero = [self._is_zero(i, operand, own, threads) for operand, own in zip(i.operands[1:3], (one, other), strict=True)]
         factors = [
-            np.where(zero, self.origins.masked(own), own) if zero.any() else own
+            np.where(zero, self.origins.masked(own, self._of_zero), own) if zero.any() else own
             for own, zero in zip((one, other), reversed(is_zero), strict=True)
         ]
         return self._joined([*factors, *added])
+
+    def _of_zero(self, tell: Tell) -> Tell:
+        def masked(user: Instruction | None) -> None:
+            before, self.is_masked = self.is_masked, True
+            tell(user)
+            self.is_masked = before
+
+        return masked
 
     def _is_zero(self, i: Instruction, operand: Operand, own: np.ndarray, threads: np.ndarray) -> np.ndarray:
         """In which threads is a factor known, and 0?"""
