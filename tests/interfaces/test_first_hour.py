@@ -288,7 +288,7 @@ def test_schedules_that_differ_are_a_line_each_and_all_takes_its_number_behind_a
     head, *lines = told.splitlines()[-5:-2]
     assert head == "3 schedules tried: 3 differ from the default schedule"
     assert lines == [
-        "      --schedule earliest, latest and 0: the array of args[0] (x) differs (63 of 256 bytes);",
+        "      --schedule earliest, latest and 0: the array of arg0 (x) differs (63 of 256 bytes);",
         "        R507 at line 11",
     ]
 

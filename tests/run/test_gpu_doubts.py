@@ -487,9 +487,9 @@ WAITED = "\n wgmma.wait_group.sync.aligned 0;\n"
         ("", "", ""),
         ("add.f32 %r30, %r1, %r1;", "add", "C7517"),
         ("mov.b32 %r30, %r1;\n st.global.b32 [%rd3], %r30;", "mov", "C7517"),
-        (f"mov.b32 %r30, %r1;{WAITED} st.global.b32 [%rd3], %r30;", "mov", "ptxas copies behind the wait"),
+        (f"mov.b32 %r30, %r1;{WAITED} st.global.b32 [%rd3], %r30;", "mov", "ptxas moves the copy after the wait"),
         ("mov.b32 %r1, 0;", "mov", "C7515"),
-        ("mov.b32 %r30, %r1;\n mov.b32 %r30, 5;\n st.global.b32 [%rd3], %r30;", "mov", "copies"),
+        ("mov.b32 %r30, %r1;\n mov.b32 %r30, 5;\n st.global.b32 [%rd3], %r30;", "mov", "the copy"),
     ],
 )
 def test_what_ptxas_makes_right_is_a_remark_that_says_so(use, at, says):

@@ -98,7 +98,7 @@ def test_ctas_of_different_waves_are_ordered_by_what_they_acquire_alone():
     """More CTAs than run together here: a card would run them at once."""
     assert message(RELEASE.format("gpu"), ACQUIRE.format("gpu"), grid=140) == {}
     lines = message("st.volatile.global.u32 [%d21], 1;", VOLATILE, grid=140)["X008"]
-    assert "element 0 (.u32) of the array of args[" in lines
+    assert "element 0 (.u32) of the array of arg" in lines
     assert "write: warp 0 of CTA 0 (st.global.u32)" in lines
 
 

@@ -507,7 +507,7 @@ def test_a_kernel_works_on_the_hosts_own_memory():
     assert held.tolist() == [1, 2, 3, 4, 5, 6, 7, 8]
     (finding,) = gpu.launch(FILL, grid=9, args=[at]).findings
     assert finding.code == "X001"
-    assert "right after the array held of args[0] (to), 32 bytes" in finding.message
+    assert "right after the array held of arg0 (to), 32 bytes" in finding.message
     gpu.free(at)
     (finding,) = gpu.launch(FILL, grid=8, args=[at]).findings
     assert (finding.code, held.tolist()) == ("X001", [1, 2, 3, 4, 5, 6, 7, 8])

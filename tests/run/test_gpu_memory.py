@@ -198,7 +198,7 @@ def test_an_address_in_a_cta_that_the_cluster_has_not_ends_the_kernel_where_it_i
 @pytest.mark.parametrize(
     ("body", "code", "words"),
     [
-        ("ld.global.b32 %r2, [%d20+256];", "X001", "right after the array of args[0]"),
+        ("ld.global.b32 %r2, [%d20+256];", "X001", "right after the array of arg0"),
         ("ld.global.v4.b32 {%r2, %r3, %r4, %r5}, [%d20+240]; ld.global.b32 %r2, [%d20+-4];", "X001", "4 bytes before"),
         ("ld.global.b64 %d2, [%d20+252];", "X002", "not a multiple of the 8 bytes"),
         ("mov.u64 %d1, 0; st.global.b32 [%d1+8], %r1;", "X001", "null pointer"),
@@ -219,7 +219,7 @@ def test_an_address_in_a_cta_that_the_cluster_has_not_ends_the_kernel_where_it_i
         ("atom.global.add.u32 %r2, [%d20+1024], 1;", "X001", "past the end"),
         ("atom.global.add.u32 %r2, [%d20+2], 1;", "X002", "not a multiple of the 4 bytes"),
         ("cp.async.cg.shared.global [sm], [%d20+8], 16;", "X002", "not a multiple of the 16 bytes"),
-        ("ld.shared.b32 %r2, [%d20];", "X001", "a generic address in the array of args[0]"),
+        ("ld.shared.b32 %r2, [%d20];", "X001", "a generic address in the array of arg0"),
         ("mov.u64 %d1, loc; cvta.local.u64 %d1, %d1; ld.shared.b32 %r2, [%d1+1024];", "X001", "in the thread's local memory"),
     ],
 )

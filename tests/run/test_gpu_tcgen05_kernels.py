@@ -750,7 +750,7 @@ def test_every_answer_can_be_tried() -> None:
     assert any("5 of 6 requests" in line for line in run.evidence)  # the last of them: always
     lost, done, _ = taken_over(alone.replace("@%p2 bra ASK;", ""), 6, cancel="all")
     assert [f.code for f in lost.findings] == ["X020"]
-    assert "the array of args[0] (out)" in lost.findings[0].message
+    assert "the array of arg0 (out)" in lost.findings[0].message
     assert done == [1, 0] * 3
     traps = alone.replace(counts, f"{counts} @%p4 trap;").replace("ASK:", "ASK: mov.u32 %r19, %ctaid.x; setp.ne.u32 %p4, %r4, %r19;", 1)
     assert [f.code for f in taken_over(traps, 6, cancel="all")[0].findings] == ["X013"]

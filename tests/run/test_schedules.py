@@ -238,7 +238,7 @@ def test_the_command_line_says_what_the_usual_order_hides(ptx: str, wait: str, t
         is_hidden = text is wrong and not more
         assert ("with --schedule latest" in told.get("later", "")) == is_hidden
         if is_hidden:
-            assert "the array of args[1] (o) differs" in told["later"]
+            assert "the array of arg1 (o) differs" in told["later"]
 
 
 # Warp 0 stores 7 to its lanes of tensor memory and loads them; thread 32 overwrites them by tcgen05.cp with 9; warp 4,

@@ -126,7 +126,7 @@ def test_shape_and_strides_of_a_descriptor_that_the_kernel_makes_are_told_in_ele
     assert "strides[0] = 64 (elements, not bytes)" in narrow
     assert "the descriptor has shape [128, 64] and strides [64, 1] (elements), up to element 8191, and the block at [64, 0]" in tall
     for text in (narrow, tall):
-        assert "of args[0] (source)" in text
+        assert "of arg0 (source)" in text
         assert re.search(r"gpu_suite\.py:\d+ \(rand, float32\[64, 64\]\)", text)
     assert re.search(r"gpu_suite\.py:\d+ \(rand, float32\[64, 64\]\)", text)
 

@@ -64,12 +64,12 @@ def _fault_of(f: Finding, compiler: str, uses: frozenset[str]) -> CompilerFault 
 
 
 def _with_blame(f: Finding, fault: CompilerFault) -> Finding:
-    lines = " and ".join(dict.fromkeys(place.path for place in (f.place, f.other_place) if place is not None))
-    leads = f"; {lines} leads there" if lines else ""
-    lacks = f" (the PTX should have: {f.repair})" if f.repair else ""
+    lacks = f" (the PTX should have: {f.repair})" if f.repair and f.cause is None else ""
     return dataclasses.replace(
         f,
         compiler=fault.compiler,
-        why="; ".join(filter(None, (f.why, f"{fault.compiler}'s fault, not the kernel's{leads}: {fault.says} [{fault.source}]"))),
+        why="; ".join(
+            filter(None, (f.why, f"this is a fault of {fault.compiler}, not of the kernel: {fault.says} (source: {fault.source})"))
+        ),
         repair=f"{fault.free}{lacks}",
     )

@@ -35,7 +35,7 @@ _SHARED = r"shared|ldmatrix|stmatrix|cp\.async|wgmma|tcgen05"
 COMPILER_FAULTS = (
     CompilerFault(
         "Triton", ("X003",), r"", _ANY,
-        "the compiler has to write fence.proxy.async, a Triton kernel cannot: Triton 3.3 to 3.6 leave it out, and 3.8.0 does in a loop of cp.async before tcgen05.mma",
+        "a Triton kernel cannot write fence.proxy.async, so the compiler must; Triton 3.3 to 3.6 leave it out, and 3.8.0 leaves it out in a loop of cp.async before tcgen05.mma",
         "Triton 3.7.1 or 3.9.0, or tensor descriptors for the loads", "triton-lang/triton #9610, #10537, #7262",
     ),
     CompilerFault(
@@ -50,12 +50,12 @@ COMPILER_FAULTS = (
     ),
     CompilerFault(
         "Triton", ("X007",), r"", frozenset(("wgmma",)),
-        "Triton 3.3 to 3.6 load registers of A again before wgmma has read them; ptxas serialises wgmma then",
+        "Triton 3.3 to 3.6 load registers of A again before wgmma has read them, and ptxas then serialises wgmma",
         "Triton 3.9.0", "docs/found/triton.md",
     ),
     CompilerFault(
         "Triton", ("X003", "X004", "X005", "X007", "X012", "X014"), r"", _ANY,
-        "a Triton kernel (tl.load, tl.dot, tl.store) has no words for this order, so no line of it can mend that",
+        "no statement of a Triton kernel (tl.load, tl.dot, tl.store) can set this order, so the compiler must",
         "another version of Triton, another num_stages, or tensor descriptors in place of pointers (or pointers in place of descriptors); report it with this line", "the PTX of the kernel",
     ),
     CompilerFault(
@@ -70,12 +70,12 @@ COMPILER_FAULTS = (
     ),
     CompilerFault(
         "TileLang", ("X005",), r"cp\.async", _ANY,
-        "with num_stages=2, TileLang 0.1.15 puts the wait for the product behind the copy into the stage that the product reads",
+        "with num_stages=2, TileLang 0.1.15 puts the wait for the product after the copy into the stage that the product reads",
         "num_stages=1, or a wait for the product before T.copy in a loop without T.Pipelined", "docs/found/tilelang.md",
     ),
     CompilerFault(
         "TileLang", ("X008",), r"\b(atom|red|ld|st)\.global|\b(atom|red)\b", _ANY,
         "AtomicAdd of TileLang 0.1.15 ignores memory_order for types other than float16 and bfloat16",
-        "a fence before and behind the atomic operation", "TileLang 0.1.15, tl_templates/cuda/atomic.h", True,
+        "a fence before and after the atomic operation", "TileLang 0.1.15, tl_templates/cuda/atomic.h", True,
     ),
 )  # fmt: skip

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, cast
 
 from smemsim.core.finding import Finding, InLaunch, expect_words
@@ -34,6 +34,7 @@ __all__ = ["Candidate", "candidates_of"]
 
 MOST_GROUPS = 3  # smaller values of one wait_group that are tried
 MOST_LINES = 4  # instructions of one kind that are changed, one after the other
+MOST_NAMED = 4  # mbarriers of a ring that a sentence lists
 MOST_NUMBERS = 3  # named barriers that are tried
 LANES = 32  # of a warp
 STAGES = (1, 2, 3, 4)  # of a ring whose wait gets a counted parity
@@ -64,7 +65,7 @@ class Candidate(NamedTuple):
 class _Code:
     """The instructions of a module in the order of the text."""
 
-    def __init__(self, module: Module, mbarriers: Sequence[int] = ()) -> None:
+    def __init__(self, module: Module, mbarriers: Mapping[int, str]) -> None:
         self.module, self.mbarriers = module, mbarriers
         bodies = {id(f.body): f.body for f in module.functions.values() if f.body is not None}
         self.bodies = list(bodies.values())
@@ -147,9 +148,9 @@ class _Code:
         return Edit(at, (*new, at) if is_before else (at, *new))
 
 
-def candidates_of(f: Finding, module: Module, mbarriers: Sequence[int] = ()) -> Iterator[Candidate]:
-    """The changes that may fix a finding; none for a code or an instruction without a known change. `mbarriers` are the
-    addresses of those on which TMA loads of one CTA complete, in the order of their use.
+def candidates_of(f: Finding, module: Module, mbarriers: Mapping[int, str]) -> Iterator[Candidate]:
+    """The changes that may fix a finding; none for a code or an instruction without a known change. `mbarriers` are
+    those on which TMA loads of one CTA complete, in the order of their use: by address, their names.
     """
     if not isinstance(f.at, InLaunch) or f.at.instruction is None or f.code not in _KINDS:
         return
@@ -292,13 +293,16 @@ ADDRESS = "rem.u32 %at, %n, {stages}; mad.lo.u32 %at, %at, {apart}, {base};"  # 
 
 def _missing_wait(i: Instruction, code: _Code) -> Iterator[Candidate]:
     """A wait for the mbarriers on which loads complete, one stage after the other, before a read."""
-    own, those = code.own(i), code.mbarriers
+    own, those = code.own(i), list(code.mbarriers)
     function = _counting(own, code)
     steps = {b - a for a, b in itertools.pairwise(those)}
     if not those or len(steps) > 1 or function is None or own.guard is not None:
         return
     wait = "smemsim_wait: mbarrier.try_wait.parity.shared::cta.b64 %done, [%at], %parity; @!%done bra smemsim_wait;"
-    said = f"mbarrier.try_wait.parity on the load's mbarrier before line {own.line}"
+    names = [*code.mbarriers.values()]
+    listed = ", ".join(names[:MOST_NAMED]) + ", ..." * (len(names) > MOST_NAMED)
+    mbarrier = f"load's mbarrier {listed}" if len(names) == 1 else f"mbarrier of the load's stage ({listed})"
+    said = f"mbarrier.try_wait.parity on the {mbarrier} before line {own.line}"
     if len(those) == 1:
         text = f"{COUNTER} mov.u32 %at, {those[0]}; mov.u32 %parity, 0;\n{wait}"
         yield Candidate((replaced_by(text, own, code.module, function, is_before=True),), f"{said}, parity 0", is_all=False, is_other=True)

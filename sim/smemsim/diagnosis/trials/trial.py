@@ -45,8 +45,8 @@ def try_fixes(run: Run, module: Module, again: Callable[[Module, float], Run], s
     return outcomes
 
 
-def _mbarriers(run: Run) -> tuple[int, ...]:
-    """The mbarriers on which the loads of the first CTA complete, in the order of their use."""
+def _mbarriers(run: Run) -> dict[int, str]:
+    """The mbarriers on which the loads of the first CTA complete, in the order of their use: by address, their names."""
     events = [event for event in run.launch.result.events.transfers() if isinstance(event, Load | Bulk)]
     first = min((event.cta for event in events), default=0)
     own = [event for event in events if event.cta == first]
@@ -54,7 +54,7 @@ def _mbarriers(run: Run) -> tuple[int, ...]:
         *(d.mbar.smem_address for event in own if isinstance(event, Load) for d in event.deliveries),
         *(t.mbar.smem_address for event in own if isinstance(event, Bulk) for t in event.transfers if t.mbar is not None),
     ]
-    return tuple(dict.fromkeys(addresses))
+    return {address: run.launch.program.places.mbarrier_named(address) for address in addresses}
 
 
 class _Trials:

@@ -601,7 +601,7 @@ class Launch:
             return f"array {name}" if name else ""
         n, p = parameter
         said = self.kernel.parameter_name(n)
-        return f"the array {'' if name in ('', p.name, said, f'arg{n}') else f'{name} '}of args[{n}] ({said})"
+        return f"the array {'' if name in ('', p.name, said, f'arg{n}') else f'{name} '}of arg{n} ({said})"
 
     def find(
         self,

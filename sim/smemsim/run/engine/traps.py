@@ -227,7 +227,7 @@ def _about_global(x: Wave, address: int, size: int) -> tuple[str, str]:
             return "there is no array at all", ""
         passed = x.launch.parameter_of(address, address + 1)
         if passed is not None:
-            name = f"args[{passed[0]}] ({x.launch.kernel.parameter_name(passed[0])})"
+            name = f"arg{passed[0]} ({x.launch.kernel.parameter_name(passed[0])})"
             return f"{_far_from(away, address, size)}, the value of {name}", f"pass the address of an array as {name}"
         return (
             _far_from(away, address, size),

@@ -185,8 +185,9 @@ def check_alone(x: Wave, i: Instruction, issued: Iterable[tuple[int, Any]], what
     for (warp, _), count in counts.items():
         if count > 1:
             x.launch.find(
-                "X016", i, f"{count} threads of {warp_name(x, warp)} issue {what}", "let one thread issue it: elect.sync, or a test of %tid",
-                why=f"each thread issues a copy of its own: {times} {count} times", because=source,
+                "X016", i, f"{count} threads of {warp_name(x, warp)} issue {what}: {times} {count} times",
+                "let one thread execute this line: guard it with elect.sync, or with a comparison of %tid.x (threadIdx.x)",
+                why="the instruction is issued once by each thread that executes it", because=source,
             )  # fmt: skip
             return
 

@@ -182,6 +182,7 @@ def _in_source(place: Place) -> str:
 
 _WORD = (1 << 64) - 1
 MOST_BARRIERS = 64  # of a variable that has nothing else
+BRANCHING = ("bra", "ret", "exit")  # not the instruction that a finding at this line is about
 
 
 @dataclasses.dataclass(eq=False)
@@ -287,11 +288,11 @@ class Program:
     @functools.cached_property
     def lines(self) -> dict[int, Instruction]:
         """The instructions by their lines; of several on one line (inline assembly) the last one that does more than
-        compute and branch.
+        compute, branch and return.
         """
         found: dict[int, Instruction] = {}
         for i in self.inlined.body:
-            if i.op != "bra" and (i.op not in COMPUTING or found.get(i.line, i).op in (*COMPUTING, "bra")):
+            if i.op not in BRANCHING and (i.op not in COMPUTING or found.get(i.line, i).op in (*COMPUTING, *BRANCHING)):
                 found[i.line] = i
             else:
                 found.setdefault(i.line, i)

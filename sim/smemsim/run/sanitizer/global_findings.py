@@ -224,7 +224,7 @@ class GlobalFindings:
             weak = other if scopes[0] else i
             return (
                 f"line {weak.line} is neither atomic nor .relaxed, and nothing orders the two",
-                f"make line {weak.line} .relaxed.gpu or .volatile (where it polls, .acquire.gpu), or {self._order(near)}",
+                f"if line {weak.line} polls a flag: .acquire.gpu there; if not: .relaxed.gpu or .volatile there, or {self._order(near)}",
             )
         if near:
             lock = "; if a lock or a flag orders them: __threadfence() (fence.acq_rel) after the atomic that takes it and before the one that releases it"
@@ -317,5 +317,5 @@ class GlobalFindings:
         self.x.launch.find(
             said.code, i, said.what, "ld.global without .nc (no const __restrict__, no __ldg, for what the kernel writes)",
             because="PTX ISA 9.1 §9.7.9.9 (ld.global.nc): the memory is read-only as long as the kernel runs", milder=Severity.NOTE,
-            operation=f"global memory, line {other.line}", other=other, arrays=(array.region.begin,),
+            operation=f"global memory, line {other.line}", other=other, arrays=(array.region.begin,), why=said.why, halves=said.halves,
         )  # fmt: skip

@@ -73,7 +73,9 @@ class MbarrierRules:
         """Warps use an mbarrier: X008 if one of them has not seen mbarrier.init."""
         for warp, maker, made, formal in self.initialised.unseen(barrier, warps):
             self.reporting.tell(
-                i, races.mbarrier_not_visible(i, self.reporting.warp(warp), self.reporting.warp(maker), made, barrier.offset),
+                i, races.mbarrier_not_visible(
+                    self.reporting.access("use", warp, i.line), self.reporting.access("init", maker, made.line), barrier.offset
+                ),
                 "after mbarrier.init: fence.mbarrier_init, then bar.sync (barrier.cluster in clusters), before others use it",
                 "PTX ISA 9.1 §9.7.13.15.9", formal=formal,
             )  # fmt: skip

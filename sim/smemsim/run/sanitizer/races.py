@@ -178,16 +178,16 @@ def copy_after_mbarrier(end: Instruction, copy: Instruction, where: str) -> Clau
     return Clauses("X005", f"the mbarrier at {where} ends while a copy may still complete on it", halves, why)
 
 
-def mbarrier_not_visible(i: Instruction, user: str, maker: str, made: Instruction, offset: int) -> Clauses:
+def mbarrier_not_visible(use: Access, init: Access, offset: int) -> Clauses:
     """X008: a warp uses an mbarrier, and nothing orders mbarrier.init by another warp before."""
-    what = f"{i.name} of warp {user} uses the mbarrier at {offset:#x}, which warp {maker} initialises at line {made.line}: nothing orders the two"
-    return Clauses("X008", what)
+    return Clauses("X008", f"the mbarrier at {offset:#x} may be used before it is initialised", (use.half, init.half), UNORDERED)
 
 
 def non_coherent(i: Instruction, other: Instruction, where: str) -> Clauses:
     """X008: a load through the non-coherent cache reads what the launch has written."""
-    what = f"{i.name} reads {where} through the non-coherent cache, which line {other.line} ({other.name}) has written in this launch: the value may be an old one"
-    return Clauses("X008", what)
+    halves = Half("read", i.name, i), Half("write", other.name, other)
+    why = "this launch writes the bytes, and the non-coherent cache may still hold the old value"
+    return Clauses("X008", f"{where} is read through the non-coherent cache", halves, why)
 
 
 def map_unfenced(mine: Access, theirs: Access, address: int, kind: str) -> Clauses:

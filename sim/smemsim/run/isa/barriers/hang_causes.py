@@ -500,7 +500,7 @@ class _Count:
         """The first phase that is wrong, and what it expects."""
         first, alike = self.first, [r.phase for r in self.wrong if (r.expected, r.brought) == (self.first.expected, self.first.brought)]
         ctas, many = self._ctas(), len(alike) > 1
-        named = of_ctas(ctas) if len(ctas) == 1 else f"({of_ctas(ctas)})"
+        named = of_ctas(ctas)
         of = f"of the mbarrier at {self.barrier.offset:#x} {named}"
         comes = f"{first.brought:,} arrive" if first.brought else "none arrive"
         told = (

@@ -139,7 +139,7 @@ class _Mma:
         if len(threads) > 1:
             added = zip(threads.tolist(), columns["d"], columns["enable_input_d"], strict=True)
             same = ((thread, d) for thread, d, adds in added if adds)
-            check_alone(x, self.i, same, f"{self.i.name} for the same D", "the product is added", "PTX ISA 9.1 §9.7.16.10.9")
+            check_alone(x, self.i, same, f"the same {self.i.name}", "the product is added", "PTX ISA 9.1 §9.7.16.10.9")
         ctas = x.ctas.those(x.cta_of[threads].tolist())
         waiting = list(range(len(threads)))
         while waiting:  # threads of one CTA, which an elect.sync should have made one, come after each other
