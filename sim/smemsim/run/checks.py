@@ -236,20 +236,21 @@ class Wanted(NamedTuple):
 
     `shared`: has the wave shared memory? `declared`: has the launch variables in global memory that begin without a
     value? `values`: the spaces of which it asks what stores leave there. `operands`: must it note what others than
-    matrix instructions read, for the operand check?
+    matrix instructions read, for the operand check? `registers`: may operations hold registers until a wait?
     """
 
     shared: bool
     declared: bool
     values: frozenset[str]
     operands: bool = False
+    registers: bool = False
 
     @classmethod
-    def by(cls, x: Wave, follows_global: bool, operands: bool = False) -> Wanted:
+    def by(cls, x: Wave, follows_global: bool, *, operands: bool, registers: bool) -> Wanted:
         """What the sanitizer of a wave wants, which `follows_global` memory or does not."""
         launch = x.launch
         values = frozenset({"shared", "global"} if follows_global else {"shared"})
-        return cls(launch.window_bytes > 0, follows_global and launch.memory.has_declared, values, operands)
+        return cls(launch.window_bytes > 0, follows_global and launch.memory.has_declared, values, operands, registers)
 
 
 class Checks(Protocol):

@@ -407,25 +407,30 @@ class Events:
 
     def __init__(self, members: Sequence[Any]) -> None:
         self.members = tuple(members)
+        self._which, unheard = _hearers(tuple(map(type, self.members)))
+        self.__dict__.update(unheard)
 
     def __getattr__(self, name: str) -> Any:
         """The attribute of an event, made when execution first asks for it: most waves have few events."""
-        which = _hearers(tuple(map(type, self.members))).get(name)
+        which = self._which.get(name)
         if which is None:
             raise AttributeError(name)
-        hears = tuple([getattr(self.members[n], name) for n in which])
-        found = functools.partial(_tell, hears) if len(hears) > 1 else hears[0] if hears else None
+        if len(which) == 1:
+            found = getattr(self.members[which[0]], name)
+        else:
+            found = functools.partial(_tell, tuple([getattr(self.members[n], name) for n in which]))
         self.__dict__[name] = found
         return found
 
 
-NO_EVENTS = Events(())
-
-
 @functools.lru_cache(64)
-def _hearers(kinds: tuple[type, ...]) -> dict[str, tuple[int, ...]]:
-    """For each event: which of observers of these classes override it."""
-    return {name: tuple(n for n, kind in enumerate(kinds) if getattr(kind, name, body) is not body) for name, body in _BODIES.items()}
+def _hearers(kinds: tuple[type, ...]) -> tuple[dict[str, tuple[int, ...]], dict[str, None]]:
+    """For each event that some of observers of these classes override: which; and the other events."""
+    which = {name: tuple(n for n, kind in enumerate(kinds) if getattr(kind, name, body) is not body) for name, body in _BODIES.items()}
+    return {name: heard for name, heard in which.items() if heard}, {name: None for name, heard in which.items() if not heard}
+
+
+NO_EVENTS = Events(())
 
 
 def _tell(hears: tuple[Callable[..., None], ...], *args: Any, **given: Any) -> None:
@@ -437,7 +442,7 @@ def interest_of(observer: Observer) -> Interest:
     """The accesses that an observer must see, by the events that it overrides."""
     kind = type(observer)
     if kind not in _INTERESTS:
-        overrides = {name for name, which in _hearers((kind,)).items() if which}
+        overrides = set(_hearers((kind,))[0])
         _INTERESTS[kind] = Interest(
             not overrides.isdisjoint(_ACCESSES), "executes" in overrides, "multiplies" in overrides, overrides >= _COUNTS
         )

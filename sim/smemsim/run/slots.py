@@ -35,8 +35,9 @@ class Slot(Generic[State]):
 
     def __call__(self, owner: HasSlots) -> State:
         """The state at `owner`, made if there is none yet."""
-        found: State | None = owner.slots.get(self)
-        if found is None:
+        try:
+            found: State = owner.slots[self]
+        except KeyError:
             found = owner.slots[self] = self._make(owner)
         return found
 

@@ -92,7 +92,7 @@ class Ctas(Sequence[Cta]):
     @property
     def made(self) -> list[Cta]:
         """Those that something has asked for."""
-        return [cta for cta in self._known if cta is not None]
+        return list(filter(None, self._known))
 
 
 def _gone(index: int) -> Cta:

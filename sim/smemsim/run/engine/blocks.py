@@ -66,8 +66,9 @@ def _passes_gate(wave: Wave, block: Block, marks: Taint | None) -> bool:
         wave.materialize(block.slots & ~gate.keeps)
     if not gate.opens(wave):
         return False
-    if wave.checks is not None and wave.checks.may_wait_in(block):
-        wave.checks.waits_at(wave, block.instructions[0])
+    checks: Checks | None = wave.checks
+    if checks is not None and checks.wants.registers and checks.may_wait_in(block):
+        checks.waits_at(wave, block.instructions[0])
     if marks is None:
         gate.run(wave)
     else:
@@ -113,8 +114,9 @@ def _run_plain(wave: Wave, block: Block, marks: Taint | None, left: Sequence[Any
         wave.materialize(block.behind)
     if wave.events.block_entered:
         wave.events.block_entered(wave, block)
-    if wave.checks is not None and wave.checks.may_wait_in(block):
-        _run_one_by_one(wave, block, marks, left, wave.checks)
+    checks: Checks | None = wave.checks
+    if checks is not None and checks.wants.registers and checks.may_wait_in(block):
+        _run_one_by_one(wave, block, marks, left, checks)
         return False
     return _run_steps(wave, block, marks, left)
 
@@ -134,7 +136,8 @@ def _run_steps(wave: Wave, block: Block, marks: Taint | None, left: Sequence[Any
     doubt is near. Is the block's end done too, as that of a loop is?
     """
     steps: Sequence[Any] = block.steps if left is None else left
-    is_doubtful = _is_doubtful(wave, block)  # its gate may have brought some
+    taint = wave.taint
+    is_doubtful = taint is not None and taint.concerns(block.slots)  # its gate may have brought some
     if left is None and steps and not is_doubtful and wave.in_flight is None and not wave.is_stepwise:
         tier = block.tier or tier_of(wave.program, block)
         if not tier.is_done:
@@ -151,7 +154,7 @@ def _run_steps(wave: Wave, block: Block, marks: Taint | None, left: Sequence[Any
             if threads is None:
                 continue  # machine code brings no doubts
             _run_closures(wave, block, step.steps, marks, threads)
-        is_doubtful = _is_doubtful(wave, block)
+        is_doubtful = taint is not None and taint.concerns(block.slots)
     return False
 
 
@@ -172,12 +175,8 @@ def _near(wave: Wave, block: Block, marks: Taint | None) -> Taint | None:
     """What follows values in doubt through a block: from its begin, or from a load of its own that brought
     uninitialised memory.
     """
-    return wave.taint if marks is None and _is_doubtful(wave, block) else marks
-
-
-def _is_doubtful(wave: Wave, block: Block) -> bool:
-    """Are values in doubt near a block now?"""
-    return wave.taint is not None and bool(wave.taint.concerns(block.slots))
+    taint = wave.taint
+    return taint if marks is None and taint is not None and taint.concerns(block.slots) else marks
 
 
 def _run_step(wave: Wave, block: Block, step: Plain, marks: Taint | None) -> None:

@@ -14,7 +14,7 @@ from smemsim.run.engine.blocks import run_block
 from smemsim.run.engine.hangs import refuse_host
 from smemsim.run.engine.warp_scheduler import Apart
 from smemsim.run.engine.wave import ALL, EXITED, GATHERING, WARP, YIELDED, ReadOnlyLoop, StateCycle, Wave
-from smemsim.run.isa.barriers.skipped_barriers import note_acts
+from smemsim.run.isa.barriers.skipped_barriers import ACTED_IN
 from smemsim.run.lower.cfg import computes, following, waits_outside
 from smemsim.run.slots import Slot
 
@@ -152,21 +152,23 @@ class _Run:
 
     def _execute(self, at: int, here: np.ndarray | None) -> None:
         """Execute a block. Raises Stuck and OutOfTime."""
-        wave, block = self.wave, self.blocks[at]
+        wave, block, progress = self.wave, self.blocks[at], self.wave.progress
         wave.sel = ALL if here is None or np.count_nonzero(here) == len(here) else np.flatnonzero(here)
         wave.at = at
         if wave.in_flight is not None:
             wave.in_flight.begins(wave, block)
-        note_acts(wave, at)
+        acted = ACTED_IN.peek(wave)  # there if lanes of some warps wait, or have waited, without others of theirs
+        if acted is not None:
+            acted.begins(wave, at)
         run_block(wave, block)
-        wave.progress.steps += 1
-        if wave.progress.steps >= self.look:
-            self.look = wave.progress.steps + LOOK
+        steps = progress.steps = progress.steps + 1
+        if steps >= self.look:
+            self.look = steps + LOOK
             if wave.launch.is_over:
                 raise OutOfTime
-        if wave.progress.steps > self.limit:
-            wave.progress.endless = f"it reached its limit of {self.limit:,} blocks of instructions (--limit), and had not ended"
-            wave.progress.way_out = (
+        if steps > self.limit:
+            progress.endless = f"it reached its limit of {self.limit:,} blocks of instructions (--limit), and had not ended"
+            progress.way_out = (
                 f"a higher limit, such as --limit {10 * self.limit}; if the launch reaches that too, look for an endless loop here"
             )
             wave.pc[wave.pc < YIELDED] += YIELDED

@@ -81,6 +81,9 @@ class Wave:
         self.progress = Progress()
         self.ctas = Ctas(self.grid.count, self._cta)
         self.r, self.shared = self.registers.arrays, self.memories.shared
+        # what observers see too (`views.py`), and instructions ask often
+        self.total, self.stride, self.cta_of = self.grid.total, self.grid.stride, self.grid.cta_of
+        self.pitch, self.window_begin = self.memories.pitch, self.memories.window_begin
         self.sel: Any = ALL
         self.at, self.step = 0, 0
         self.cohort = Cohort.of(self)
@@ -106,39 +109,14 @@ class Wave:
     # ---- what observers see too (`views.py`)
 
     @property
-    def total(self) -> int:
-        """How many threads there are."""
-        return self.grid.total
-
-    @property
-    def stride(self) -> int:
-        """Threads of a CTA, with its padding."""
-        return self.grid.stride
-
-    @property
     def tid(self) -> np.ndarray:
         """The number of each thread in its CTA."""
         return self.grid.tid
 
     @property
-    def cta_of(self) -> np.ndarray:
-        """The index of each thread's CTA in the wave."""
-        return self.grid.cta_of
-
-    @property
     def numbers(self) -> np.ndarray:
         """The number of each CTA in the grid."""
         return self.grid.numbers
-
-    @property
-    def pitch(self) -> int:
-        """Bytes from one CTA's window to the next one's in `shared`."""
-        return self.memories.pitch
-
-    @property
-    def window_begin(self) -> int:
-        """The `.shared` address at which a window begins."""
-        return self.memories.window_begin
 
     @property
     def scratch(self) -> int:

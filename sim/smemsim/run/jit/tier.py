@@ -155,7 +155,8 @@ class Frame:
 
     def __init__(self, x: Wave, code: Code, frames: Frames, found: Found | None = None) -> None:
         self._registers = _pointers(x, code, frames)
-        self.count = code.rows
+        self.code, self.count = code, code.rows
+        self.functions: Sequence[Any] = ()
         self.memory, end = np.zeros(HEAD + ROW * len(code.accesses) + code.numbers, np.int64), HEAD + ROW * len(code.accesses)
         self.table, self.counts = self.memory[HEAD:end], self.memory[end:]
         self._rows = self.table.reshape(-1, ROW)
@@ -174,12 +175,14 @@ class Frame:
         self.pointers = self._registers.ctypes.data, self.memory.ctypes.data
 
     @classmethod
-    def of(cls, x: Wave, owner: Any, code: Code, found: Found | None = None) -> Frame:
-        """That of a wave, made new or taken from a wave that is over and that has left its registers."""
+    def of(cls, x: Wave, owner: Any, code: Code, found: Slot[dict[Any, Found]] | None = None) -> Frame:
+        """That of a wave, made new or taken from a wave that is over and that has left its registers. `found` has, by
+        the owner, what waves before have found.
+        """
         frames = Frames.of(x)
         frame = frames.made.get(owner)
         if frame is None:
-            frame = frames.made[owner] = cls(x, code, frames, found)
+            frame = frames.made[owner] = cls(x, code, frames, None if found is None else found(x.launch).get(owner[1:3]))
         return frame
 
     @functools.cached_property
@@ -232,7 +235,7 @@ class Frame:
         found: np.ndarray = self._rows[number]
         return found
 
-    def run_tiles(self, x: Wave, tiles: Tiles, code: Code, given: tuple[int, int, int | None], mode: int) -> int:
+    def run_tiles(self, x: Wave, tiles: Tiles, given: tuple[int, int, int | None], mode: int) -> int:
         """`Tiles.go`; observers that count get each tile."""
         first, last, mask = given
         if not x.events.accessed_together:
@@ -242,7 +245,7 @@ class Frame:
             end = min(base + tiles.tile, last)
             if tiles.go(first, end, mask, mode) < end:
                 break
-            x.events.accessed_together(x, self.accessed(x, code, tiles.places, tiles.shapes, first, end, base))
+            x.events.accessed_together(x, self.accessed(x, self.code, tiles.places, tiles.shapes, first, end, base))
             first = end
         return first
 
@@ -345,7 +348,7 @@ class Segment:
 
     def is_kept(self, *, is_watched: bool, is_counted: bool) -> bool:
         """Is its machine code on disk?"""
-        is_direct = self._may_be_direct(is_watched=is_watched)
+        is_direct = self._may_be_direct[is_watched]
         return objects.is_kept(self._text(False, is_direct, is_counted).text)
 
     def _text(self, masked: bool, is_direct: bool, is_counted: bool) -> Code:
@@ -363,9 +366,11 @@ class Segment:
     def _stores(self) -> bool:
         return any(not access.is_load for access in self.piece.accesses)
 
-    def _may_be_direct(self, *, is_watched: bool) -> bool:
-        """Has it accesses, and does the sanitizer check none of them?"""
-        return bool(self.piece.accesses) and not (is_watched and (self._uses_shared or self._stores))
+    @functools.cached_property
+    def _may_be_direct(self) -> tuple[bool, bool]:
+        """Has it accesses? And does, besides, the sanitizer check none of them?"""
+        has_accesses = bool(self.piece.accesses)
+        return has_accesses, has_accesses and not (self._uses_shared or self._stores)
 
     def run(self, x: Wave) -> Any:
         """Run the compiled code. Returns the threads for which the interpreter has to run, as in `Wave.sel`: nothing
@@ -376,22 +381,22 @@ class Segment:
         left = self._run(x)
         if left is None:
             x.step += len(self.steps)
-            self.failed -= self.failed > 0
+            if self.failed:
+                self.failed -= 1
         else:
             self.failed += 1
         return left
 
     def _run(self, x: Wave) -> Any:
-        masked = x.sel is not ALL
         first, last, mask = _range(x)
         given = first, last, None if mask is None else mask.ctypes.data
-        if self._may_be_direct(is_watched=x.checks is not None) and not (x.memories.has_owners and self._uses_shared):
+        if self._may_be_direct[x.checks is not None] and not (x.memories.has_owners and self._uses_shared):
             first, is_over = self._directly(x, given)
             if is_over:
-                return self._left(x, given, first)
+                return None if first >= last else self._left(x, given, first)
             given = first, *given[1:]
-        code, functions = self.code(masked, is_direct=False, is_counted=x.is_counted)
-        frame = self._frame(x, code, is_direct=False)
+        frame = self._frame(x, is_direct=False)
+        code, functions = frame.code, frame.functions
         if not code.accesses:
             functions[-1](*frame.given(*given))
             return None
@@ -406,9 +411,15 @@ class Segment:
             return self._left(x, given, first)
         return None
 
-    def _frame(self, x: Wave, code: Code, *, is_direct: bool) -> Frame:
-        form = x.sel is not ALL, is_direct
-        return Frame.of(x, (self, *form), code, self._found(x).get(form))
+    def _frame(self, x: Wave, *, is_direct: bool) -> Frame:
+        """What its code, for all threads or for some, needs of a wave."""
+        owner = self, x.sel is not ALL, is_direct, x.is_counted
+        frame = Frames.of(x).made.get(owner)
+        if frame is None:
+            code, functions = self.code(owner[1], is_direct=is_direct, is_counted=x.is_counted)
+            frame = Frame.of(x, owner, code, self._arrays)
+            frame.functions = functions
+        return frame
 
     def _found(self, x: Wave) -> dict[tuple[bool, bool], Found]:
         """The result of earlier waves of the launch, by the form of `code`: if accesses share a row, all are in one
@@ -427,14 +438,15 @@ class Segment:
         """The same with addresses that stay in registers. Returns the first thread for which nothing has happened, and
         whether the interpreter has to run it.
         """
-        code, (function,) = self.code(x.sel is not ALL, is_direct=True, is_counted=x.is_counted)
-        frame = self._frame(x, code, is_direct=True)
+        frame = self._frame(x, is_direct=True)
+        code, (function,) = frame.code, frame.functions
         (first, last, mask), stores = given, code.stores
         is_whole = bool(stores) or x.is_counted
         for _ in range(TRIES + len(code.accesses)):
             if self._looks(x, frame, code) is None:
                 return first, False
-            frame.runs.fill(0)
+            if stores:
+                frame.runs.fill(0)
             reached = function(*frame.given_direct(first, last, mask))
             if reached == last:
                 break
@@ -515,12 +527,12 @@ class Segment:
                 looks, is_clear = looks[:0], True
             frame.tiles.asks(looks, shadow.at)
         if not code.stores:
-            return frame.run_tiles(x, frame.tiles, code, given, RUN if is_clear else LOOK | RUN)
+            return frame.run_tiles(x, frame.tiles, given, RUN if is_clear else LOOK | RUN)
         # Nothing of a segment that stores is done before all of it is in order.
         if not is_clear and frame.tiles.go(first, last, mask, LOOK) < last:
             return first
         frame.runs.fill(0)
-        frame.run_tiles(x, frame.tiles, code, given, RUN)
+        frame.run_tiles(x, frame.tiles, given, RUN)
         frame.note_stores(x, code.stores)
         return last
 
@@ -542,7 +554,7 @@ class Segment:
         before = x.checks.shared.table.reads_of_one()
         if tiles.go(0, x.stride, mask, LOOK) < x.stride or not shadow.looks_at_one(looks, mask):
             return first
-        reached = frame.run_tiles(x, tiles, code, (0, x.total, mask), LOOK | RUN)
+        reached = frame.run_tiles(x, tiles, (0, x.total, mask), LOOK | RUN)
         if reached < x.total:
             x.checks.shared.table.unfold_where_others_read(reached // x.stride, before)
         return min(max(reached, first), last)

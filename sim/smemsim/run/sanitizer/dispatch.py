@@ -34,7 +34,8 @@ class Events(AsyncEvents):
 
     def block_entered(self: Any, x: Wave, block: Any) -> None:
         """A block names registers."""
-        self.names(x, block)
+        if self.wants.registers:
+            self.names(x, block)
 
     def accessed(self: Any, x: Wave, access: Access) -> None:
         """Threads read, or have written. Their accesses to the system's part of shared memory are not followed."""

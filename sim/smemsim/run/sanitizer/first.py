@@ -249,7 +249,7 @@ class SanitizerOfFirst(Events):
         room = columns_of(x.total // WARP, self.count, is_alone=False)
         self.view = cast("Wave", FirstCta(x))
         self.first = Sanitizer(self.view, None, Begin(number, 0, self.taint, room, x.total // WARP))
-        self.wants = Wanted.by(x, history is not None)
+        self.wants = Wanted.by(x, history is not None, operands=False, registers=True)
         # For each warp of the first CTA: the content of the last phase that it waited for, for each CTA.
         self.brought: dict[int, list[Any]] = {}
         assert x.cohort is not None

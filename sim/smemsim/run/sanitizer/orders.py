@@ -27,21 +27,21 @@ def clocks_of(x: Wave, number: int, room: int) -> VectorClocks:
     """What is ordered in a wave, by its number in the launch, with room for so many operations of each unit; and the orders
     that might be.
     """
-    formal, *might = (
-        functools.partial(
-            VectorClocks, x.total // WARP, per_cta=x.stride // WARP, cluster_size=x.launch.cluster_size, is_alone=x.launch.is_apart,
-            has_cohorts=x.launch.has_cohorts, wave=number, places=places, units=max(1, len(x.ctas) // x.launch.cluster_size),
-            are_shared=x.program.needs_others or not x.launch.has_cohorts, room=room,
-        )
-        for places in ACROSS_WAVES(x.launch).released
+    launch, (places, *released) = x.launch, ACROSS_WAVES(x.launch).released
+    order = functools.partial(
+        VectorClocks, x.total // WARP, per_cta=x.stride // WARP, cluster_size=launch.cluster_size, is_alone=launch.is_apart,
+        has_cohorts=launch.has_cohorts, wave=number, units=max(1, len(x.ctas) // launch.cluster_size),
+        are_shared=x.program.needs_others or not launch.has_cohorts, room=room,
     )  # fmt: skip
+    formal = functools.partial(order, places=places)
     excuses = _excuses(x)
     widened = [Assumed(tuple(excuses[: n + 1])) for n in range(len(excuses))]
     of_tensor = None
     if has_fenced_tensor(x):
-        of_tensor = formal(orders=Orders(tuple(make(assumes=w) for make, w in zip(might, widened, strict=False))))
-    might_be = tuple(make(assumes=w) for make, w in zip(might, widened, strict=False))
-    return formal(orders=Orders(might_be, of_tensor, might[-1](assumes=Assumed(is_loose=True)) if has_messages(x) else None))
+        of_tensor = formal(orders=Orders(tuple(order(places=own, assumes=w) for own, w in zip(released, widened, strict=False))))
+    might_be = tuple(order(places=own, assumes=w) for own, w in zip(released, widened, strict=False)) if widened else ()
+    loose = order(places=released[-1], assumes=Assumed(is_loose=True)) if has_messages(x) else None
+    return formal(orders=Orders(might_be, of_tensor, loose))
 
 
 def has_messages(x: Wave) -> bool:

@@ -188,7 +188,8 @@ class Sanitizer(Events, Observer):
         ]
         if self.globals is not None and self.maps is not None:
             self.operations.holders += [self.globals, self.maps]
-        self.wants = Wanted.by(x, history is not None, x.launch.checks_operands and not x.program.uses.isdisjoint(MATRIX))
+        has_matrix = not x.program.uses.isdisjoint(MATRIX)
+        self.wants = Wanted.by(x, history is not None, operands=x.launch.checks_operands and has_matrix, registers=has_matrix)
 
     def spread(self, first: Sanitizer, twins: Twins, brought: dict[int, list[Any]]) -> None:
         """The state of all CTAs, from that of the first one without a report. `brought` has, by warp, what the phases
@@ -661,7 +662,7 @@ class Sanitizer(Events, Observer):
 
     def names(self, x: Wave, block: Block) -> None:
         """The running threads begin a block, which names registers."""
-        if self.may_wait_in(block):
+        if not block.slots & self.held_slots or self.may_wait_in(block):
             return
         if block.slots & self.registers.of_sums:
             self.registers.named(block)

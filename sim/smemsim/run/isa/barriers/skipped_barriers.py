@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from smemsim.run.engine.wave import Wave
     from smemsim.run.lower.program import Program
 
-__all__ = ["arrive", "check_skipped", "have_parted", "note_acts", "note_exits"]
+__all__ = ["ACTED_IN", "arrive", "check_skipped", "have_parted", "note_exits"]
 
 
 # by thread, the block in which it has exited, or -1
@@ -55,18 +55,14 @@ class _LastActs:
         self.blocks = np.full(x.total, -1, np.int32)
         self.acting = {n for n in range(len(x.program.blocks)) if _acts(x.program, n)}
 
+    def begins(self, x: Wave, at: int) -> None:
+        """The running threads begin a block."""
+        if at in self.acting:
+            self.blocks[x.threads] = at
+
 
 # there if lanes of a warp have come to a barrier of the whole warp without others
-_ACTED_IN: Slot[_LastActs] = Slot(_LastActs)
-
-
-def note_acts(x: Wave, at: int) -> None:
-    """The running threads begin a block. It counts where lanes of some warps wait, or have waited, at a barrier
-    without others of theirs.
-    """
-    acts = _ACTED_IN.peek(x)
-    if acts is not None and at in acts.acting:
-        acts.blocks[x.threads] = at
+ACTED_IN: Slot[_LastActs] = Slot(_LastActs)
 
 
 def arrive(x: Wave, i: Instruction) -> None:
@@ -80,7 +76,7 @@ def arrive(x: Wave, i: Instruction) -> None:
     ):
         return
     check_skipped(x, i, [x.at], threads)
-    _ACTED_IN(x).blocks.reshape(-1, WARP)[distinct(threads // WARP)] = -1
+    ACTED_IN(x).blocks.reshape(-1, WARP)[distinct(threads // WARP)] = -1
 
 
 def note_exits(x: Wave, threads: np.ndarray, *, is_awaited: bool) -> None:
@@ -107,7 +103,7 @@ def check_skipped(x: Wave, i: Instruction, at: list[int], threads: np.ndarray) -
     warps = distinct(threads // WARP)
     others = np.setdiff1d((warps[:, None] * WARP + np.arange(WARP)).ravel(), threads)
     others = others[blocks[others] >= 0]
-    acts = _ACTED_IN.peek(x)
+    acts = ACTED_IN.peek(x)
     if acts is not None:
         blocks = np.where(acts.blocks >= 0, acts.blocks, blocks)
     late = next(
