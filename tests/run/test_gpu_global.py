@@ -855,6 +855,10 @@ def test_a_chain_of_ctas_goes_on_from_wave_to_wave(fence, codes):
 
 
 TURN = "AGAIN: ld.volatile.global.u32 %r4, [%d21]; setp.ne.u32 %p3, %r4, %r8; @%p3 bra AGAIN; {} add.u32 %r3, %r4, 1; st.volatile.global.u32 [%d21], %r3;"
+EITHER = (
+    "setp.eq.u32 %p3, %r8, 0; @%p3 bra FIRST; ld.volatile.global.u32 %r3, [%d20]; {}; st.volatile.global.u32 [%d20], %r5; bra END;"
+    "FIRST: ld.volatile.global.u32 %r4, [%d20]; {}; st.volatile.global.u32 [%d20], %r6;"
+)
 VOLATILE_COUNT = "ld.volatile.global.u32 %r3, [%d20]; add.u32 %r5, %r3, 1; st.volatile.global.u32 [%d20], %r5;"
 
 
@@ -868,6 +872,10 @@ VOLATILE_COUNT = "ld.volatile.global.u32 %r3, [%d20]; add.u32 %r5, %r3, 1; st.vo
         (f"{LOCK.format('acquire.gpu.')} {VOLATILE_COUNT} st.volatile.global.u32 [%d21], 0;", {"X008"}),
         (TURN.format(f"{FENCE} {VOLATILE_COUNT} {FENCE}"), set()),  # each waits for its turn
         (VOLATILE_COUNT.replace("add.u32", "or.b32"), set()),  # all set the same bit
+        (EITHER.format("or.b32 %r5, %r3, 1", "or.b32 %r6, %r4, 1"), set()),
+        (EITHER.format("or.b32 %r5, %r3, 1", "or.b32 %r6, %r4, 2"), {"X008"}),  # the CTAs set different bits
+        (EITHER.format("max.u32 %r5, %r3, 1", "max.u32 %r6, %r4, 2"), {"X008"}),
+        (EITHER.format("or.b32 %r5, %r3, 1", "add.u32 %r6, %r4, 2"), {"X008"}),
         (VOLATILE_COUNT.replace("add.u32 %r5, %r3, 1", "or.b32 %r5, %r3, %r8"), {"X008"}),
         (TURN.format(""), set()),  # with nothing else to hand on
         (

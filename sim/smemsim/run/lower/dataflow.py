@@ -448,6 +448,7 @@ def _stored_again(program: Program, by: Collection[str]) -> Iterator[tuple[Instr
     for i in body:
         if i.op == "st" and (place := _place(i, uses)) is not None:
             stores.setdefault(place, []).append(i)
+    updates: dict[tuple[str, int | str, int], list[tuple[Instruction, Instruction]]] = {}
     for load in body:
         if load.op != "ld" or (place := _place(load, uses)) is None or place not in stores:
             continue
@@ -456,19 +457,30 @@ def _stored_again(program: Program, by: Collection[str]) -> Iterator[tuple[Instr
         for store in stores[place]:
             if polls and _comes_back(program, load, store):
                 continue
-            if not values.isdisjoint(slots_in(store.operands[1])) and not _is_settled(store, load, uses):
-                yield store, load
+            if not values.isdisjoint(slots_in(store.operands[1])):
+                updates.setdefault(place, []).append((store, load))
+    for of_place in updates.values():
+        once = [_once(store, load, uses) for store, load in of_place]
+        if None in once or len(set(once)) > 1:
+            yield from of_place
 
 
-def _is_settled(store: Instruction, load: Instruction, uses: _Uses) -> bool:
-    """Does a store set what is set for good, bits or a bound that the program names (`or`, `max` with a number)?
-    Whoever does so again changes nothing.
+def _once(store: Instruction, load: Instruction, uses: _Uses) -> frozenset[tuple[str, Immediate]] | None:
+    """The operation and the number, if a store sets bits or a bound that the program names (`or`, `max` with a number).
+
+    If all threads do the same to a word, none of them can lose an update: the second one changes nothing. With two
+    different numbers an update can be lost. None: the store does something else.
     """
     loaded = load.given
-    givers = [i for slot in slots_in(store.operands[1]) for i in uses.givers.get(slot, ())]
-    return bool(givers) and all(
-        i.op in ("and", "max", "min", "or") and all(isinstance(o, Immediate) or loaded.issuperset(slots_in(o)) for o in i.operands[1:]) for i in givers
-    )  # fmt: skip
+    done = set[tuple[str, Immediate]]()
+    for i in (i for slot in slots_in(store.operands[1]) for i in uses.givers.get(slot, ())):
+        numbers = [o for o in i.operands[1:] if isinstance(o, Immediate)]
+        if i.op not in ("and", "max", "min", "or") or not all(
+            isinstance(o, Immediate) or loaded.issuperset(slots_in(o)) for o in i.operands[1:]
+        ):
+            return None
+        done.update((i.op, number) for number in numbers)
+    return frozenset(done) or None
 
 
 def _is_polled(program: Program, load: Instruction, values: set[int]) -> bool:

@@ -85,9 +85,8 @@ def unordered(mine: Access, theirs: Access, where: str = "{where}", why: str = U
 def lost_update(mine: Access, theirs: Access, load: Instruction, where: str = "{where}", why: str = "") -> Clauses:
     """X008: two warps read a value, change it and write it back, and nothing orders the two."""
     why = f"{why or UNORDERED}: if both read before either writes, one update is lost"
-    return Clauses(
-        "X008", f"an update of {where} may be lost", (Half("read", f"both warps ({load.name})", load), mine.half, theirs.half), why
-    )
+    who = "both warps" if mine.instruction is theirs.instruction else mine.who  # another store has its own load
+    return Clauses("X008", f"an update of {where} may be lost", (Half("read", f"{who} ({load.name})", load), mine.half, theirs.half), why)
 
 
 def lost_in_warp(mine: Access, load: Instruction, where: str = "{where}", why: str = "") -> Clauses:
