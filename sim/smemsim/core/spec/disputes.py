@@ -35,14 +35,14 @@ ATOM_DISPUTES: dict[TensorMapSwizzle, Dispute] = {
         _ALIGNMENT.format(32),
     ),
     TensorMapSwizzle.SWIZZLE_128B_ATOM_32B_FLIP_8B: Dispute(
-        "a load of a tile exchanges the 8-byte halves of each 16 bytes in odd 128-byte lines",
+        "a load of a tile exchanges the 8-byte halves of each 16 bytes in odd 128-byte lines. Stores and im2col::w are not modelled",
         "PTX ISA 9.1 §5.5.7",
-        "a public simulator exchanges the halves only in loads of tiles. For stores and im2col::w smemsim raises Unmodelled",
+        "a public simulator has no exchange in stores and in im2col::w",
     ),
     TensorMapSwizzle.SWIZZLE_128B_ATOM_64B: Dispute(
         "one bit. So the pattern repeats after two lines of 128 B",
         "PTX ISA 9.1 §5.5.7, table",
-        "CUTLASS expects two bits. For the alignment of the shared address, " + _ALIGNMENT.format(64),
+        "CUTLASS expects two bits. A second question is the alignment of a box in shared memory: " + _ALIGNMENT.format(64),
     ),
     TensorMapSwizzle.SWIZZLE_96B: Dispute(
         "rows are 96 B apart, and the XOR is that of the 32B swizzle",
@@ -141,7 +141,7 @@ class Disputes(dict[str, Dispute], metaclass=OwnMembers):
 
     >>> import smemsim
     >>> smemsim.DISPUTES["N of M = 128"].takes
-    'of 8'
+    'every multiple of 8'
     """
 
 

@@ -458,7 +458,7 @@ ERRATA_TOPICS: dict[str, tuple[Erratum, ...]] = {
             seen="an H200 (tests/data/h200_fault_codes.json.gz)"),
     Erratum("Formats of printf in a kernel", "CUDA C++ programming guide, formatted output",
             "they work like the printf of C, with sizes h, l, ll",
-            "z, j, t, L and precision * are not known, and take no argument. "
+            "the sizes z, j, t and L, and a precision *, are not known, and take no argument. "
             "A format without a known conversion is printed unchanged",
             seen="an H200 (tests/data/h200_printf.json.gz)"),
     Erratum("Errors of refused launches", "CUDA runtime API, cudaLaunchKernel",

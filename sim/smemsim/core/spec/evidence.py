@@ -466,10 +466,10 @@ RULES: Rules = Rules((r.name, _raised(r)) for r in (
          "invalidated gave NaN on an H200 and a B200"),
     Rule("order.pair_allocation", _grades(None, "documented"),
          "PTX ISA 9.1 §9.7.16.5 (tables 47, 48) and §9.7.16.7.1. "
-         "NVIDIA/cutlass issue 3435: with a late alloc of the other CTA, 25 of 25 launches failed on a B300. "
-         "With a cluster barrier before alloc, after alloc or before dealloc none failed. "
-         "NVIDIA/cutlass PR 3316 and triton-lang/triton PR 10735 put a cluster barrier before alloc. "
-         "No failure without the barrier before alloc is known"),
+         "A dealloc before the alloc of the other CTA: in NVIDIA/cutlass issue 3435, 25 of 25 launches failed on a B300. "
+         "With a cluster barrier before alloc, after alloc or before dealloc, no launch failed. "
+         "An alloc before the other CTA has begun: NVIDIA/cutlass PR 3316 and triton-lang/triton PR 10735 put a cluster barrier before alloc. "
+         "No program is known that failed for this reason"),
     Rule("order.mbarrier_phases", _grades("inferred", "inferred"),
          "PTX ISA 9.1 §9.7.13.15.3: an arrival counts in the current phase, and a phase is over when its arrivals "
          "and bytes are complete"),

@@ -92,7 +92,7 @@ ARITHMETIC_DISPUTES: dict[str, Dispute] = {
         "DeepGEMM issue 176 reports 34 to 37 bits. It agrees with 35, but does not prove it",
     ),
     "zeros with f16 accumulators": Dispute(
-        "with -21, like a number of about 2^-21",
+        "with the exponent -21, so a zero counts like a number of about 2^-21",
         "wgmma, measured (trace wgmma_dots_f16)",
         "earlier versions of MMA-Sim have -133 for tcgen05. mmasim 2.1.1 has -21",
     ),

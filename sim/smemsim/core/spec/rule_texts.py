@@ -528,7 +528,8 @@ _MEMORY = RuleTopic(
             "The static shared memory of an entry has three parts: its own variables, those of functions that it calls, "
             "and variables at file scope that the entry or these functions name. It does not matter if they are used. "
             "Dynamic shared memory follows. Its alignment fits all arrays without a size that the file declares.",
-            "A kernel declares a static array of 1000 B. A dynamic array with .align 1024 then begins at 1024, counted from the start of shared memory that is the kernel's own.",
+            "A kernel declares a static array of 1000 B and a dynamic array with .align 1024. Byte 0 is the first byte of shared memory that belongs to the kernel. "
+            "The static array has the bytes 0 to 999, and the dynamic array begins at byte 1024.",
             "Too much shared memory is refused like on the card.",
         ),
         "shared.reserved": RuleText(
@@ -570,8 +571,8 @@ _TEXTURES = RuleTopic(
             "The weights are multiples of 1/256 and their sum is 1. "
             "They are divided first between mipmap levels, then along z, x and y. "
             "A plane is one filtered 2D image: a 3D texture gives two planes, and so do two mipmap levels. "
-            "In a plane, each weighted texel is cut toward zero below the largest exponent of the plane. "
-            "The sum of two planes is cut toward minus infinity, below the largest exponent of both. That exponent is first rounded down to a multiple of 4. "
+            "In a plane, each weighted texel loses its low bits, toward zero. The largest exponent of the plane decides which bits. "
+            "The sum of two planes loses its low bits, toward minus infinity. The larger exponent of the two planes decides which bits; it is first rounded down to a multiple of 4. "
             "At a corner of a cube three texels have weights.",
             "x = 0.75 between two texels at 0.5 and 1.5: the weights are 192/256 and 64/256.",
             "It returns these bits.",
@@ -602,7 +603,7 @@ _COUNTERS = RuleTopic(
             "The lanes of a warp are divided into groups: 32 lanes if each accesses 1 to 4 B, 16 lanes if 8 B, 8 lanes if 16 B. "
             "A group costs the number of different words in its busiest bank. "
             "Atomics and cp.async.ca cost the number of lanes in that bank. "
-            "Two groups of a load of 8 or 16 B cost as much as one, if each lane reads the address of lane XOR 1, or each that of lane XOR 2.",
+            "Two groups of a load of 8 or 16 B cost as much as one if lanes share addresses in pairs: each lane n reads the same address as lane n XOR 1, or each lane n reads the same address as lane n XOR 2.",
             "32 lanes read 4 B each at a stride of 8 B: each of 16 banks has two words, so the load costs 2 wavefronts.",
             "`run --counters` prints the sum. Many conflicts are P901 and P902.",
         ),
@@ -634,15 +635,16 @@ _BARRIERS = RuleTopic(
         ),
         "barrier.arrive_sync": RuleText(
             "bar.arrive, then bar.sync in the same phase",
-            "If a warp executes bar.arrive and then bar.sync in the same phase, it counts twice.",
-            "Warp 0 executes `bar.arrive 1, 64` and `bar.sync 1, 64`. Alone it completes the phase.",
-            "It counts in this way.",
+            "If a warp executes bar.arrive and then bar.sync in the same phase, the barrier counts it twice.",
+            "Warp 0 executes `bar.arrive 1, 64` and then `bar.sync 1, 64`. The barrier counts 64 threads, so the phase is complete.",
+            "It counts the warp twice, and reports nothing.",
         ),
         "order.named_phases": RuleText(
             "An arrival may count in the previous phase",
-            "A warp arrives at a barrier that counts only some of the warps. Each arrival of the previous phase must happen before this one. Otherwise it may count in the previous phase.",
-            "Warp 1 executes `bar.arrive 1, 64` twice, with nothing between. The second arrival may complete the first phase.",
-            "It reports X010 in two cases: a warp waits in the previous phase, or the arriving warp waits at the barrier itself (bar.sync).",
+            "A barrier with a thread count counts arrivals of any warps. All arrivals of the previous phase must happen before an arrival of the next phase. Otherwise that arrival may count in the previous phase.",
+            "Warps 0 and 1 execute `bar.sync 1, 64`. Warps 0 and 2 then execute `bar.sync 1, 64`, and nothing orders warp 2 after warp 1. Warp 2 may be counted in the first phase.",
+            "It reports X010 in two cases: a warp waits in the previous phase, or the arriving warp itself waits (bar.sync). If both phases have only bar.arrive, it reports nothing. "
+            "A thread that executes bar.arrive twice in one phase is X010, too.",
         ),
     },
 )
@@ -650,7 +652,7 @@ _BARRIERS = RuleTopic(
 _LANES = RuleTopic(
     "Memory order: lanes of a warp",
     "Happens-before is the causality order of the PTX ISA. A race is a pair of accesses by different threads to the same bytes, of which one writes and nothing orders the two. "
-    "A remark is a finding that does not change the exit code. The [memory model](../memory-model.md) explains all rules of memory order with PTX examples.",
+    "A remark is a message that does not change the exit code of run and exec. The [memory model](../memory-model.md) explains all rules of memory order with PTX examples.",
     {
         "order.lanes": RuleText(
             "Lanes are threads",
@@ -691,7 +693,7 @@ _LANES = RuleTopic(
             "Several lanes update one word",
             "Several lanes of a warp load one word, compute new values, and store them there by one instruction. All updates except one are lost.",
             "`histogram[bin] += 1` in two lanes with the same bin.",
-            "It reports X008. In global memory X008 is only a remark if two conditions hold. "
+            "It reports X008. In global memory it is a remark if two conditions hold, because the program may mean one update. "
             "The same number of lanes stores to each address (for example two). All lanes of an address store the same value.",
         ),
         "order.same_value": RuleText(
@@ -751,7 +753,7 @@ _FENCES = RuleTopic(
             "The value is old only if the L1 has an older copy of the 128 bytes.",
             "The last block of a reduction: atomicInc tells a CTA that it is the last one, and the CTA sums the partial results.",
             "It reports the remark X008 if the thread accesses the data by a plain store. "
-            "For a load it reports the remark if in this launch no other CTA has loaded from these 128 bytes, and the own CTA only after the operation. "
+            "For a load it reports the remark if no L1 can have an older copy: in this launch no other CTA has loaded from these 128 bytes, and the thread's own CTA has loaded from them only after the relaxed operation. "
             "Otherwise X008 is a finding.",
         ),
         "order.barrier_fences": RuleText(
@@ -762,9 +764,9 @@ _FENCES = RuleTopic(
         ),
         "order.fence_sc": RuleText(
             "fence.sc and membar",
-            "fence.sc and membar order like fence.acq_rel. The order of two such fences in a run is not used.",
+            "fence.sc and membar order like fence.acq_rel. They give no further order: of two such fences, either may be the first one.",
             "Two threads each store one word, execute fence.sc, and read the other word by a plain load.",
-            "It reports X008 for the plain accesses, because either fence may be the first one.",
+            "It reports X008 for the plain accesses.",
         ),
         "order.scope": RuleText(
             "Scopes must include the other thread",
@@ -778,7 +780,8 @@ _FENCES = RuleTopic(
             "Two threads update one word",
             "Two threads each load a word, compute a new value, and store it there, by relaxed or volatile accesses. If nothing orders the two threads, one update can be lost.",
             "Two CTAs each execute `ld.relaxed count; add 1; st.relaxed count`.",
-            "It reports X008. The fix is red.add.",
+            "It reports X008. The fix is red.add. It reports nothing for a store of the old value after or, and, min or max with a constant, "
+            "because a second update by the same constant changes nothing. It does not compare the constants of two threads.",
         ),
         "order.looks_again": RuleText(
             "A plain read before an atomic",
@@ -947,7 +950,7 @@ _LAUNCHES = RuleTopic(
             "Programmatic dependent launch",
             "A launch with programmatic stream serialization may begin when each CTA of the previous launch has executed griddepcontrol.launch_dependents or has exited. "
             "Only griddepcontrol.wait orders the writes of the previous launch before it. "
-            "If launch 2 did not wait for launch 1, only griddepcontrol.wait in launch 3 orders launch 1 before launch 3. "
+            "Launch 1 may still run during launch 3 if launch 2 has not waited for launch 1. Then only griddepcontrol.wait in launch 3 orders launch 1 before launch 3. "
             "A fence of device scope before griddepcontrol.launch_dependents synchronises with the start of the next launch. The exit of a CTA does not.",
             "Launch 1 writes an array. Launch 2 reads it without griddepcontrol.wait.",
             "It reports X008.",

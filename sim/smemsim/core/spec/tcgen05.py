@@ -131,13 +131,13 @@ TCGEN05_DISPUTES: dict[str, Dispute] = {
         "yes. decode prints a note", "Triton and CUTLASS's tests use them", "PTX ISA 9.1 §9.7.16.3, table 54, has only K-major ones"
     ),
     "N of M = 128": Dispute(
-        "of 8",
+        "every multiple of 8",
         "PTX ISA 9 table 39, CUTLASS with A in shared memory",
         "older tables, DeepGEMM, and CUTLASS with A in tensor memory require a multiple of 16",
     ),
-    "N of a pair": Dispute("of 16", "PTX ISA 9 table 39", "CUTLASS with A in tensor memory requires a multiple of 32"),
+    "N of a pair": Dispute("every multiple of 16", "PTX ISA 9 table 39", "CUTLASS with A in tensor memory requires a multiple of 32"),
     "N of kind i8": Dispute(
-        "one CTA has N = 24 too. N of a pair is a multiple of 32",
+        "for one CTA, N = 24 exists. For a pair, N is a multiple of 32",
         "PTX ISA 9 table 39, CUTLASS C++ for pairs",
         "CUTLASS refuses N = 24. CuTe DSL documents multiples of 16 for pairs",
     ),
