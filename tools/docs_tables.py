@@ -154,7 +154,7 @@ def finding(_: Page, number: str) -> str:
     """The head of a code's page."""
     c = CODES[number]
     grave = {
-        "trap": "refused, or it faults",
+        "trap": "refused, a fault, a hang, or undefined",
         "wrong": "silently wrong data",
         "luck": "right today, not guaranteed",
         "note": "worth knowing",

@@ -14,7 +14,7 @@ __all__ = ["CODES", "CONSEQUENCES", "TOLD_APART", "UPSTREAM", "UPSTREAM_IF_MENDE
 
 
 class Severity(enum.StrEnum, metaclass=OwnEnumMembers):
-    """trap: refused or faults. wrong: silently wrong data. luck: right today, not guaranteed. note: worth knowing.
+    """trap: refused, a fault, a hang, or undefined. wrong: silently wrong data. luck: right today, not guaranteed. note: worth knowing.
 
     >>> import smemsim
     >>> [str(severity) for severity in smemsim.Severity]
@@ -33,7 +33,7 @@ class Severity(enum.StrEnum, metaclass=OwnEnumMembers):
     def says(self) -> str:
         """The meaning of the severity, in words."""
         return {
-            "trap": "refused or faults",
+            "trap": "refused, a fault, a hang, or undefined",
             "wrong": "silently wrong data",
             "luck": "right today, not guaranteed",
             "note": "worth knowing",
@@ -118,7 +118,7 @@ CODES: dict[str, Code] = {number: Code(number, slug, Severity(severity), says) f
     ("R510", "never-read",      "note",  "no later step reads the data of a transfer"),
     ("P101", "ring-held-back",  "note",  "a ring of stages works as fewer stages than it has, because of a wait that is not needed"),
     ("P102", "needless-wait",   "note",  "with a weaker wait the sanitizer stays silent, and memory is the same"),
-    ("P103", "wait-never-waits", "note", "every time, a wait for a parity passes by a phase that its thread has passed before"),
+    ("P103", "wait-never-waits", "note", "a wait for a parity never waits: each time, an old phase satisfies it"),
     ("P901", "bank-conflicts",  "note",  "accesses of neighbouring threads fall into the same banks"),
     ("P902", "line-conflicts",  "note",  "a line spends much of the launch's passes through shared memory on bank conflicts"),
     ("P903", "uncoalesced",     "note",  "a line touches many more sectors of global memory than its bytes need"),
@@ -140,7 +140,7 @@ CODES: dict[str, Code] = {number: Code(number, slug, Severity(severity), says) f
     ("X007", "registers-in-flight", "wrong", "registers of an asynchronous instruction are used before a wait for it"),
     ("X008", "missing-barrier", "wrong", "two threads access the same bytes, one of them writes, and nothing orders them"),
     ("X009", "tensor-memory-allocation", "trap", "tensor memory is allocated, used or deallocated against its rules"),
-    ("X010", "barrier-misuse",  "trap",  "an mbarrier is not initialised, or its counts leave their range"),
+    ("X010", "barrier-misuse",  "trap",  "a barrier or an mbarrier is used against its rules"),
     ("X011", "divergence",      "trap",  "an instruction for a whole warp or warpgroup is not executed by all of it"),
     ("X012", "tensor-memory-order", "wrong", "tensor memory is accessed before an earlier operation on it is complete"),
     ("X013", "assertion",       "trap",  "the kernel's own assertion failed, or it executed trap"),
