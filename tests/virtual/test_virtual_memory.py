@@ -48,6 +48,7 @@ SWAPPED = "ld.relaxed.gpu.global.u32 %r2, [%d2]; AGAIN: {} atom.global.cas.b32 %
 EACH = "mul.wide.u32 %d1, %r1, 4; add.u64 %d2, %d20, %d1; add.u64 %d3, %d21, %d1; {}"
 LOAD, STORE = "ld.global.u32 %r2, [%d2];", "st.global.u32 [%d3], %r2;"
 FLAG = "setp.eq.u32 %p1, %r2, 1; @%p1 bra END; mov.u32 %r2, 5;"
+OVER_3 = "setp.le.u32 %p1, %r2, 3; @%p1 bra END;"
 STAGE = ".shared .align 128 .b8 s[128]; .shared .align 8 .b8 b[8]; mov.u32 %r4, s; mov.u32 %r5, b; mad.lo.u32 %r6, %r1, 4, %r4;"
 COPY_ASYNC = f"{STAGE} cp.async.ca.shared.global [%r6], [%d2], 4; cp.async.wait_all; bar.sync 0; ld.shared.u32 %r2, [%r6];"
 COPY_BULK = f"""{STAGE} setp.ne.u32 %p1, %r1, 0; @%p1 bra WAIT; mbarrier.init.shared.b64 [%r5], 1; fence.mbarrier_init.release.cluster;
@@ -127,6 +128,13 @@ NOTHING: set[str] = set()
         (WORDS.replace("FURTHER", "64"), written(0, 96), NOTHING, NOTHING),
         (VECTORS.replace("ONE", "%r5").replace("OTHER", "%r6").replace("STORE", STORE), written(0, 92), {"R507"}, NOTHING),
         (VECTORS.replace("ONE", "%r6").replace("OTHER", "%r7").replace("STORE", STORE), written(0, 92), NOTHING, {"R507"}),  # a pixel
+        # an element that decides about itself alone
+        (f"{LOAD} {OVER_3} {STORE} END:", written(0, 96), NOTHING, {"R507"}),
+        (f"{LOAD} {OVER_3} {STORE} END:", written(0, 0), {"R507"}, NOTHING),
+        (f"{LOAD} {OVER_3} st.global.u32 [%d3], 1; END:", written(0, 96), {"R507"}, NOTHING),
+        (f"{LOAD} {OVER_3} st.global.u32 [%d21], %r2; END:", written(0, 124), {"R507"}, NOTHING),  # at a fixed place
+        (f"{LOAD} {OVER_3} add.u64 %d3, %d3, 4; {STORE} END:", written(0, 96), {"R507"}, NOTHING),
+        (f"{LOAD} {OVER_3} st.global.u32 [%d2], 0; END:", written(0, 96), NOTHING, {"R507"}),
         # an array that nothing has written holds no padding
         (f"{LOAD} add.u32 %r2, %r2, 1; {STORE}", written(0, 96), NOTHING, {"R507"}),
         (f"{LOAD} add.u32 %r2, %r2, 1; {STORE}", written(0, 0), {"R507"}, NOTHING),

@@ -547,7 +547,8 @@ def _place(i: Instruction, uses: _Uses) -> tuple[str, int | str, int] | None:
 
 def decides_itself(program: Program, user: Instruction) -> bool:
     """Does the guard of a store, or of a branch over stores, come from a load alone, and is its only effect to replace
-    what was loaded, as in `if (x[i] < 0) x[i] = 0;`?
+    what was loaded, as in `if (x[i] < 0) x[i] = 0;`, or to store it at the same index of another array, as in
+    `if (x[i] > 3) y[i] = x[i];`?
     """
     body, labels, uses = program.inlined.body, program.inlined.labels, _uses_of(program)
     at = next((n for n, i in enumerate(body) if i is user), None)
@@ -569,8 +570,47 @@ def decides_itself(program: Program, user: Instruction) -> bool:
     place, size = _place(store, uses), _bytes_moved(store)
     if place is None or place[0] != "global":
         return False
-    loads = (i for i in body[:at] if i.op == "ld" and _place(i, uses) == place and _bytes_moved(i) == size)
-    return any(user.guard.slot in uses.made_of(load, COMPUTING) for load in loads)
+    for load in (i for i in body[:at] if i.op == "ld" and (where := _place(i, uses)) is not None and where[0] == "global"):
+        values = uses.made_of(load, COMPUTING)
+        if user.guard.slot in values and (
+            (_place(load, uses) == place and _bytes_moved(load) == size)
+            or (not values.isdisjoint(slots_in(store.operands[1])) and _is_same_index(load, store, uses))
+        ):
+            return True
+    return False
+
+
+def _is_same_index(load: Instruction, store: Instruction, uses: _Uses) -> bool:
+    """Do the addresses of a load and of a store differ by parameters and constants alone?"""
+    behind = [_address_givers(i.operands[n], uses) for i, n in ((load, 1), (store, 0))]
+    common = behind[0].keys() & behind[1].keys()
+    shared = {slot for n in common for slot in behind[0][n].given}
+    apart = [i for found in behind for n, i in found.items() if n not in common]
+    own = {slot for i in apart for slot in i.given}
+    return bool(shared) and all(_only_moves(i, shared | own, uses) for i in apart)
+
+
+def _only_moves(i: Instruction, known: Collection[int], uses: _Uses) -> bool:
+    """Is an instruction of an address a parameter, or arithmetic with registers that are known and get one value?"""
+    if i.op == "ld":
+        return "param" in i.modifiers[0]
+    is_single = all(len(uses.givers.get(slot, ())) == 1 for slot in i.given)
+    sources = i.operands[1:]
+    return (
+        is_single and i.op in COMPUTING and all(isinstance(o, Immediate) or (isinstance(o, Register) and o.slot in known) for o in sources)
+    )
+
+
+def _address_givers(address: Operand, uses: _Uses) -> dict[int, Instruction]:
+    """The instructions that compute an address, by their `id`."""
+    found, pending = dict[int, Instruction](), [i for slot in slots_in(address) for i in uses.givers.get(slot, ())]
+    while pending:
+        i = pending.pop()
+        if id(i) not in found:
+            found[id(i)] = i
+            if i.op in COMPUTING:
+                pending += [giver for slot, gives in i.mentions if not gives for giver in uses.givers.get(slot, ())]
+    return found
 
 
 def _bytes_moved(i: Instruction) -> int:

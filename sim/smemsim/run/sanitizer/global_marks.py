@@ -15,7 +15,7 @@ import numpy as np
 from smemsim.core.machine.stored_taint import StoredTaint
 from smemsim.core.machine.uninitialised import Garbage
 from smemsim.core.ptx.module import Instruction
-from smemsim.run.lower.dataflow import bit_fields
+from smemsim.run.lower.dataflow import bit_fields, decides_itself
 from smemsim.run.sanitizer.global_findings import GlobalFindings
 from smemsim.run.sanitizer.global_rule import GlobalRule
 from smemsim.run.sanitizer.global_table import GlobalTable
@@ -120,8 +120,16 @@ class GlobalMarks:
         """
         where = self.findings.named(i, array, at, 1)
         is_kept = self.taint.is_masked or (id(user) not in self.rule.accumulations and by is None)
-        is_copied = isinstance(array.blank, Garbage) and self.taint.is_stored and is_kept
-        said, milder = uninitialised(where, i, user, by, is_copied=is_copied, is_voted=self.taint.is_voted)
+        is_padding = isinstance(array.blank, Garbage)
+        is_copied = is_padding and self.taint.is_stored and is_kept
+        is_own = (
+            is_padding
+            and not (self.taint.is_stored or array.is_untouched)
+            and user is not None
+            and by is None
+            and decides_itself(self.x.launch.program, user)
+        )
+        said, milder = uninitialised(where, i, user, by, is_copied=is_copied, is_voted=self.taint.is_voted, is_own=is_own)
         self.x.launch.find(
             said.code, i, said.what,
             "write it first, in this kernel or before it (Gpu.zeros, cudaMemset, torch.zeros)",

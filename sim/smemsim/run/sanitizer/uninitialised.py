@@ -13,6 +13,7 @@ __all__ = ["accumulator_without_value", "half_of_cells", "register_without_value
 
 
 VOTED = "the value decides by way of a vote, in which lanes with a value take part too"
+DECIDES = "the value only decides whether its own element is stored"
 COPIED = "the value is only stored elsewhere; nothing else depends on it"
 
 
@@ -31,11 +32,12 @@ def uninitialised(
     *,
     is_copied: bool = False,
     is_voted: bool = False,
+    is_own: bool = False,
 ) -> tuple[Clauses, Severity | None]:
     """Memory is read that no thread has written. A remark if a store copies the value and nothing else depends on it,
-    or if lanes that have a value vote too.
+    if lanes that have a value vote too, or if the value decides only about its own element (`is_own`).
     """
-    mild = COPIED if is_copied else VOTED if is_voted else ""
+    mild = COPIED if is_copied else VOTED if is_voted else DECIDES if is_own else ""
     return Clauses(
         "R507",
         f"{where} is read before anything has written it",
