@@ -33,14 +33,15 @@ def uninitialised(
     is_copied: bool = False,
     is_voted: bool = False,
     is_own: bool = False,
+    are_several: bool = False,
 ) -> tuple[Clauses, Severity | None]:
     """Memory is read that no thread has written. A remark if a store copies the value and nothing else depends on it,
-    if lanes that have a value vote too, or if the value decides only about its own element (`is_own`).
+    if lanes that have a value vote too, or if the value decides only about its own element (`is_own`). `are_several`: `where` is a number of bytes.
     """
     mild = COPIED if is_copied else VOTED if is_voted else DECIDES if is_own else ""
     return Clauses(
         "R507",
-        f"{where} is read before anything has written it",
+        f"{where} {'are read before anything has written them' if are_several else 'is read before anything has written it'}",
         (Half("read", i.name, i), *uses(user, by)),
         mild or "the memory still holds old bytes, which may be anything",
     ), Severity.NOTE if mild else None

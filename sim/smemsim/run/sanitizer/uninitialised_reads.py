@@ -96,12 +96,12 @@ class UninitialisedReads:
     ) -> None:
         """R507 of bytes, of each word as bits."""
         places = np.flatnonzero(words)
-        where = self._where(places, words[places])
-        said, milder = uninitialised(where, i, user, is_copied=is_copied, is_voted=is_voted)
+        where, has_gaps = self._where(places, words[places])
+        said, milder = uninitialised(where, i, user, is_copied=is_copied, is_voted=is_voted, are_several=has_gaps)
         self.reporting.find(i, places, said, self._repair(i, int(places[0])), milder=milder)
 
-    def _where(self, places: np.ndarray, bits: np.ndarray) -> str:
-        """The bytes in the first CTA that has some, as findings call them."""
+    def _where(self, places: np.ndarray, bits: np.ndarray) -> tuple[str, bool]:
+        """The bytes in the first CTA that has some, as findings call them. Are there initialised bytes between them?"""
         per_cta = self.x.pitch // WORD
         cta = self.x.ctas[int(places[0]) // per_cta]
         own = places // per_cta == cta.index
@@ -109,9 +109,10 @@ class UninitialisedReads:
         at = (places[own, None] % per_cta * WORD + np.arange(WORD))[which] + self.x.window_begin
         first, last = int(at[0]), int(at[-1])
         where: str = self.x.program.places.shared_named(first, last)
-        if len(at) != last - first + 1:  # initialised bytes are between them
+        has_gaps = len(at) != last - first + 1
+        if has_gaps:
             where = f"{len(at)} bytes in {where}"
-        return where + (f" of CTA {cta.number}" if self.x.launch.ctas > 1 else "")
+        return where + (f" of CTA {cta.number}" if self.x.launch.ctas > 1 else ""), has_gaps
 
     def _repair(self, i: Instruction, place: int) -> str:
         """What has to write the bytes, or to keep the instruction from them."""

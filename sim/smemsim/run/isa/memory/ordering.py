@@ -97,8 +97,13 @@ def _has_fence(c: Linker) -> bool:
 
 _SEMANTICS = {"sc", "acq_rel", "acquire", "release"}
 _SYNC_RESTRICT = {"sync_restrict::shared::cta", "sync_restrict::shared::cluster"}
-_ASYNC = {"async", "async.shared::cta", "async.shared::cluster", "async::generic"}
-_OTHERS = {"alias", "async.global", "tensormap"}
+_ASYNC = {"async", "async.shared::cta", "async.shared::cluster"}
+_OTHERS = {"alias", "async.global"}
+# ptxas 13.0.88 takes these
+_ASYNC_GENERIC = (
+    ("async::generic", "acquire", "sync_restrict::shared::cluster", "cluster"),
+    ("async::generic", "release", "sync_restrict::shared::cta", "cluster"),
+)
 MAPS = "tensormap::generic"
 
 
@@ -109,13 +114,7 @@ def build_fence(i: Instruction, c: Linker) -> Step:
     if rest[:1] == ["proxy"]:
         if MAPS in rest:
             return _maps(i, c)
-        proxy = ".".join(m for m in rest[1:] if m in ("async", "alias", "global", "tensormap") or ("::" in m and m not in _SYNC_RESTRICT))
-        left = [m for m in rest[1:] if m not in proxy.split(".") and m not in _SYNC_RESTRICT | _SEMANTICS | set(SCOPES)]
-        if left or proxy not in _ASYNC | _OTHERS:
-            raise unmodelled(i)
-        if proxy in _ASYNC:
-            return lambda x: _async(x, i)
-        return _async_global(i) if proxy == "async.global" else _nothing
+        return _proxy(i, rest[1:])
     if rest[:1] == ["mbarrier_init"]:
         if set(rest[1:]) != {"release", "cluster"}:
             raise InputError("fence.mbarrier_init has one form: fence.mbarrier_init.release.cluster")
@@ -129,12 +128,32 @@ def build_fence(i: Instruction, c: Linker) -> Step:
 
 @implements("membar")
 def build_membar(i: Instruction, c: Linker) -> Step:
-    """`membar.cta`, `.gl`, `.sys`, `membar.proxy.*`: the older names of `fence`."""
+    """`membar.cta`, `.gl`, `.sys`, `membar.proxy.alias`: the older names of `fence`."""
     if i.modifiers[:1] == ("proxy",):
+        if i.modifiers != ("proxy", "alias"):
+            raise InputError(f"ptxas refuses {i.name}: membar.proxy has one form, membar.proxy.alias; write {FENCES}")
         return build_fence(i, c)
     if len(i.modifiers) != 1 or i.modifiers[0] not in ("cta", "gl", "sys"):
         raise InputError("membar needs one level: .cta, .gl or .sys")
     return _memory(i, acquires=True, releases=True, scope=level(i.modifiers[0]))
+
+
+FENCES = "fence.proxy.async or fence.proxy.tensormap::generic"
+
+
+def _proxy(i: Instruction, words: list[str]) -> Step:
+    """`fence.proxy` of the async and of the alias proxy."""
+    proxy = ".".join(words)
+    if proxy in _ASYNC or sorted(words) in map(sorted, _ASYNC_GENERIC):
+        return lambda x: _async(x, i)
+    if words[:1] == ["tensormap"]:
+        raise InputError(f"ptxas refuses {i.name}: write fence.proxy.{MAPS}.release.gpu, or .acquire.gpu with the map's address and 128")
+    if words[:1] == ["async::generic"]:
+        forms = " and ".join(f"fence.proxy.{'.'.join(form)}" for form in _ASYNC_GENERIC)
+        raise InputError(f"ptxas refuses {i.name}: the forms are {forms}")
+    if proxy not in _OTHERS:
+        raise unmodelled(i)
+    return _async_global(i) if proxy == "async.global" else _nothing
 
 
 def _memory(i: Instruction, *, acquires: bool, releases: bool, scope: int) -> Step:
