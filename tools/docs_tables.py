@@ -590,7 +590,7 @@ def _parameters(member: object) -> str:
 
 
 def _standing() -> dict[str, dict[str, list[Alternative]]]:
-    """The alternatives of each rule by what stands against them: refuted, published, compilers, left."""
+    """The alternatives of each rule by what stands against them: refuted, published, compilers, undecided."""
     matrix = kill_matrix()
     known = {name for name, about in matrix["programs"].items() if about["witness"]}
     published = {name for one in PUBLISHED for name in one.against}
@@ -598,28 +598,28 @@ def _standing() -> dict[str, dict[str, list[Alternative]]]:
     made: dict[str, dict[str, list[Alternative]]] = {}
     for name, a in ALTERNATIVES.items():
         is_refuted = bool(known & matrix["alternatives"][name]["refuted_by"].keys())
-        kind = "refuted" if is_refuted else "published" if name in published else "compilers" if name in compiled else "left"
+        kind = "refuted" if is_refuted else "published" if name in published else "compilers" if name in compiled else "undecided"
         made.setdefault(a.rule, {kind: [] for kind in STANDINGS})[kind].append(a)
     return made
 
 
 STANDINGS = {
     "refuted": "refuted by a witness",
-    "published": "not refuted, but contradicted by a published measurement",
-    "compilers": "not refuted, but contradicted by the code of a compiler",
-    "left": "left: neither refuted nor contradicted",
+    "published": "open, but contradicted by a published measurement",
+    "compilers": "open, but contradicted by the code of a compiler",
+    "undecided": "open and undecided: nothing contradicts it",
 }
 
 
 def counted(_: Page) -> str:
-    """How many alternatives witnesses refute, and what is left."""
+    """How many alternatives witnesses refute, and which are open."""
     standing = _standing()
     count = {kind: sum(len(of[kind]) for of in standing.values()) for kind in STANDINGS}
     rows = [(says, str(count[kind])) for kind, says in STANDINGS.items()]
-    open_ones = [a for of in standing.values() for kind in ("published", "compilers", "left") for a in of[kind]]
+    open_ones = [a for of in standing.values() for kind in ("published", "compilers", "undecided") for a in of[kind]]
     here = sum("sm_100a" in _cards_of(a) for a in open_ones)
     told = (
-        f"{len(open_ones)} alternatives are not refuted: the last three groups. {here} of them concern sm_100a (B200). `smemsim evidence "
+        f"{len(open_ones)} alternatives are open: the last three groups. {here} of them concern sm_100a (B200). `smemsim evidence "
         f"--open sm_100a` prints these {here}, with the experiment that would decide each. The other {len(open_ones) - here} concern only other cards."
     )
     rows.append(("all", str(sum(count.values()))))
@@ -627,7 +627,7 @@ def counted(_: Page) -> str:
 
 
 def alternatives(_: Page) -> str:
-    """Alternatives of rules about Blackwell: how many of each rule are refuted, contradicted and left."""
+    """Alternatives of rules about Blackwell: how many of each rule are refuted, contradicted and undecided."""
     standing = _standing()
     rows = [(f"`{rule}`", str(sum(map(len, of.values()))), *(str(len(of[kind])) for kind in STANDINGS)) for rule, of in standing.items()]
     total = ("all", *(str(sum(int(row[n]) for row in rows)) for n in range(1, 6)))
@@ -642,9 +642,9 @@ def _cards_of(a: Alternative) -> list[str]:
 def unrefuted(_: Page) -> str:
     """Every alternative that no witness refutes: what the hardware would do, what contradicts it, and the experiment."""
     rows = [
-        (f"`{a}`", _marked(a.sentence), kind if kind != "left" else "", ", ".join(_cards_of(a)))
+        (f"`{a}`", _marked(a.sentence), kind if kind != "undecided" else "", ", ".join(_cards_of(a)))
         for of in _standing().values()
-        for kind in ("published", "compilers", "left")
+        for kind in ("published", "compilers", "undecided")
         for a in of[kind]
     ]
     return table(("alternative", "with it, the hardware would work like this", "contradicted by", "cards"), rows)

@@ -541,10 +541,11 @@ _MEMORY = RuleTopic(
         ),
         "memory.allocated": RuleText(
             "Allocated memory is uninitialised",
-            "Memory that a program allocates holds no defined values. A copy of an element to global memory counts as harmless.",
+            "Memory that a program allocates holds no defined values. An element that is copied to global memory, or changed alone, counts as padding. "
+            "A value that is made of several elements, or of an array in which nothing was written, counts as a result.",
             "torch.empty(1024), then a kernel that uses an element as an address.",
-            "A use of such a value is R507. A store of an element that is copied, or changed alone, is a remark until an instruction uses it. "
-            "A store of what is made of several elements, or of an array without any written byte, is R507 when the host copies it, too.",
+            "It reports R507 if an instruction uses such a value. A store of padding is a remark until an instruction uses the stored value. "
+            "A store of a result is a remark until an instruction uses the stored value, or the host copies it. Then the remark becomes R507.",
         ),
         "heap.capacity": RuleText(
             "The heap of malloc in kernels",
@@ -780,8 +781,8 @@ _FENCES = RuleTopic(
             "Two threads update one word",
             "Two threads each load a word, compute a new value, and store it there, by relaxed or volatile accesses. If nothing orders the two threads, one update can be lost.",
             "Two CTAs each execute `ld.relaxed count; add 1; st.relaxed count`.",
-            "It reports X008. The fix is red.add. It reports nothing for a store of the old value after or, and, min or max with a constant, "
-            "because a second update by the same constant changes nothing. It does not compare the constants of two threads.",
+            "It reports X008. The fix is red.add. It reports nothing if all updates of the word are the same operation (or, and, min, max) "
+            "with the same constant, because a second update then changes nothing.",
         ),
         "order.looks_again": RuleText(
             "A plain read before an atomic",
