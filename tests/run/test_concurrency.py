@@ -1087,16 +1087,20 @@ def run(kernel: Kernel, **options: object) -> smemsim.Run:
 
 
 @pytest.mark.parametrize("kernel", [k for k in KERNELS if not k.found], ids=lambda k: k.name)
-def test_a_right_kernel_is_silent(kernel):
+def test_a_right_kernel_is_silent(kernel, snapshot):
     done = run(kernel)
     assert [str(f) for f in done.findings] == []
     assert {f.code for f in done.remarks} == set(filter(None, [kernel.remarks]))
+    if done.remarks:
+        assert "\n".join(map(str, done.remarks)) == snapshot
 
 
 @pytest.mark.parametrize("kernel", [k for k in KERNELS if k.found], ids=lambda k: k.name)
-def test_a_fault_is_found(kernel):
+def test_a_fault_is_found(kernel, snapshot):
+    """The lines, warps and bytes of both halves, the cause and the repair."""
     done = run(kernel)
     assert done.findings[0].code == kernel.found, [str(f) for f in done.findings]
+    assert "\n".join(map(str, (*done.findings, *done.remarks))) == snapshot
 
 
 EARLY_READS = {
