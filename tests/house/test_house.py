@@ -231,7 +231,11 @@ INNER = {
     "smemsim.testing.strategies.maps",
 }
 KIT = "smemsim.capture."  # its tests stand in for a card
-FORMULAS = ("smemsim.core.layout.", "smemsim.core.arithmetic.", "smemsim.core.spec.", "smemsim.core.words.")
+FORMULAS = (
+    "smemsim.core.layout.", "smemsim.core.arithmetic.", "smemsim.core.spec.", "smemsim.core.words.",
+    # of the sanitizer those that compute with arrays, and know nothing of a launch
+    *(f"smemsim.run.sanitizer.{name}" for name in ("byte_masks", "operation_sets", "settled_bytes", "strong_bytes")),
+)  # fmt: skip
 # Modules that other people import, and topics of one module.
 SHOWN = {f"smemsim.testing.{name}" for name in ("oracles", "plugin", "recorder")} | {
     f"smemsim.{name}"

@@ -9,7 +9,6 @@ import random
 import numpy as np
 import pytest
 
-from smemsim.base.compiling.loop import Loop
 from smemsim.core.ptx import read_module
 from smemsim.run.sanitizer import operation_sets, settled_bytes
 from smemsim.run.sanitizer.byte_masks import Parts, Write
@@ -425,7 +424,7 @@ def test_a_strong_write_is_observed_by_who_reads_it_and_who_has_seen_the_reader(
 @pytest.fixture
 def as_python(monkeypatch):
     """Loops run as Python: to compile them for the types of a test takes longer than the test."""
-    monkeypatch.setattr(Loop, "__call__", lambda loop, *arguments: loop.py_func(*arguments))
+    monkeypatch.setattr("smemsim.base.compiling.loop.Loop.__call__", lambda loop, *arguments: loop.py_func(*arguments))
 
 
 @pytest.mark.usefixtures("as_python")
