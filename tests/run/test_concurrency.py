@@ -1103,6 +1103,30 @@ def test_a_fault_is_found(kernel, snapshot):
     assert "\n".join(map(str, (*done.findings, *done.remarks))) == snapshot
 
 
+def told_of_the_last(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What is said where two clusters that do nothing run before, each in a wave of its own: lines and CTAs as in the kernel alone."""
+    first = "mov.u32 %r59, %clusterid.x; setp.lt.u32 %p19, %r59, 2; @%p19 ret; "
+    for name in ("WAVE_THREADS", "WIDE_WAVE_THREADS"):
+        monkeypatch.setattr(f"smemsim.run.engine.grid.{name}", kernel.block * kernel.cluster)
+    done = run(dataclasses.replace(kernel, body=first + kernel.body, grid=3 * kernel.cluster))
+    text = "\n".join(map(str, (*done.findings, *done.remarks)))
+    text = re.sub(r"(ptx:|lines? )(\d+)", lambda m: f"{m[1]}{int(m[2]) - 3}", text)
+    return without_lengths(re.sub(r"CTA (\d+)", lambda m: f"CTA {int(m[1]) - 2 * kernel.cluster}", text), kernel)
+
+
+def without_lengths(text: str, kernel: Kernel) -> list[str]:
+    """The words of a text; of one CTA without its name, which is said where there are several."""
+    words = " ".join(text.split())
+    return (words if kernel.cluster > 1 else re.sub(r" (of|in) CTA 0\b", "", words)).split()
+
+
+@pytest.mark.parametrize("kernel", [k for k in KERNELS if k.found not in ("", "X006") and not k.grid][::5], ids=lambda k: k.name)
+def test_a_cluster_of_a_later_wave_is_told_the_same(kernel, monkeypatch):
+    done = run(kernel)
+    wanted = without_lengths("\n".join(map(str, (*done.findings, *done.remarks))), kernel)
+    assert told_of_the_last(kernel, monkeypatch) == wanted
+
+
 EARLY_READS = {
     "ld": "ld.shared.u32 %r20, [%r6];",
     "ld.v2": "and.b32 %r22, %r6, -8; ld.shared.v2.u32 {%r20, %r21}, [%r22];",
