@@ -676,7 +676,7 @@ _LANES = RuleTopic(
             "An arrival of one lane frees only its own reads",
             "An arrival of one lane covers only its own reads. The reads of the other lanes are not ordered before a later overwrite.",
             "All lanes load a stage, lane 0 arrives at the mbarrier empty, and TMA overwrites the stage.",
-            "It reports X005 or X008. It is a remark if the arriving lane executed the same load instruction as the other lanes, because libraries free stages in this way.",
+            "It reports X008. It is a remark if the arriving lane executed the same load instruction as the other lanes, because libraries free stages in this way.",
         ),
         "order.warp_synchronous": RuleText(
             "Volatile accesses without __syncwarp",
