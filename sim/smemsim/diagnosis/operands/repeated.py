@@ -7,6 +7,7 @@ from typing import Any
 
 from smemsim.core.finding import Finding, at_instruction
 from smemsim.core.spec.findings import Severity
+from smemsim.core.words.tensor_map import TensorMap
 from smemsim.diagnosis.operands.recorded import Reads
 from smemsim.run.engine.launch import Launch
 from smemsim.run.engine.records import Load, Store
@@ -52,13 +53,23 @@ def repeated_products(reads: Reads, launch: Launch) -> list[Finding]:
 
 
 def _transfers(launch: Launch) -> tuple[dict[int, list[Any]], dict[int, list[Any]]]:
-    """The boxes that each CTA loads and stores: (line, map, coordinates, im2col offsets), in the order of the CTA."""
+    """The boxes that each CTA loads and stores: (line, number of the map, coordinates, im2col offsets), in the order
+    of the CTA. Equal maps have one number.
+    """
     loads, stores = collections.defaultdict[int, list[Any]](list), collections.defaultdict[int, list[Any]](list)
+    numbers: dict[TensorMap, int] = {}
+    of_map: dict[int, int] = {}  # by the identity of a map
     for e in launch.result.events.transfers():
+        if not isinstance(e, (Load, Store)):
+            continue
+        tm = e.tensor_map
+        number = of_map.get(id(tm))
+        if number is None:
+            number = of_map[id(tm)] = numbers.setdefault(tm, len(numbers))
         if type(e) is Load:
-            loads[e.cta].append((e.instruction.line, e.tensor_map, e.coordinates, e.im2col_offsets))
+            loads[e.cta].append((e.instruction.line, number, e.coordinates, e.im2col_offsets))
         elif type(e) is Store:
-            stores[e.cta].append((e.tensor_map, e.coordinates))
+            stores[e.cta].append((number, e.coordinates))
     return loads, stores
 
 

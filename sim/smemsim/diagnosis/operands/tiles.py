@@ -5,7 +5,6 @@ by all?
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Collection
 
 import numpy as np
@@ -58,14 +57,12 @@ def _covered(read: OperandRead, at: tuple[tuple[int, int], tuple[int, int]]) -> 
     """How many elements of an operand, (first, extent) of which along the outer and the inner axis are `at`, lie in the
     boxes that it was read from.
     """
-    found = 0
+    found, ((far, near), (high, wide)) = 0, at
     for load in {load.event.coordinates: load for load in read.loads}.values():
-        sizes = load.transfer.tensor_map.box_dim
-        overlaps = (
-            max(0, min(begin + count, first + size) - max(begin, first))
-            for begin, count, first, size in zip(*at, load.event.coordinates[::-1], sizes[::-1], strict=True)
-        )
-        found += math.prod(overlaps)
+        (inner, outer), (width, height) = load.event.coordinates, load.transfer.tensor_map.box_dim
+        rows = min(far + high, outer + height) - max(far, outer)
+        columns = min(near + wide, inner + width) - max(near, inner)
+        found += max(0, rows) * max(0, columns)
     return found
 
 

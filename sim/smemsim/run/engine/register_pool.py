@@ -52,7 +52,7 @@ def new_room(program: Program, threads: int) -> RegisterFile:
     ends = np.cumsum([0, *(size + APART for size in sizes)])
     raw = np.zeros(int(ends[-1]), np.uint8)
     registers = [
-        raw[begin : begin + size].view(kind).reshape((-1, 2) if n in wide else -1)
+        np.ndarray((threads, 2) if n in wide else threads, kind, raw, begin)
         for n, (begin, size, kind) in enumerate(zip(ends.tolist(), sizes, program.registers, strict=False))
     ]
     return RegisterFile(threads, raw, registers, raw.ctypes.data + ends[:-1].astype(np.uint64))

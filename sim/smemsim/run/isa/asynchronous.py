@@ -114,6 +114,8 @@ def issued_by(x: Wave, reads: Sequence[Read], boxes: Sequence[Read] = (), *, rep
     issuers = list(zip(x.ctas.those(ctas), threads, strict=True))
     operands, at = (list(zip(*_columns(x, some, len(threads)), strict=True)) or [()] * len(threads) for some in (reads, boxes))
     if boxes and x.in_flight is None and x.cohort is not None and x.cohort.is_apart:
+        if operands.count(operands[0]) == len(operands) and len(set(ctas)) == len(ctas):
+            return [Issued(issuers, operands[0], at)]
         by_operands: dict[tuple[Any, ...], list[int]] = {}
         for n, values in enumerate(operands):
             by_operands.setdefault(values, []).append(n)

@@ -390,8 +390,9 @@ class SanitizerOfFirst(Events):
         return self._pairs[1]
 
     def _count_pairs(self, pairs: Sequence[tuple[np.ndarray, Any]], apart: int) -> int:
-        count, threads = self.own_barriers([barrier for _, barrier in pairs]), [threads for threads, _ in pairs]
-        if not are_repeated([len(each) for each in threads], count):
+        threads, barriers = zip(*pairs, strict=True) if pairs else ((), ())
+        count = self.own_barriers(barriers)
+        if not are_repeated([*map(len, threads)], count):
             return 0
         return 0 if own_of(np.concatenate(threads), self.count, apart) is None else count
 

@@ -144,7 +144,7 @@ class _Loads:
         received = deliveries(x.launch.cluster_size, shared.end, dst, barrier, mask, self.group)
         if not received:
             check_nothing_traps(tm, issued.boxes[0], to, arch=shared.arch, end=shared.end, im2col_offsets=offsets, mode=self.mode)
-        each = [box for box in issued.boxes for _ in received or (None,)]
+        each = issued.boxes if len(received) < 2 else [box for box in issued.boxes for _ in received]
         return _Moves(*shared.boxes(shared.form(tm, to, offsets, self.mode), each, x.launch.memory), received)
 
 
@@ -195,7 +195,7 @@ def _load(x: Wave, i: Instruction, issued: Issued, address: int, moves: _Moves, 
     reached = tuple([d.cta_rank for d in received])
     by = [Delivery(i, cta.rank, rank, boxes.form.smem_address, size, reached) for rank in reached]
     begin, count = cta.shared.begin, len(received)
-    words = Once(functools.partial(touched_runs, boxes.transfers[0], begin))
+    words = Once(lambda: touched_runs(boxes.transfers[0], begin))
 
     def write(n: int) -> SharedWrite:
         """The n-th: of each issuer one for each CTA that gets its box."""
@@ -207,8 +207,11 @@ def _load(x: Wave, i: Instruction, issued: Issued, address: int, moves: _Moves, 
     records = [
         Load(own.number, tid, *of, box, moved, received) for (own, _), tid, box in zip(issued.issuers, tids, issued.boxes, strict=True)
     ]
-    receivers = x.ctas.those([own.index - own.rank + rank for own, _ in issued.issuers for rank in reached])
-    windows = [receiver.shared for receiver in receivers]
+    if x.launch.cluster_size == 1:
+        windows = [own.shared for own, _ in issued.issuers]
+    else:
+        receivers = x.ctas.those([own.index - own.rank + rank for own, _ in issued.issuers for rank in reached])
+        windows = [receiver.shared for receiver in receivers]
     brings, writes = functools.partial(SharedMemory.load, windows, boxes, moves.array), Lazily(len(windows), write)
     return AsyncOp("tma_load", i, issued.issuers, writes, size=size, brings=brings, records=records)
 
