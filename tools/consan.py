@@ -87,7 +87,8 @@ def is_fault(row: dict[str, object], always: set[str]) -> bool:
         or (missing and bool(overlaps))
         or bool({"EXPECT_DELTA", "USE_KIND"} & {*params})
         or params.get("WITH_INVALIDATE") is False
-        or params.get("WAIT_LATEST") is False  # of facebookexperimental/triton: two loads into one buffer, and a wait for the first
+        # of facebookexperimental/triton: two loads into one buffer, and a wait for the first
+        or params.get("WAIT_LATEST") is False
     )
 
 

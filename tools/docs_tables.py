@@ -640,7 +640,9 @@ def _cards_of(a: Alternative) -> list[str]:
 
 
 def unrefuted(_: Page) -> str:
-    """Every alternative that no witness refutes: what the hardware would do, what contradicts it, and the experiment."""
+    """Every alternative that no witness refutes: what the hardware would do, what
+    contradicts it, and the experiment.
+    """
     rows = [
         (f"`{a}`", _marked(a.sentence), kind if kind != "undecided" else "", ", ".join(_cards_of(a)))
         for of in _standing().values()
@@ -694,7 +696,9 @@ def witnesses(_: Page) -> str:
 
 
 def ran(_: Page) -> str:
-    """What was run of others' programs on Blackwell and is kept: checks that passed and distinct kernels, by project."""
+    """What was run of others' programs on Blackwell and is kept: checks that passed and
+    distinct kernels, by project.
+    """
     rows = [
         (
             x["project"], x["arch"], " ".join(x["commits"]) if x["arch"] else "", *(str(x[key]) for key in ("programs", "passed", "failed", "kernels", "own instructions", "products")),

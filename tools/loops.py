@@ -14,7 +14,9 @@ import pytest
 
 
 def lines() -> set[str]:
-    """What this process has called, as lines of the list. Imported behind the tests, whose assertions pytest rewrites."""
+    """What this process has called, as lines of the list. Imported behind the tests, whose
+    assertions pytest rewrites.
+    """
     from smemsim.base.compiling import loop
 
     found = set()

@@ -227,7 +227,9 @@ def _with(text: str, parts: Iterable[tuple[int, int, int, str]]) -> str:
 
 
 def _reached(mutants: list[Mutant], copy_of: pathlib.Path) -> list[set[str]]:
-    """For each mutant the tests that reach its place; "" is among them if a module that is being imported reaches it."""
+    """For each mutant the tests that reach its place; "" is among them if a module that is
+    being imported reaches it.
+    """
     paths = {m.path for m in mutants}
     for path in paths:
         (copy_of / path.relative_to(ROOT)).write_text(
@@ -249,7 +251,9 @@ def _reached(mutants: list[Mutant], copy_of: pathlib.Path) -> list[set[str]]:
 
 
 def _environment(copy_of: pathlib.Path) -> dict[str, str]:
-    """For programs that tests start, too. Bytecode is kept beside the copy: to compile all files again is most of the time of a few tests."""
+    """For programs that tests start, too. Bytecode is kept beside the copy: to compile all files again is most
+    of the time of a few tests.
+    """
     paths = os.pathsep.join((str(copy_of / "sim"), str(copy_of)))
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     return kept | {"PYTHONPATH": paths, "PYTHONPYCACHEPREFIX": str(copy_of.with_name("bytecode"))}

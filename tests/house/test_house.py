@@ -265,3 +265,48 @@ def test_tests_go_through_doors():
     inner = {name for name in modules - packages - SHOWN if not name.startswith((*FORMULAS, KIT))}
     assert inner <= INNER, f"{', '.join(sorted(inner - INNER))}: import the public name, or what the package's __init__ shows"
     assert inner == INNER, f"{', '.join(sorted(INNER - inner))}: no test needs it any more, take it out of the list"
+
+
+# ---- prose in the code: at most 120 columns; code has 140 (ruff)
+
+PROSE = 120
+COMMENT = re.compile(r"(^\s*|  )# [^\"']*$")
+PRAGMA = re.compile(r"# (noqa|type:|fmt:|isort:|pragma)")
+
+
+def docstrings(lines):
+    """(number, column of the docstring, line) of the lines of docstrings; other strings of several lines are none."""
+    column = None
+    for n, line in enumerate(lines, 1):
+        if line.count('"""') % 2:
+            begins = column is None and line.lstrip().startswith(('"""', 'r"""'))
+            if column is not None:
+                yield n, column, line
+            column = len(line) - len(line.lstrip()) if begins else -1 if column is None else None
+        if column is not None or line.lstrip().startswith('"""'):
+            yield n, column or 0, line
+
+
+def long_prose(path):
+    """The numbers of the lines of docstrings and comments that are too long. Examples, tables and samples of code in
+    docstrings are none, nor are comments between `# fmt: off` and `# fmt: on`.
+    """
+    lines = path.read_text().splitlines()
+    if all(len(line) <= PROSE for line in lines):
+        return
+    is_table, is_example, inside = False, False, {n for n, _, _ in docstrings(lines)}
+    for n, line in enumerate(lines, 1):
+        is_table = ("# fmt: off" in line or is_table) and "# fmt: on" not in line
+        if len(line) > PROSE and n not in inside and not is_table and COMMENT.search(line) and not PRAGMA.search(line):
+            yield n
+    for n, column, line in docstrings(lines):
+        is_example = line.lstrip().startswith(">>>") or (is_example and bool(line.strip()))
+        is_sample = line.lstrip().startswith("|") or line.startswith(" " * (column + 4)) or re.search(r"\S {3,}\S", line)
+        if len(line) > PROSE and column >= 0 and not is_example and not is_sample:
+            yield n
+
+
+@pytest.mark.parametrize("folder", ["sim", "tools"])
+def test_prose_in_the_code_can_be_read(folder):
+    found = [f"{path.relative_to(ROOT)}:{n}" for path in sorted((ROOT / folder).rglob("*.py")) for n in long_prose(path)]
+    assert found == []

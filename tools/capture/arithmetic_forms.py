@@ -1,8 +1,10 @@
-"""What the card makes of every form of tests/support/instruction_forms.py: digests of the exact ones, samples of the approximate ones.
+"""What the card makes of every form of tests/support/instruction_forms.py: digests of the exact ones,
+samples of the approximate ones.
 
     python tools/capture/arithmetic_forms.py OUT
 
-writes OUT/h200_arithmetic.json and OUT/h200_approximate.npz, which belong in tests/data. Needs cuda-bindings; the driver compiles the PTX.
+writes OUT/h200_arithmetic.json and OUT/h200_approximate.npz, which belong in tests/data. Needs cuda-bindings;
+the driver compiles the PTX.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
     python -m tools.capture.card OUT
 
-writes OUT/h200_card.npz, which belongs in tests/data: `attributes` (number, value) and `occupancy` (registers of a thread, static shared bytes, threads,
-dynamic shared bytes, CTAs). Needs cuda-bindings; NVRTC compiles the kernels.
+writes OUT/h200_card.npz, which belongs in tests/data: `attributes` (number, value) and `occupancy` (registers of a
+thread, static shared bytes, threads, dynamic shared bytes, CTAs). Needs cuda-bindings; NVRTC compiles the kernels.
 """
 
 from __future__ import annotations

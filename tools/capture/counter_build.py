@@ -1,4 +1,6 @@
-"""Writes the launch files of `counter_kernels.cu`: python -m tools.capture.counter_build --out golden/sm_90a/launch_counters/kernels (needs nvcc 13.0, no GPU)."""
+"""Writes the launch files of `counter_kernels.cu`: python -m tools.capture.counter_build --out
+golden/sm_90a/launch_counters/kernels (needs nvcc 13.0, no GPU).
+"""
 
 from __future__ import annotations
 

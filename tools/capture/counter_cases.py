@@ -1,4 +1,6 @@
-"""Addresses of single accesses, drawn from a seed: strides, broadcasts, neighbours, tiles with and without swizzle, random ones; every mask of lanes."""
+"""Addresses of single accesses, drawn from a seed: strides, broadcasts, neighbours, tiles with and without swizzle,
+random ones; every mask of lanes.
+"""
 
 from __future__ import annotations
 
@@ -69,7 +71,9 @@ def _mask(n: int, rng: np.random.Generator) -> int:
 
 
 def addresses(count: int, size: int, span: int, rng: np.random.Generator, *, always: bool = False) -> list[tuple[np.ndarray, int]]:
-    """(32 byte offsets, mask of active lanes) of `count` cases: the structured ones that fit, then random ones. `always`: all lanes are active."""
+    """(32 byte offsets, mask of active lanes) of `count` cases: the structured ones that fit, then random ones.
+    `always`: all lanes are active.
+    """
     lane = np.arange(32)
     size = max(size, 1)
     known = [x % span // size * size for x in _structured(lane, size, span, rng)]

@@ -1,7 +1,9 @@
-"""The probes of single memory accesses: one PTX kernel for each form of an access, one warp, the addresses from a table in the parameters.
+"""The probes of single memory accesses: one PTX kernel for each form of an access, one warp, the addresses from
+a table in the parameters.
 
-Nothing else of such a kernel touches shared, global or local memory, so that every wavefront and sector that Nsight Compute counts belongs to the access.
-The store at the end has a predicate that never holds; it keeps what was loaded alive.
+Nothing else of such a kernel touches shared, global or local memory, so that every wavefront and sector
+that Nsight Compute counts belongs to the access. The store at the end has a predicate that never holds;
+it keeps what was loaded alive.
 """
 
 from __future__ import annotations
@@ -18,7 +20,9 @@ _CLUSTERED = "mapa.shared::cluster.u32 %far, %sa, 1;\n"
 
 @dataclasses.dataclass(frozen=True)
 class Form:
-    """One way to access memory: `family` is the rule that counts it, `size` the bytes of a lane, `drawn` which addresses vary (s shared, g global)."""
+    """One way to access memory: `family` is the rule that counts it, `size` the bytes of a lane, `drawn` which
+    addresses vary (s shared, g global).
+    """
 
     name: str
     family: str
@@ -360,7 +364,9 @@ ret;
 
 
 def unrolled(number: int, form: Form, count: int) -> str:
-    """The kernel of one form with `count` accesses one after the other, `u_NUMBER`; their tables lie in global memory. The line of each access ends with `// case K`."""
+    """The kernel of one form with `count` accesses one after the other, `u_NUMBER`; their tables lie in global memory.
+    The line of each access ends with `// case K`.
+    """
     head = f"""
 // {form.name}
 .visible .entry u_{number}(.param .u64 tables, .param .u64 memory)

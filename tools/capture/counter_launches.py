@@ -1,10 +1,13 @@
-"""What Nsight Compute's source page says of whole kernels, by machine instruction with its PTX line: the suite `launch_counters`.
+"""What Nsight Compute's source page says of whole kernels, by machine instruction with its PTX line:
+the suite `launch_counters`.
 
     python -m tools.capture.counter_launches --out golden/sm_90a [--kernels FOLDER ...] [NAME ...]
 
-FOLDER has launch files (golden/sm_90a/launches/kernels where none is given). Each kernel is assembled by the toolkit's ptxas with line information, runs once under
-`ncu --clock-control none`, and leaves a row for each machine instruction that touches memory. `ncu` and its Python module have to be installed, and `nvdisasm`. `--build FOLDER`
-only assembles, which needs no GPU; `--built FOLDER` takes what it wrote. `--assembler` names another ptxas; it gets the text as version 8.8 of PTX, which older ones read.
+FOLDER has launch files (golden/sm_90a/launches/kernels where none is given). Each kernel is assembled by the toolkit's
+ptxas with line information, runs once under `ncu --clock-control none`, and leaves a row for each machine instruction
+that touches memory. `ncu` and its Python module have to be installed, and `nvdisasm`. `--build FOLDER` only assembles,
+which needs no GPU; `--built FOLDER` takes what it wrote. `--assembler` names another ptxas; it gets the text as version
+8.8 of PTX, which older ones read.
 """
 
 from __future__ import annotations
@@ -130,7 +133,9 @@ def profiled(work: pathlib.Path, items: list[tuple[str, str]], number: int) -> l
 
 
 def rows_of(said: dict[str, Any], lines: dict[int, tuple[int, str]]) -> list[list[Any]]:
-    """[PTX line, offset, text, metrics ...] of every machine instruction that touches memory or that a metric has a value for."""
+    """[PTX line, offset, text, metrics ...] of every machine instruction that touches memory or
+    that a metric has a value for.
+    """
     metrics = [{int(pc): int(v) for pc, v in said["metrics"].get(name, {}).items()} for name in METRICS.values()]
     begin = min(metrics[0], default=0)
     out = []

@@ -3,7 +3,8 @@
     python -m tools.capture.counter_lines --build FOLDER      # anywhere: the kernels, their machine code and its lines
     python -m tools.capture.counter_lines --out golden/sm_90a --built FOLDER
 
-One kernel for each form of an access; its accesses stand one after the other, each on a line of its own, and take their addresses from a table in global memory.
+One kernel for each form of an access; its accesses stand one after the other, each on a line of its own, and take their
+addresses from a table in global memory.
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
-"""What Nsight Compute counts of single memory accesses, recorded on the GPU at hand: the suites `access_shared`, `access_async`, `access_global`, `access_copies`.
+"""What Nsight Compute counts of single memory accesses, recorded on the GPU at hand: the suites `access_shared`,
+`access_async`, `access_global`, `access_copies`.
 
     python -m tools.capture.counter_suite --out golden/sm_90a [--seed 20261128] [--most 40]
 
-A launch a case, one warp (four of wgmma), one access; `ncu` has to be on the PATH, and is asked to leave the clocks alone. `--most` is the largest number of cases of one form.
+A launch a case, one warp (four of wgmma), one access; `ncu` has to be on the PATH, and is asked to leave the clocks
+alone. `--most` is the largest number of cases of one form.
 """
 
 from __future__ import annotations
@@ -101,7 +103,9 @@ def cases_of(form: Form, seed: int, most: int) -> list[dict[str, Any]]:
 
 
 def drawn(suite: str, seed: int, most: int) -> list[tuple[int, Form, dict[str, Any]]]:
-    """(number of the kernel, form, case) of a suite: the first case of every form, then the second, so that a part of them has every form."""
+    """(number of the kernel, form, case) of a suite: the first case of every form, then the second, so that a
+    part of them has every form.
+    """
     found = [
         (k, n, form, case) for n, form in enumerate(FORMS) if suite_of(form) == suite for k, case in enumerate(cases_of(form, seed, most))
     ]

@@ -1,10 +1,12 @@
-"""Runs every launch of golden/sm_90a/SUITE/kernels on the GPU at hand and writes the suite: `launches`, `reserved_shared` or `heap`.
+"""Runs every launch of golden/sm_90a/SUITE/kernels on the GPU at hand and writes the suite: `launches`,
+`reserved_shared` or `heap`.
 
     python tools/capture/launch_suite.py --out OUT [--suite SUITE] [--kernels FOLDER] [NAME ...]
 
-Each launch runs in a process of its own, three times over fresh memory: a trap ends only that process, a hang is stopped after a minute, and outputs
-that differ from run to run are said. Outputs are also held against numpy where `launch_kernels` has an expectation. OUT gets `SUITE/` (manifest.json,
-data.npz; put beside `kernels/`), `SUITE_full.npz` (every output in full, for whoever looks for a difference) and `SUITE.txt`, what was said.
+Each launch runs in a process of its own, three times over fresh memory: a trap ends only that process, a hang is
+stopped after a minute, and outputs that differ from run to run are said. Outputs are also held against numpy where
+`launch_kernels` has an expectation. OUT gets `SUITE/` (manifest.json, data.npz; put beside `kernels/`),
+`SUITE_full.npz` (every output in full, for whoever looks for a difference) and `SUITE.txt`, what was said.
 """
 
 from __future__ import annotations
@@ -42,7 +44,9 @@ FULL_BYTES = 16384  # outputs up to this size, and those of approximations, are 
 
 
 def ptxas(ptx: str) -> bytes:
-    """The cubin of a PTX text, by the toolkit's own ptxas; the text itself, which the driver compiles, where there is none on the PATH."""
+    """The cubin of a PTX text, by the toolkit's own ptxas; the text itself, which the driver compiles, where
+    there is none on the PATH.
+    """
     if shutil.which("ptxas") is None:
         return ptx.encode()
     with tempfile.TemporaryDirectory() as folder:
@@ -63,7 +67,9 @@ def assembler(program: str = "ptxas") -> str:
 
 
 def run_once(gpu: Gpu, image: bytes, launch: LaunchFile, before: dict[str, np.ndarray]) -> tuple[int, dict[str, np.ndarray]]:
-    """(status, the bytes of every array with its guard). The module is loaded anew, so that its variables begin as written."""
+    """(status, the bytes of every array with its guard). The module is loaded anew, so that its
+    variables begin as written.
+    """
     kernel = gpu.load(image).kernel(launch.about["entry"])
     addresses = {}
     for name, x in before.items():
@@ -128,7 +134,9 @@ def ragged(name: str, parts: list[np.ndarray], dtype: Any) -> dict[str, np.ndarr
 
 
 def suite_arrays(launches: list[LaunchFile], answers: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
-    """A case a launch; ragged by case: its outputs (name, SHA-256); ragged by output: samples, row digests, and bytes of small or approximate ones."""
+    """A case a launch; ragged by case: its outputs (name, SHA-256); ragged by output: samples, row digests, and bytes
+    of small or approximate ones.
+    """
     names, digests, stable, samples, rows, full = [], [], [], [], [], []
     for launch, answer in zip(launches, answers, strict=True):
         for name in launch.about["outputs"]:

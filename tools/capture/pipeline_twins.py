@@ -5,8 +5,8 @@
     python -m tools.capture.pipeline_twins --small FOLDER               # the same kernels as launch files of a size that smemsim runs quickly
     python -m tools.capture.pipeline_twins --model FOLDER --out FILE    # what their barriers allow: the rings of each kernel of --small
 
-Kernels run in a process of their own, which is ended if a launch takes longer than half a minute. FILE says for each kernel what it took, in milliseconds, and a digest
-of its output: the kernels of a family compute the same.
+Kernels run in a process of their own, which is ended if a launch takes longer than half a minute. FILE says for each
+kernel what it took, in milliseconds, and a digest of its output: the kernels of a family compute the same.
 """
 
 from __future__ import annotations
@@ -246,7 +246,8 @@ def worker(folder: pathlib.Path) -> None:
     for line in sys.stdin:
         try:
             said: dict[str, Any] = card.timed(folder / line.strip())
-        except Exception as e:  # whatever fails is the record of this kernel, and the next one is tried in a new process
+        except Exception as e:
+            # whatever fails is the record of this kernel, and the next one is tried in a new process
             said = {"error": f"{type(e).__name__}: {e}"[:300]}
         print(json.dumps(said), flush=True)
 

@@ -1,10 +1,12 @@
-"""Random formats of a kernel's printf: writes what `printf_probe.cu` reads, and compares what it printed with the model.
+"""Random formats of a kernel's printf: writes what `printf_probe.cu` reads, and compares what
+it printed with the model.
 
     python -m tools.capture.printf_formats write CASES --seed 17
     nvcc -arch=sm_90a -o printf_probe tools/capture/printf_probe.cu && ./printf_probe CASES 0 > PRINTED    # on the card
     python -m tools.capture.printf_formats compare CASES PRINTED
 
-A case is the format, behind 48 words of packed arguments, and then its strings. Formats that write (`%n`) end the program on a card and are not drawn.
+A case is the format, behind 48 words of packed arguments, and then its strings. Formats that write (`%n`) end the
+program on a card and are not drawn.
 """
 
 from __future__ import annotations
@@ -44,7 +46,9 @@ ALIGNED = {"d": 8, "s": 8, "p": 8, "q": 8, "i": 4}
 
 
 def _conversion(rng: random.Random, *, is_alone: bool) -> tuple[str, list[tuple[str, int | float | bytes]]]:
-    """One conversion, and its arguments: (kind, value). Lengths that the card does not know `is_alone`: beside others they take what a register holds."""
+    """One conversion, and its arguments: (kind, value). Lengths that the card does not know `is_alone`: beside others
+    they take what a register holds.
+    """
     kind = rng.choice("diuoxXeEfFgGaAcsp%")
     flags = "".join(rng.choice("-+ #0") for _ in range(rng.choice((0, 0, 1, 2))))
     width, precision = rng.choice(("", "", str(rng.randrange(1, 24)), "*")), rng.choice(("", "", ".", f".{rng.randrange(20)}"))

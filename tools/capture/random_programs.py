@@ -2,9 +2,10 @@
 
     python -m tools.capture.random_programs --seconds 300 --jobs 16 --out rows.jsonl
 
-The programs are those of `smemsim campaign ptx` (seed, chunk and number name one). Programs with a finding are run by the two tiers alone: what a race leaves on a
-card is nothing to compare. So are those with approximations, whose last bits the PTX ISA leaves open. A program that
-differs is made small on the card, and run again as `ptxas -O0` has it. A chunk of 32 is a line of `--out`, and is not run again.
+The programs are those of `smemsim campaign ptx` (seed, chunk and number name one). Programs with a finding are run by
+the two tiers alone: what a race leaves on a card is nothing to compare. So are those with approximations, whose last
+bits the PTX ISA leaves open. A program that differs is made small on the card, and run again as `ptxas -O0` has it. A
+chunk of 32 is a line of `--out`, and is not run again.
 """
 
 from __future__ import annotations
@@ -58,7 +59,9 @@ def unoptimised(ptx: str) -> bytes | str:
 
 
 def on_card(program: Program, compiled: Callable[[str], bytes | str] = str) -> tuple[bytes, bytes] | str:
-    """What a program leaves in its two arrays on the card, or the error; `compiled` makes of its text what is loaded."""
+    """What a program leaves in its two arrays on the card, or the error; `compiled` makes
+    of its text what is loaded.
+    """
     gpu = _gpu()
     inputs, outputs = program.inputs(), np.zeros((program.ctas * program.threads, len(STORED)), np.uint64)
     held: list[int] = []
@@ -91,7 +94,9 @@ def told_by_card(program: Program, compiled: Callable[[str], bytes | str] = str)
 
 
 def made_small(program: Program) -> dict[str, Any]:
-    """The smallest program found that the card still differs on, and what the card says of the machine code of `ptxas -O0`."""
+    """The smallest program found that the card still differs on, and what the card says of the
+    machine code of `ptxas -O0`.
+    """
 
     def differs(other: Program) -> bool:
         told, nans = told_by_card(other)
@@ -130,7 +135,8 @@ def chunk_on_card(seed: int, chunk: int) -> dict[str, Any]:
 def _are_nans(here: tuple[bytes, bytes], card: tuple[bytes, bytes]) -> bool:
     """Do they differ in NaNs of f32 and f64 registers alone?
 
-    `neg` and `abs` of a NaN give one that the PTX ISA leaves open (9.7.3), and ptxas makes a move of `max` and `min` of a register with itself.
+    `neg` and `abs` of a NaN give one that the PTX ISA leaves open (9.7.3), and ptxas makes a move of `max` and
+    `min` of a register with itself.
     """
     if here[0] != card[0]:
         return False

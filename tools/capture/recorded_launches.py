@@ -1,12 +1,14 @@
-"""Launches that `smemsim exec --record` kept of somebody's program, on the GPU at hand: does it leave the bytes that the virtual GPU leaves?
+"""Launches that `smemsim exec --record` kept of somebody's program, on the GPU at hand: does it leave the bytes
+that the virtual GPU leaves?
 
     python -m tools.capture.recorded_launches FOLDER --virtual --out virtual.json    # anywhere
     python -m tools.capture.recorded_launches FOLDER --out card.json                 # where the card is
     python -m tools.capture.recorded_launches --compare virtual.json card.json --out rows.json
 
-FOLDER has launch files below it, at any depth. Everything a launch was given is placed again, all of it moved by one distance: addresses in parameters, and in arrays of at
-most 4 KiB (tensor maps, tables of pointers), are moved with it. On the card each launch runs in a process of its own, three times over fresh memory. Kept are
-digests: of the PTX, of every array that changed, of all arrays together.
+FOLDER has launch files below it, at any depth. Everything a launch was given is placed again, all of it moved by one
+distance: addresses in parameters, and in arrays of at most 4 KiB (tensor maps, tables of pointers), are moved with it.
+On the card each launch runs in a process of its own, three times over fresh memory. Kept are digests: of the PTX, of
+every array that changed, of all arrays together.
 """
 
 from __future__ import annotations

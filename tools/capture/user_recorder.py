@@ -1,10 +1,12 @@
-"""Run smemsim.testing.recorder on the GPU at hand and hold what it wrote against the model: the recorder's own test on silicon.
+"""Run smemsim.testing.recorder on the GPU at hand and hold what it wrote against the model: the
+recorder's own test on silicon.
 
     python tools/capture/user_recorder.py --out OUT        (the golden suites recorder_*: --out golden/sm_90a)
 
-Records, into four folders of OUT, what the built-in kernel does (loads, im2col, a store, a trap) and what a kernel of CUDA C++ does (where NVRTC or
-nvcc is there), replays every folder through the model, runs every recorded case again, compares the driver's 128 bytes with the model's, and checks
-that a damaged byte is found. Prints a line for each and a last line with the verdict; exit code 1 where anything differs.
+Records, into four folders of OUT, what the built-in kernel does (loads, im2col, a store, a trap) and what a kernel of
+CUDA C++ does (where NVRTC or nvcc is there), replays every folder through the model, runs every recorded case again,
+compares the driver's 128 bytes with the model's, and checks that a damaged byte is found. Prints a line for each and a
+last line with the verdict; exit code 1 where anything differs.
 """
 
 from __future__ import annotations

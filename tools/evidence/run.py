@@ -154,7 +154,9 @@ class _WithoutTypes(ast.NodeTransformer):
 
 
 def _plain_loop(decorator: ast.expr) -> ast.expr:
-    """`@compiled(reads=...)` as `@compiled`: it could not be compiled if that were not so, and does the same without."""
+    """`@compiled(reads=...)` as `@compiled`: it could not be compiled if that were not so,
+    and does the same without.
+    """
     is_loop = isinstance(decorator, ast.Call) and isinstance(decorator.func, ast.Name) and decorator.func.id == "compiled"
     return decorator.func if isinstance(decorator, ast.Call) and is_loop and not decorator.args else decorator
 

@@ -115,6 +115,8 @@ def compiled(kernel: Planted, fault: int) -> str:
 
 
 def arrays_of(launch: LaunchFile, shape: Shape) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """(the arrays before the launch, what must stand in the outputs after it, raw bits where numpy has no such type)."""
+    """(the arrays before the launch, what must stand in the outputs after it, raw bits
+    where numpy has no such type).
+    """
     before = launch.arrays()
     return before, shape.expect(before)

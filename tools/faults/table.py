@@ -1,4 +1,6 @@
-"""docs/faults.md: the faults and what each tool finds of them, made of the recorded results (tests/data/faults.json)."""
+"""docs/faults.md: the faults and what each tool finds of them, made of the recorded results
+(tests/data/faults.json).
+"""
 
 from __future__ import annotations
 
@@ -61,8 +63,8 @@ def _row(name: str, kernels: list[Planted], rows: Mapping[str, Any], tools: list
 
 
 def _counts(tool: Tool, row: Mapping[str, Any], fault: Fault, clean: Mapping[str, Any]) -> bool:
-    """Does a tool find the fault? If it reports something for the correct kernel too, only a report of the fault's lines
-    counts.
+    """Does a tool find the fault? If it reports something for the correct kernel too, only a report of
+    the fault's lines counts.
     """
     return tool.finds(row) and (tool.lines(row, fault) or not tool.finds(clean))
 

@@ -1,4 +1,6 @@
-"""Results of litmus tests that are kept as they come, so that a run that was stopped goes on, by one process or many."""
+"""Results of litmus tests that are kept as they come, so that a run that was stopped goes
+on, by one process or many.
+"""
 
 from __future__ import annotations
 

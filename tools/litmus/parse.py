@@ -61,7 +61,9 @@ class Thread:
 
 @dataclasses.dataclass(frozen=True)
 class Litmus:
-    """A test. `memory` and `registers` ("P0:r1") are what they begin with; `quantifier` is exists, ~exists or forall."""
+    """A test. `memory` and `registers` ("P0:r1") are what they begin with; `quantifier` is
+    exists, ~exists or forall.
+    """
 
     name: str
     threads: tuple[Thread, ...]

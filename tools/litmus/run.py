@@ -100,7 +100,9 @@ class Result:
 
 
 def expectations(checkout: pathlib.Path) -> tuple[dict[str, bool], dict[str, bool]]:
-    """(does the condition of each test hold?, does it end?), as the checkout's own tests expect it of the newest model."""
+    """(does the condition of each test hold?, does it end?), as the checkout's own tests
+    expect it of the newest model.
+    """
     folder = checkout / "dartagnan/src/test/resources"
     tables = []
     for name in ("PTXv7_5-expected.csv", "PTXv7_5-Liveness-expected.csv"):

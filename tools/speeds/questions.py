@@ -144,7 +144,9 @@ def _plans() -> Race:
 
 
 def _find(*, dumped: bool) -> Callable[[], Race]:
-    """All descriptors of a 128 x 64 bf16 tile in steps of 16: from its addresses, or from a dump of the largest window."""
+    """All descriptors of a 128 x 64 bf16 tile in steps of 16: from its addresses, or from a
+    dump of the largest window.
+    """
 
     def start() -> Race:
         def addresses() -> np.ndarray:

@@ -96,7 +96,9 @@ def processor(call: Callable[[], object]) -> Timer:
 
 
 def busiest(call: Callable[[], object]) -> Timer:
-    """The timer of a call that works in this process and one other at once: processor time of the one that takes more."""
+    """The timer of a call that works in this process and one other at once: processor time
+    of the one that takes more.
+    """
 
     def used() -> tuple[float, float]:
         times = os.times()

@@ -73,7 +73,7 @@ def configurations() -> Iterator[Configuration]:
 CONFIGURATIONS = {c.name: c for c in configurations()}
 
 
-# ---- in its own process: compile -----------------------------------------------------------------------------------------------------
+# ---- in its own process: compile -------------------------------------------------------------------------------------
 
 
 def compile_kernel(c: Configuration) -> dict[str, Any]:
@@ -132,7 +132,7 @@ def main(names: list[str]) -> None:
     print(json.dumps(compile_kernel(CONFIGURATIONS[names[0]])))
 
 
-# ---- in the caller's: what it says ---------------------------------------------------------------------------------------------------
+# ---- in the caller's: what it says -----------------------------------------------------------------------------------
 
 
 def device() -> dict[str, str]:
@@ -226,7 +226,8 @@ def record(c: Configuration, said: dict[str, Any]) -> dict[str, Any]:
         "saturate": int(accumulator == "s32"),  # the DSL's choice for integers
         "tile": c.tile, "instruction": (m, n),
         "ptx_sha256": hashlib.sha256(said["ptx"].encode()).hexdigest(),
-        "base": [0, -(-a_bytes // 1024) * 1024, 0, -1, -1, -1, -1],  # the allocator's order, each from a multiple of 1024 on
+        # the allocator's order, each from a multiple of 1024 on
+        "base": [0, -(-a_bytes // 1024) * 1024, 0, -1, -1, -1, -1],
         "unit_bits": [bits, bits, 32, 0, 0, 0, 0], "layout": layout,
         "mma": [s for s in found if isinstance(s, fold.Mma)], "cp": [],
     }  # fmt: skip

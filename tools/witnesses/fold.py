@@ -83,7 +83,7 @@ class Cp(Tcgen05):
     descriptor: Value
 
 
-# ---- text ----------------------------------------------------------------------------------------------------------------------------
+# ---- text ------------------------------------------------------------------------------------------------------------
 
 TOKEN = re.compile(r"[{};]|[^{};]+")
 
@@ -141,7 +141,7 @@ def operands(text: str) -> list[str]:
     return [*out, tail] if tail else out
 
 
-# ---- arithmetic ----------------------------------------------------------------------------------------------------------------------
+# ---- arithmetic ------------------------------------------------------------------------------------------------------
 
 
 def width_of(op: str) -> int:
@@ -266,7 +266,8 @@ EVALUATE: dict[str, Callable[..., int | None]] = {
     "prmt": _prmt,
     "cvt": _cvt,
     "mov": lambda op, bits, a: a,
-    "cvta": lambda op, bits, a: None if ".shared" in op and ".to." not in op else a,  # a generic address is the machine's
+    # a generic address is the machine's
+    "cvta": lambda op, bits, a: None if ".shared" in op and ".to." not in op else a,
     "popc": lambda op, bits, a: a.bit_count(),
     "clz": lambda op, bits, a: bits - a.bit_length(),
 }

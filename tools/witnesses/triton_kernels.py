@@ -140,7 +140,7 @@ def scaled(
     gl.store(out + rows * D_SHAPE[1] + columns, result)
 
 
-# ---- configurations ------------------------------------------------------------------------------------------------------------------
+# ---- configurations --------------------------------------------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True)
@@ -263,7 +263,7 @@ def buffers(c: Configuration) -> dict[str, tuple[str, tuple[int, int], Any]]:
     return out
 
 
-# ---- compiling -----------------------------------------------------------------------------------------------------------------------
+# ---- compiling -------------------------------------------------------------------------------------------------------
 
 
 def _context() -> Any:
@@ -274,7 +274,9 @@ def _context() -> Any:
 
 
 def linear_layout(layout: Any, shape: tuple[int, int]) -> list[tuple[int, int, int]]:
-    """Triton's linear layout: for every bit of every input dimension (`OFFSET` ... `BLOCK`) the coordinates it toggles."""
+    """Triton's linear layout: for every bit of every input dimension (`OFFSET` ... `BLOCK`)
+    the coordinates it toggles.
+    """
     context = _context()  # must outlive the builder
     builder = GluonOpBuilder(context)
     linear = builder.to_linear_layout(layout._to_ir(builder), list(shape))
@@ -372,7 +374,7 @@ def compile_kernel(c: Configuration) -> dict[str, Any]:
     }
 
 
-# ---- the list ------------------------------------------------------------------------------------------------------------------------
+# ---- the list --------------------------------------------------------------------------------------------------------
 
 
 def _both(swizzle: int, a_major: str, b_major: str, order: str = "nvmma") -> tuple[Any, Any]:

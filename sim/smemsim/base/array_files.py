@@ -91,7 +91,9 @@ def array_in(file: IO[bytes], size: int, name: str) -> np.ndarray:
 
 
 def read_array(path: pathlib.Path) -> np.ndarray:
-    """The array of an .npy file. InputError for anything else, and for one that the budget of memory has no room for."""
+    """The array of an .npy file. InputError for anything else, and for one that the budget
+    of memory has no room for.
+    """
     found = read_npy(path)
     is_raw = found.dtype.kind == "V" and found.dtype.names is None  # as numpy.save writes the small floats of ml_dtypes
     if found.dtype.kind not in "biufcV" or (is_raw and found.dtype.itemsize not in RAW_SIZES):

@@ -24,7 +24,9 @@ _MOVES = re.compile(rf"({_COLOUR}|\r|\x1b\[\??\d*[KhlAG])|{_CONTROL}")
 
 
 def visible(text: str, *, moves: bool = False) -> str:
-    """The text with control characters as Python's escapes. Colours stay, and with `moves` the moves of a progress bar."""
+    """The text with control characters as Python's escapes. Colours stay, and with `moves`
+    the moves of a progress bar.
+    """
     return (_MOVES if moves else _TEXT).sub(_escaped, text)
 
 
@@ -40,7 +42,8 @@ def prefixed(text: str) -> str:
     return "\n".join(map(in_columns, lines))
 
 
-_QUOTED = re.compile(r"\S {2,}\S|^\s*(?:\S+:)?\d+ \| |//|^arg\d+: |\x1b|^\s*[\w.]+\(\w+=")  # a row of a table, code, data, or styled
+# a row of a table, code, data, or styled
+_QUOTED = re.compile(r"\S {2,}\S|^\s*(?:\S+:)?\d+ \| |//|^arg\d+: |\x1b|^\s*[\w.]+\(\w+=")
 
 
 _COMMAND = ": smemsim "
@@ -67,7 +70,8 @@ def _in_columns(line: str, before: int) -> str:
         return line
     indent = " " * (len(line) - len(line.lstrip()))
     head, found, command = line.partition(_COMMAND)
-    if found and len(indent) + 2 + len(_COMMAND) + len(command) <= COLUMNS and before + len(head) < COLUMNS:  # to be copied
+    # to be copied
+    if found and len(indent) + 2 + len(_COMMAND) + len(command) <= COLUMNS and before + len(head) < COLUMNS:
         return f"{head}:\n{indent}  {_COMMAND[2:]}{command}"
     at = line.find("; ", max(len(line) + len(indent) - COLUMNS, len(line) // 3))  # a clause is not parted, if it fits
     if 0 < at < COLUMNS - before:

@@ -26,8 +26,8 @@ from smemsim.campaign.space import ChunkResult, Space, Trouble
 __all__ = ["CampaignReport", "Ledger", "SpaceReport", "file_trouble", "file_troubles", "folder_for", "report_of"]
 
 
-# ---- The ledger: which chunks are done and what they gave, in one SQLite file, a transaction a chunk: nothing is lost or done twice after
-# a crash
+# ---- The ledger: which chunks are done and what they gave, in one SQLite file, a transaction a chunk: nothing is lost
+# or done twice after a crash
 
 
 FORMAT = 2  # of the tables, kept as SQLite's user_version

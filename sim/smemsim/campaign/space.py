@@ -12,7 +12,8 @@ from typing import Any, TypeVar
 __all__ = ["Case", "ChunkResult", "Space", "Tally", "Trouble", "command", "drawn", "one_by_one", "shrunk"]
 
 
-# ---- What a campaign sweeps: a space cut into chunks, each of which is done as a whole and gives the same result every time
+# ---- What a campaign sweeps: a space cut into chunks, each of which is done as a whole and
+# gives the same result every time
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,7 +67,8 @@ class Space:
     needs: tuple[str, ...] = ()
 
 
-# ---- Chunks whose cases are done one after another: drawn from a seed, counted by class, made small where something is wrong
+# ---- Chunks whose cases are done one after another: drawn from a seed, counted by class, made small
+# where something is wrong
 
 
 T = TypeVar("T")

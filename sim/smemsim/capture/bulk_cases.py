@@ -14,7 +14,7 @@ MARGIN = 256  # bytes looked at on either side of a destination
 SLOT = 512  # bytes a reduction has in every buffer
 MOST_TX = (1 << 20) - 1  # of an mbarrier's phase
 
-# ---------------------------------------------------------------------------------------------------------------------------------- copies
+# --------------------------------------------------------------------------------------------------------------- copies
 
 
 def copy_size(rng: random.Random) -> int:
@@ -110,7 +110,7 @@ def armed(case: Case) -> int:
     return min((case["size"] + 15) // 16 * 16 + case["extra"], MOST_TX // 16 * 16)
 
 
-# ------------------------------------------------------------------------------------------------------------------------------ reductions
+# ----------------------------------------------------------------------------------------------------------- reductions
 
 # The order is that of the codes in bulk_probes.cu.
 GLOBAL_FORMS = (
@@ -202,7 +202,7 @@ def reductions(seed: int, forms: tuple[tuple[str, str], ...]) -> list[Case]:
     return out
 
 
-# ------------------------------------------------------------------------------------------------------------------------------- multicast
+# ------------------------------------------------------------------------------------------------------------ multicast
 
 TILE_WINDOW, TENSOR_BYTES = 0x3000, 1 << 16
 
@@ -257,7 +257,8 @@ def trap_multicasts(seed: int) -> list[Case]:
     for mask in (0, 0, 0b10000, 0b10001, 0x8000, 0xFFFF, 0b110000):  # nobody, and CTAs that are not there
         fresh(cta_mask=mask)
         fresh(cta_mask=mask, cluster_size=2, issuer=rng.randrange(2))
-    for issuer, target in itertools.product(range(4), range(4)):  # one destination, named by mapa; the barrier there, here, elsewhere
+    # one destination, named by mapa; the barrier there, here, elsewhere
+    for issuer, target in itertools.product(range(4), range(4)):
         fresh(multicast=0, issuer=issuer, to_rank=target, mbar_rank=target)
         fresh(multicast=0, issuer=issuer, to_rank=target, mbar_rank=-1)
         fresh(multicast=0, issuer=issuer, to_rank=-1, mbar_rank=target)

@@ -67,7 +67,7 @@ def decoded(passes: np.ndarray, base: int) -> np.ndarray:
     return np.where(passes[3] == 0x5A, index, np.where(passes[3] == 0xA5, UNTOUCHED, FILLED - passes[3])).astype(np.int32)
 
 
-# --------------------------------------------------------------------------------------------------------------------- copies: runs
+# --------------------------------------------------------------------------------------------------------- copies: runs
 
 Answer = dict[str, Any]  # image: [first, sources …]; count; base: the global buffer's address
 
@@ -233,7 +233,7 @@ def bulk_traps(bench: Bench, out: pathlib.Path) -> None:
     write_copies(bench, out, "bulk_traps", title, seed, chosen, answers)
 
 
-# ---------------------------------------------------------------------------------------------------------------------- reductions
+# ----------------------------------------------------------------------------------------------------------- reductions
 
 
 def run_reductions(bench: Bench, chosen: list[Case], peer: bool) -> tuple[list[bytes], list[int]]:
@@ -289,7 +289,7 @@ def bulk_reductions(bench: Bench, out: pathlib.Path) -> None:
     )
 
 
-# ----------------------------------------------------------------------------------------------------------------------- multicast
+# ------------------------------------------------------------------------------------------------------------ multicast
 
 
 def run_multicasts(bench: Bench, chosen: list[Case]) -> list[Answer] | None:
@@ -412,7 +412,7 @@ def multicast_traps(bench: Bench, out: pathlib.Path) -> None:
     write_multicasts(bench, out, "multicast_traps", title, seed, chosen, answers)
 
 
-# -------------------------------------------------------------------------------------------------------------- cluster addresses
+# ---------------------------------------------------------------------------------------------------- cluster addresses
 
 
 def cluster_addresses(bench: Bench, out: pathlib.Path) -> None:

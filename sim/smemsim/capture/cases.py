@@ -22,7 +22,7 @@ STORE_MARGIN = 256
 Case = dict[str, Any]
 
 
-# ---------------------------------------------------------------------------------------------------------------- wgmma operands
+# ------------------------------------------------------------------------------------------------------- wgmma operands
 
 
 def descriptor(rng: random.Random, v: Variant, reserved: int = 0) -> int:
@@ -74,7 +74,7 @@ def reserved_bits(rng: random.Random, v: Variant) -> list[int]:
     return out
 
 
-# ------------------------------------------------------------------------------------------------------------------- tensor maps
+# ---------------------------------------------------------------------------------------------------------- tensor maps
 
 
 def tiled(rng: random.Random, *, store: bool, big: bool = False) -> Case:
@@ -200,7 +200,7 @@ def stores(seed: int, count: int) -> list[Case]:
     return out
 
 
-# ------------------------------------------------------------------------------------------------------------------------- traps
+# ---------------------------------------------------------------------------------------------------------------- traps
 
 
 def trap_loads(seed: int) -> list[Case]:
@@ -332,7 +332,8 @@ def trap_operands(seed: int) -> list[tuple[Variant, int, int]]:
         else:
             word = word & ~(0x3FFF << 32) | rng.randrange(0x300, 0x3FFF) << 32
         out.append((v, word, WINDOW_END))
-    for end, count in ((WINDOW_END, 80), (WINDOW_BEGIN + 0x8000, 24), (WINDOW_BEGIN + 0x80F0, 16)):  # across the end, line by line
+    # across the end, line by line
+    for end, count in ((WINDOW_END, 80), (WINDOW_BEGIN + 0x8000, 24), (WINDOW_BEGIN + 0x80F0, 16)):
         for i in range(count):
             v = Variant("B", "bf16", rng.choice((8, 8, 16)), ("K", "MN")[i % 2])
             code = i // 2 % 4
@@ -354,11 +355,13 @@ def trap_operands(seed: int) -> list[tuple[Variant, int, int]]:
     return out
 
 
-# ----------------------------------------------------------------------------------------------------------------- TMA -> wgmma
+# --------------------------------------------------------------------------------------------------------- TMA -> wgmma
 
 
 def tiles(seed: int) -> list[Case]:
-    """bf16 tiles of 64 rows on every 128-byte phase, read by m64n64k16 with and without base_offset, at every K step."""
+    """bf16 tiles of 64 rows on every 128-byte phase, read by m64n64k16 with and without
+    base_offset, at every K step.
+    """
     rng, out = random.Random(seed), []
     for swizzle in range(4):
         for major in ("K", "MN"):
@@ -408,7 +411,7 @@ def _tile(rng: random.Random, swizzle: int, major: str, phase: int, base_offset:
     }
 
 
-# ------------------------------------------------------------------------------------------------------------------------- values
+# --------------------------------------------------------------------------------------------------------------- values
 
 VALUE_ROW = 256  # bytes
 VALUE_TYPES = {6: 2, 7: 4, 8: 8, 9: 2, 10: 4, 11: 4, 12: 4}
@@ -463,11 +466,13 @@ def values(seed: int, count: int) -> list[Case]:
     return out
 
 
-# --------------------------------------------------------------------------------------------------------------- reference kernel
+# ----------------------------------------------------------------------------------------------------- reference kernel
 
 
 def gemm_operand(swizzle: int, major: str) -> Case:
-    """How a 64 x 64 bf16 stage of one operand is loaded and read: boxes (shared offset, row, k), box_dim, K-step words."""
+    """How a 64 x 64 bf16 stage of one operand is loaded and read: boxes (shared offset,
+    row, k), box_dim, K-step words.
+    """
     width = SWIZZLE_BYTES[swizzle]
     w, code = width // 2, (0, 3, 2, 1)[swizzle]
     panel = 64 * width  # one box: 64 rows (or 64 k) of `width` bytes

@@ -59,7 +59,7 @@ def map_columns(chosen: list[Case], maps: list[bytes], base: list[int]) -> dict[
     }
 
 
-# ------------------------------------------------------------------------------------------------------------ the driver's encoder
+# ------------------------------------------------------------------------------------------------- the driver's encoder
 
 
 def write_encodes(bench: Bench, out: pathlib.Path, suite: str, title: str, seed: int, kind: str, count: int) -> None:
@@ -104,7 +104,7 @@ def encode_im2col(bench: Bench, out: pathlib.Path) -> None:
     write_encodes(bench, out, "encode_im2col", title, 9012, "im2col", 8000)
 
 
-# ---------------------------------------------------------------------------------------------------------------- wgmma operands
+# ------------------------------------------------------------------------------------------------------- wgmma operands
 
 
 def run_operands(bench: Bench, v: Variant, words: list[int], window_end: int = WINDOW_END) -> np.ndarray:
@@ -178,7 +178,7 @@ def wgmma_reserved_bits(bench: Bench, out: pathlib.Path) -> None:
     write_operands(bench, out, "wgmma_reserved_bits", title, seed, chosen)
 
 
-# ---------------------------------------------------------------------------------------------------------------------- TMA loads
+# ------------------------------------------------------------------------------------------------------------ TMA loads
 
 
 def run_loads(bench: Bench, chosen: list[Case]) -> tuple[list[bytes], list[int], list[np.ndarray], np.ndarray]:
@@ -291,7 +291,7 @@ def tma_loads(bench: Bench, out: pathlib.Path) -> None:
     write_transfers(bench, out, "tma_loads", "tma_load", title, seed, chosen, answer, [0] * len(chosen))
 
 
-# --------------------------------------------------------------------------------------------------------------------- TMA stores
+# ----------------------------------------------------------------------------------------------------------- TMA stores
 
 
 def run_stores(bench: Bench, chosen: list[Case]) -> tuple[list[bytes], list[int], list[np.ndarray], np.ndarray]:
@@ -338,7 +338,7 @@ def tma_stores(bench: Bench, out: pathlib.Path) -> None:
     write_transfers(bench, out, "tma_stores", "tma_store", title, seed, chosen, answer, [0] * len(chosen))
 
 
-# ------------------------------------------------------------------------------------------------------------------- risky cases
+# ---------------------------------------------------------------------------------------------------------- risky cases
 
 
 def risky_operand(bench: Bench, case: Any) -> dict[str, Any]:
@@ -407,7 +407,7 @@ def wgmma_window(bench: Bench, out: pathlib.Path) -> None:
     )
 
 
-# ------------------------------------------------------------------------------------------------------------------------- values
+# --------------------------------------------------------------------------------------------------------------- values
 
 
 def tma_values(bench: Bench, out: pathlib.Path) -> None:
@@ -445,7 +445,7 @@ def tma_values(bench: Bench, out: pathlib.Path) -> None:
     )
 
 
-# ------------------------------------------------------------------------------------------------------------------- TMA -> wgmma
+# --------------------------------------------------------------------------------------------------------- TMA -> wgmma
 
 
 def tma_wgmma(bench: Bench, out: pathlib.Path) -> None:
@@ -506,7 +506,7 @@ def tma_wgmma(bench: Bench, out: pathlib.Path) -> None:
     )
 
 
-# --------------------------------------------------------------------------------------------------------------- reference kernel
+# ----------------------------------------------------------------------------------------------------- reference kernel
 
 
 def reference_gemm(bench: Bench, out: pathlib.Path) -> None:

@@ -155,7 +155,8 @@ def tile(rng: np.random.Generator, i: Instruction, row: WgmmaTypes, style: str, 
     nibbles = sorted(METADATA_1_2) if row.group == 2 else sorted(set(range(16)) - INVALID_METADATA_2_4)
     a, b = (np.stack(x) for x in zip(*tiles, strict=True))
     m, n = np.indices((WGMMA_M, i.n))
-    place = ((3 * m + 5 * n) % POOL).astype(np.uint8)  # every C meets every row and every column, and the pattern takes no room
+    # every C meets every row and every column, and the pattern takes no room
+    place = ((3 * m + 5 * n) % POOL).astype(np.uint8)
     return DotCase(i, style, a, b, pool, place, int(rng.choice(nibbles)) if i.sparse else 0, scale_d)
 
 

@@ -21,7 +21,8 @@ from smemsim.capture.wgmma_kernels import WINDOW_BEGIN
 from smemsim.core.spec.wgmma import INVALID_METADATA_2_4, METADATA_1_2, WGMMA_M, WGMMA_TYPES, WgmmaTypes
 
 WINDOW_END = 0x10000  # of the suites here
-IMAGE_OF = {"e4m3": "fp8", "e5m2": "fp8", "s8": "int8", "u8": "int8"}  # one image serves both types of a mixed instruction
+# one image serves both types of a mixed instruction
+IMAGE_OF = {"e4m3": "fp8", "e5m2": "fp8", "s8": "int8", "u8": "int8"}
 
 # fmt: off
 # (element bits, bytes, {bit pattern: weight})
@@ -35,7 +36,8 @@ IMAGES: dict[str, tuple[int, dict[int, int]]] = {
     "b1":   (1, {0: 3, 0x01: 1, 0x10: 1, 0x42: 1, 0x88: 1}),
 }
 # fmt: on
-# Undefined metadata of tf32 takes elements apart: here every half of one is 2, 3, -2 or -3 as the upper half of another.
+# Undefined metadata of tf32 takes elements apart: here every half of one is 2, 3, -2 or -3 as
+# the upper half of another.
 HALVES = (0x4000, 0x4040, 0xC000, 0xC040)
 IMAGES["tf32_halves"] = (4, {high << 16 | low: 1 for high in HALVES for low in HALVES})
 
@@ -131,7 +133,7 @@ def c_blocks() -> tuple[np.ndarray, dict[str, dict[str, list[int]]]]:
     return np.stack([t.astype(np.uint32) for t in table]), of
 
 
-# ------------------------------------------------------------------------------------------------------------------- descriptors
+# ---------------------------------------------------------------------------------------------------------- descriptors
 
 
 def descriptor(rng: random.Random, rows: int, k: int, bits: int, major: str) -> int:
@@ -164,7 +166,7 @@ def descriptor(rng: random.Random, rows: int, k: int, bits: int, major: str) -> 
         return start >> 4 | (lbo >> 4) << 16 | (sbo >> 4) << 32 | base_offset << 49 | code << 62 | reserved
 
 
-# ------------------------------------------------------------------------------------------------------------------ instructions
+# --------------------------------------------------------------------------------------------------------- instructions
 
 
 def combinations(d: str) -> list[tuple[WgmmaTypes, str, str]]:
@@ -248,7 +250,7 @@ def given(rng: random.Random, i: Instruction, odd_metadata: int | None = None) -
     )
 
 
-# ---------------------------------------------------------------------------------------------------------------- every metadata
+# ------------------------------------------------------------------------------------------------------- every metadata
 
 
 def odd_metadata_blocks() -> np.ndarray:

@@ -88,7 +88,9 @@ def _packed(c: MmaCase) -> tuple[int, ...]:
 
 
 def columns(chosen: list[MmaCase], metadata_blocks: np.ndarray, d: list[np.ndarray]) -> dict[str, np.ndarray]:
-    """The arrays of a suite. D has few different values: `d` are their places in `d_values`, the most frequent first."""
+    """The arrays of a suite. D has few different values: `d` are their places in
+    `d_values`, the most frequent first.
+    """
     instructions = [c.instruction for c in chosen]
     values, place, count = np.unique(np.concatenate([x.ravel() for x in d]), return_inverse=True, return_counts=True)
     order = np.argsort(-count, kind="stable")

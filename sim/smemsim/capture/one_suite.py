@@ -46,7 +46,8 @@ HOPPER: dict[str, Suite] = (
 # Suites of Hopper that run on Blackwell too, and the kernels of Hopper that they need there.
 SHARED = ("encode_tiled", "encode_im2col", "tma_loads", "tma_loads_far", "tma_load_traps", "tma_stores", "tma_store_traps", "tma_values", *blackwell_suites.ALSO)  # fmt: skip
 SHARED_KERNELS = ("tma_probes", "value_probe", "transfer_probe")
-DRIVER_ALONE = ("encode_tiled", "encode_im2col", "encode_pointers", "encode_im2col_wide")  # the driver's encoder answers, no kernel runs
+# the driver's encoder answers, no kernel runs
+DRIVER_ALONE = ("encode_tiled", "encode_im2col", "encode_pointers", "encode_im2col_wide")
 
 
 def suites_of(arch: str) -> dict[str, Suite]:

@@ -97,7 +97,8 @@ BLACKWELL = (
     )),
 )  # fmt: skip
 
-# Disputes of `smemsim.DISPUTES` that a suite of Blackwell decides: PLAN.md has the question and the outcome that decides it.
+# Disputes of `smemsim.DISPUTES` that a suite of Blackwell decides: PLAN.md has the question and the
+# outcome that decides it.
 DECIDES = {
     "tcgen05_descriptor_edges": ("reserved bits of shared-memory descriptors",),
     "tcgen05_operands": ("MN-major 4- and 6-bit operands of f8f6f4",),
@@ -116,7 +117,8 @@ DECIDES = {
     "tcgen05_dots": ("mixed f16 and bf16",),
 }
 
-ENCODERS = tuple(p for p in HOPPER if p.suite.startswith("encode_"))  # no kernel runs: every card with such a driver answers
+# no kernel runs: every card with such a driver answers
+ENCODERS = tuple(p for p in HOPPER if p.suite.startswith("encode_"))
 SUMS = (Planned("mma_sync_sums", 10, "How does mma.sync add? Bits kept, halves of K, scales"),)
 PLANS = {
     "sm_90a": HOPPER, "sm_100a": BLACKWELL, "sm_103a": BLACKWELL, **dict.fromkeys(("sm_80", "sm_86", "sm_89"), SUMS),

@@ -1,4 +1,6 @@
-"""What a capture says at its end: what agrees with the model, what differs, what is settled by it, and how to send it."""
+"""What a capture says at its end: what agrees with the model, what differs, what is settled
+by it, and how to send it.
+"""
 
 from __future__ import annotations
 

@@ -29,7 +29,8 @@ __all__ = ["CARDS", "FORMS", "SUITES", "Case", "Form", "answered", "captured", "
 SUITE, SEED, LANES, TILES = "mma_sync_sums", 9801, 32, 8
 REGISTERS = {"a": 4, "b": 2, "c": 4, "s": 2, "d": 4}  # of a thread, 32 bits each
 STYLES = ("spread", "cancel", "bits", "near")
-CARDS = {"sm_80": "7.0", "sm_86": "7.1", "sm_89": "8.4", "sm_120a": "8.7", "sm_121a": "8.8"}  # the version of the PTX ISA
+# the version of the PTX ISA
+CARDS = {"sm_80": "7.0", "sm_86": "7.1", "sm_89": "8.4", "sm_120a": "8.7", "sm_121a": "8.8"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -163,7 +164,9 @@ def _packed(elements: np.ndarray, bits: int) -> np.ndarray:
 
 
 def _finite(words: np.ndarray, form: Form, kind: str, style: str) -> np.ndarray:
-    """Numbers without infinities and NaNs: over the whole range of the type ("spread", "cancel"), or near 1 ("near")."""
+    """Numbers without infinities and NaNs: over the whole range of the type ("spread",
+    "cancel"), or near 1 ("near").
+    """
     drawn = _format(kind)
     exponents, fraction = drawn.exponent_bits, drawn.fraction_bits
     elements = _elements(words, form.bits)

@@ -24,10 +24,12 @@ from smemsim.capture.texture_ops import OPS, kernel_of, kernels
 __all__ = ["SUITES"]
 
 
-SAMPLES = {"planes": 768, "narrow": 768, "between_levels": 96, "seams": 512, "cubes": 192}  # that are kept of a case, 72 of others
+# that are kept of a case, 72 of others
+SAMPLES = {"planes": 768, "narrow": 768, "between_levels": 96, "seams": 512, "cubes": 192}
 SEED = 20
 LATE = 200_000  # microseconds that a kernel which may trap gets to report it, after its synchronisation
-SAID = struct.Struct("<7i")  # number of the case; what making, filling, the object, the end, reading back and the launch returned
+# number of the case; what making, filling, the object, the end, reading back and the launch returned
+SAID = struct.Struct("<7i")
 
 Answer = tuple[tuple[int, ...], np.ndarray, np.ndarray]  # what was said, the results, the array afterwards
 
@@ -82,7 +84,9 @@ def run(cases: list[TextureCase], are_alone: bool) -> list[Answer]:
 
 
 def fewer(case: TextureCase) -> TextureCase:
-    """The case with the samples that are kept of it, evenly chosen; every value of a byte stays, of 16 bits every 64th."""
+    """The case with the samples that are kept of it, evenly chosen; every value of a byte
+    stays, of 16 bits every 64th.
+    """
     most = SAMPLES.get(case.suite, 72) * settings.more
     if case.suite == "reads" and len(case.samples) in (256, 65536):
         most = 1024

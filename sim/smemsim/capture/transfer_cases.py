@@ -181,7 +181,7 @@ def tiled_case(rng: random.Random, *, store: bool) -> Case:
             return case
 
 
-# -------------------------------------------------------------------------------------------------------------------- edited maps
+# ---------------------------------------------------------------------------------------------------------- edited maps
 
 
 def word_edit(word: int, mask: int, bits: int) -> list[int]:
@@ -231,10 +231,11 @@ def random_edit(rng: random.Random, rank: int, *, is_store: bool) -> list[list[i
     return [word_edit(2, 1 << 15, 1 << 15)]  # NaN fill, with any type
 
 
-# --------------------------------------------------------------------------------------------------------------------- reductions
+# ----------------------------------------------------------------------------------------------------------- reductions
 
 ITEM_BITS = {**{code: 8 * size for code, size in PLAIN_TYPES.items()}, 11: 32, 12: 32}
-FLOATS = {6: (5, 10), 9: (8, 7), 7: (8, 23), 10: (8, 23), 11: (8, 23), 12: (8, 23), 8: (11, 52)}  # exponent and fraction bits
+# exponent and fraction bits
+FLOATS = {6: (5, 10), 9: (8, 7), 7: (8, 23), 10: (8, 23), 11: (8, 23), 12: (8, 23), 8: (11, 52)}
 
 
 def _integer(rng: random.Random, bits: int) -> int:

@@ -130,7 +130,8 @@ def _kernel(v: Variant) -> str:
     acc = "int" if t.integer else "float"
     per_register = 4 // t.itemsize
     if v.sparse:
-        # Row r carries its single 1 at logical k = r: stored column r / group * (group / 2) + the slot inside the group.
+        # Row r carries its single 1 at logical k = r: stored column r / group * (group / 2) +
+        # the slot inside the group.
         stored = f"row / {group} * {group // 2} + row % {max(group // 2, 1)}"
     else:
         stored = "row"

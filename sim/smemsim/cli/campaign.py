@@ -47,10 +47,12 @@ MOST_CASES = 10**18
 @click.pass_context
 def campaign(ctx: click.Context, spaces: tuple[str, ...], cases: str | None, seconds: float | None, seed: int, shard: str, ledger: pathlib.Path | None,
              workers: int | None, dask: str | None, out: pathlib.Path | None, listed: bool, reproduce: str | None, as_json: bool) -> None:  # fmt: skip
-    """Test whole spaces of inputs. Each case is compared with a second implementation, a law, or another project. The cases are counted by class.
+    """Test whole spaces of inputs. Each case is compared with a second implementation, a law, or another project. The
+    cases are counted by class.
 
-    Without --cases and --seconds, a finite space is tested to its end, and an infinite one for one chunk. The seed and the number of a chunk
-    decide its cases. So a disagreement can be repeated, and a campaign that was killed ends with the same report.
+    Without --cases and --seconds, a finite space is tested to its end, and an infinite one for one chunk. The
+    seed and the number of a chunk decide its cases. So a disagreement can be repeated, and a campaign that was
+    killed ends with the same report.
 
     Exit code 0: nothing is wrong. 1: a disagreement. 2: bad input.
 

@@ -27,10 +27,12 @@ MOST = 1 << 24  # characters of a scenario on standard input
 @json_option
 @click.pass_context
 def check(ctx: click.Context, paths: tuple[pathlib.Path, ...], schema: bool, assume: str | None, as_json: bool) -> None:
-    """Check a scenario: tensors, maps, transfers, descriptors, and what each operand was meant to be. TOML or JSON; - is standard input.
+    """Check a scenario: tensors, maps, transfers, descriptors, and what each operand was meant to be. TOML or
+    JSON; - is standard input.
 
-    Exit code 0: nothing is wrong, or exactly the expected findings were reported. 1: findings. 2: the file cannot be read, or has nothing to
-    check. 3: not modelled. Rules for sm_90a are measured on an H200. Rules for Blackwell are documented, compiled or inferred.
+    Exit code 0: nothing is wrong, or exactly the expected findings were reported. 1: findings. 2: the file cannot be
+    read, or has nothing to check. 3: not modelled. Rules for sm_90a are measured on an H200. Rules for Blackwell are
+    documented, compiled or inferred.
 
     \b
     smemsim check kernel.toml

@@ -116,11 +116,13 @@ def _read_text(data: bytes, name: str, arch: str | None, values: dict[str, str])
 
 
 _PRINTED = re.compile(r"""\s*(\w+)\s*[=:]\s*(["']?)((?:0[xX])?[0-9a-fA-F_']+?[uUlL]*)\2[,;]?\s*(?:\#.*)?""")
-_PLACES = ("address", "base", "start", "global_address", "object_address")  # keys of a scenario whose numbers are no words
+# keys of a scenario whose numbers are no words
+_PLACES = ("address", "base", "start", "global_address", "object_address")
 
 
 def _printed(text: str) -> Read | None:
-    """Lines `name = number` that a kernel has printed: `word` is a descriptor, `raw` a tensor map. None for any other text.
+    """Lines `name = number` that a kernel has printed: `word` is a descriptor, `raw` a tensor
+    map. None for any other text.
 
     >>> _printed('address = 0x400\\nword = 0x4000002000010040\\n').text
     '0x4000002000010040'
@@ -286,15 +288,16 @@ def decode(
     meant: str | None,
     **context: Any,
 ) -> None:
-    """Explain a 64-bit shared-memory matrix descriptor, a 32-bit instruction descriptor (--kind), the 128 bytes of a tensor map, or a CuTe layout.
+    """Explain a 64-bit shared-memory matrix descriptor, a 32-bit instruction descriptor (--kind), the 128 bytes of a
+    tensor map, or a CuTe layout.
 
-    A tensor map is its 128 bytes as gdb, xxd, od -t x1, hexdump -C, C or Python print them. Or it is the encode call in C, C++ or Python
-    with its constants (-D rows=4096 adds one). Both may come from a file, or from standard input (-).
+    A tensor map is its 128 bytes as gdb, xxd, od -t x1, hexdump -C, C or Python print them. Or it is the encode call in
+    C, C++ or Python with its constants (-D rows=4096 adds one). Both may come from a file, or from standard input (-).
 
     A layout is shape:stride as CuTe prints it in C++ or Python. The output also has it as Triton's LinearLayout.
 
-    Without --arch a word is decoded for wgmma (sm_90a) and for tcgen05 (sm_100a), and a map is checked for every architecture. More options
-    about the operand allow more checks.
+    Without --arch a word is decoded for wgmma (sm_90a) and for tcgen05 (sm_100a), and a map is checked for every
+    architecture. More options about the operand allow more checks.
 
     Exit code 1: something is wrong or would trap, or the driver refuses the call.
 

@@ -52,10 +52,11 @@ def dot(
     satfinite: bool,
     as_json: bool,
 ) -> None:
-    """Explain one element of D: its terms, the exponent they are aligned to, the bits that are cut off, the sum, the conversion.
+    """Explain one element of D: its terms, the exponent they are aligned to, the bits that are
+    cut off, the sum, the conversion.
 
-    Words are raw element bits in hex, separated by blanks or commas, with or without 0x; `0*8` stands for eight zeros. With --values they
-    are numbers. wgmma is measured on an H200, tcgen05 inferred from public studies.
+    Words are raw element bits in hex, separated by blanks or commas, with or without 0x; `0*8` stands for eight zeros.
+    With --values they are numbers. wgmma is measured on an H200, tcgen05 inferred from public studies.
 
     \b
     smemsim dot --a-type bf16 -a "3f80 3380*15" -b "3f80*16" -c 3f000000

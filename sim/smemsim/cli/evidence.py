@@ -29,10 +29,11 @@ __all__ = ["evidence"]
 @click.option("--alternatives", is_flag=True, help="List the alternatives of RULE, or of every rule, and the programs that refute them.")
 @json_option
 def evidence(rule: str | None, open_arch: str | None, alternatives: bool, as_json: bool) -> None:
-    """Print the rules about hardware with their grades: measured, witnessed, documented, compiled, inferred. RULE names one rule.
+    """Print the rules about hardware with their grades: measured, witnessed, documented, compiled,
+    inferred. RULE names one rule.
 
-    A rule is witnessed if programs known to be right on that hardware give wrong results under each of its alternatives. To try an
-    alternative, use --assume RULE=ALTERNATIVE of smemsim run, exec and check.
+    A rule is witnessed if programs known to be right on that hardware give wrong results under each of its
+    alternatives. To try an alternative, use --assume RULE=ALTERNATIVE of smemsim run, exec and check.
 
     \b
     smemsim evidence

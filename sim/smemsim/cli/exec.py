@@ -99,14 +99,15 @@ __all__ = ["exec_command"]
 @click.option("--quiet", is_flag=True, default=None, help="Do not print a line for each launch.")
 @click.pass_context
 def exec_command(ctx: click.Context, /, program: tuple[str, ...], arch: str | None, card: str | None, list_cards: bool, **o: Any) -> None:
-    """Run PROGRAM unchanged with a virtual GPU. PROGRAM is CUDA C++ built with PTX and -cudart shared, or any program that uses the driver API.
+    """Run PROGRAM unchanged with a virtual GPU. PROGRAM is CUDA C++ built with PTX and -cudart shared, or any program
+    that uses the driver API.
 
-    Every launch is executed and checked, and a line on stderr reports it. Each option has an environment variable: SMEMSIM_ARCH,
-    SMEMSIM_ON_FINDING, SMEMSIM_LIMIT_SECONDS and so on.
+    Every launch is executed and checked, and a line on stderr reports it. Each option has an environment variable:
+    SMEMSIM_ARCH, SMEMSIM_ON_FINDING, SMEMSIM_LIMIT_SECONDS and so on.
 
-    The exit code is that of the program. If the program returns 0: 1 for findings and for launches that did not run; 2 for code that cannot
-    run here (no PTX, the static runtime), for fewer launches than --require-launches, and for a CTA that waits for one that --ctas left out;
-    3 for kernels that are not modelled.
+    The exit code is that of the program. If the program returns 0: 1 for findings and for launches that did not run; 2
+    for code that cannot run here (no PTX, the static runtime), for fewer launches than --require-launches, and for a
+    CTA that waits for one that --ctas left out; 3 for kernels that are not modelled.
 
     \b
     nvcc -gencode arch=compute_90a,code=compute_90a -cudart shared -lineinfo gemm.cu -o gemm

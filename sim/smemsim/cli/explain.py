@@ -39,7 +39,8 @@ def hint(codes: Iterable[str]) -> None:
 @click.argument("codes", nargs=-1, metavar="CODE...")
 @json_option
 def explain(codes: tuple[str, ...], as_json: bool) -> None:
-    """Print the page of a finding's code: cause, bad example with its output, fixed example, what is not reported, evidence.
+    """Print the page of a finding's code: cause, bad example with its output, fixed example,
+    what is not reported, evidence.
 
     CODE is a number (X003) or a name (missing-proxy-fence). Without a code all codes are listed.
 

@@ -204,11 +204,13 @@ def map_command(
 
     The picture has a row for each 128-byte line and a cell for each 16-byte chunk. The input is one of these:
 
-    A 64-bit matrix descriptor: its operand (needs --arch, --dtype, --major, --rows and --k). Colours are the chunk columns before swizzling.
+    A 64-bit matrix descriptor: its operand (needs --arch, --dtype, --major, --rows and --k). Colours are the chunk
+    columns before swizzling.
 
     A tensor map in any form that decode takes: one transfer. Colours are the rows of the box.
 
-    A 32-bit instruction descriptor (--kind): the lanes and columns of D. --element, --cell and --register ask for one element.
+    A 32-bit instruction descriptor (--kind): the lanes and columns of D. --element, --cell and
+    --register ask for one element.
 
     A layout as CuTe prints it: its elements (--dtype if the text has no [16b]).
 

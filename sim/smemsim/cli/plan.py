@@ -50,13 +50,16 @@ PLANNED = "OK: this plan is legal, and in the simulation its descriptors read wh
 @json_option
 def plan_command(tile: str, swizzle: str | None, base: str, matrix: str | None, at: str, every: bool, scenario: bool, one_box: bool,
                  code: str | None, as_json: bool, **given: Any) -> None:  # fmt: skip
-    """Plan an operand tile of ROWS (M or N) x K elements in one CTA's shared memory: TMA boxes and the arguments of cuTensorMapEncodeTiled,
-    LBO and SBO, the descriptor of every instruction and its advance, the instruction descriptor, CuTe layouts, code.
+    """Plan an operand tile of ROWS (M or N) x K elements in one CTA's shared memory: TMA boxes and the arguments of
+    cuTensorMapEncodeTiled, LBO and SBO, the descriptor of every instruction and its advance, the instruction
+    descriptor, CuTe layouts, code.
 
-    MxNxK plans A (M x K) and B (N x K) together. The output has the place of D in tensor memory, and the PTX around the matrix instructions.
-    With --cta-group 2 it is the tile of the pair, and each CTA holds half of the rows of A and of B.
+    MxNxK plans A (M x K) and B (N x K) together. The output has the place of D in tensor memory, and
+    the PTX around the matrix instructions. With --cta-group 2 it is the tile of the pair, and each CTA
+    holds half of the rows of A and of B.
 
-    Every plan is simulated before it is printed: TMA loads the tile, every descriptor reads it, and every element is compared.
+    Every plan is simulated before it is printed: TMA loads the tile, every descriptor reads it, and
+    every element is compared.
 
     Exit code 1: the hardware cannot have the tile. The message has the reason and the nearest possible tile. Rules of
     sm_90a are measured on an H200. Those of Blackwell are documented, compiled or inferred; the plan prints the grade.

@@ -75,24 +75,22 @@ def show(
 ) -> None:
     """Draw an operand: its tile, and the 128-byte lines of shared memory that hold it.
 
-    For a scenario (see smemsim check): the findings, and every operand with its wrong chunks and the chunks that each K step reads. For a
-    64-bit matrix descriptor: what it reads; --arch, --dtype, --major, --rows and --k are needed. --html writes one page with the findings, the
-    pictures, and the address, bank, writer and reader of each element.
+    For a scenario (see smemsim check): the findings, and every operand with its wrong chunks and the chunks that each K
+    step reads. For a 64-bit matrix descriptor: what it reads; --arch, --dtype, --major, --rows and --k are needed.
+    --html writes one page with the findings, the pictures, and the address, bank, writer and reader of each element.
 
-    In the terminal, ! marks a wrong chunk, [ ] a chunk that the selected K step reads, ( ) a chunk that was meant and is never read.
+    In the terminal, ! marks a wrong chunk, [ ] a chunk that the selected K step reads, ( ) a chunk that
+    was meant and is never read.
 
     smemsim show patterns draws the swizzle patterns. smemsim show banks draws how an access uses the banks.
 
     Exit code 0: nothing is wrong. 1: the scenario has findings. 2: bad input. 3: not modelled.
 
-    \b
-    smemsim show kernel.toml
-    smemsim show kernel.toml --html report.html
-    smemsim show kernel.toml --operand 'step[1].a' --svg > a.svg
-    smemsim show 0x4000004000010040 --arch sm_90a --dtype bf16 --major K --rows 64 --k 16 --k-add 0,32,64,96
-    smemsim show 0x4000004000010040 --arch sm_90a --dtype bf16 --major K --rows 64 --k 16 --k-add 0,32,64,96 --atoms --svg > atoms.svg
-    smemsim show patterns --svg > patterns.svg
-    smemsim show banks --access "ldmatrix.x4:16:lane % 16 * 128 + lane // 16 * 16"
+    \b smemsim show kernel.toml smemsim show kernel.toml --html report.html smemsim show kernel.toml --operand
+    'step[1].a' --svg > a.svg smemsim show 0x4000004000010040 --arch sm_90a --dtype bf16 --major K --rows 64 --k 16
+    --k-add 0,32,64,96 smemsim show 0x4000004000010040 --arch sm_90a --dtype bf16 --major K --rows 64 --k 16 --k-add
+    0,32,64,96 --atoms --svg > atoms.svg smemsim show patterns --svg > patterns.svg smemsim show banks --access
+    "ldmatrix.x4:16:lane % 16 * 128 + lane // 16 * 16"
     """
     check_options(words)
     _check_form(as_svg + as_json + (html_file is not None), lines, html_file)

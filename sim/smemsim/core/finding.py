@@ -640,7 +640,9 @@ class Finding(metaclass=OwnMembers):
         return plain(self.lines_of())
 
     def lines_of(self, width: int = COLUMNS, before: int = 0) -> list[Line]:
-        """The message as styled lines, at most `width` columns wide. `before`: columns of a prefix of the first line."""
+        """The message as styled lines, at most `width` columns wide. `before`: columns of a
+        prefix of the first line.
+        """
         style = STYLES[self.severity]
         note = _note(self.severity, follows=self.cause is not None)
         place = f"{self._headed}  " * (not self.what.startswith(self._headed))

@@ -432,7 +432,9 @@ class Source:
         return TableError(f"{self.name}{line}: {error}", path, located=True)
 
     def parsed(self) -> Any:
-        """The tables of the text. ValueError for what is no TOML or JSON, InputError for what takes for ever to read."""
+        """The tables of the text. ValueError for what is no TOML or JSON, InputError for
+        what takes for ever to read.
+        """
         if not self.text.strip():
             return {}
         return parse_toml(self.text) if self.is_toml else json.loads(self.text, object_pairs_hook=_each_once)

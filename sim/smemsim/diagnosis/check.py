@@ -42,8 +42,8 @@ from smemsim.diagnosis.static_checks import buffer_notes, descriptor_notes, map_
 __all__ = ["MOST", "MOST_ELEMENTS", "check", "extents_of", "run_steps", "wanted_of"]
 
 
-# ---- One operand of a scenario as something to find descriptors for: what lies in shared memory when it is read, and what it was meant to
-# be
+# ---- One operand of a scenario as something to find descriptors for: what lies in shared memory when it is read, and
+# what it was meant to be
 
 
 def wanted_of(scenario: object, where: str) -> tuple[Shape, Owners, np.ndarray]:

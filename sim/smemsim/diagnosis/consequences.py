@@ -103,8 +103,8 @@ def _load(f: Finding) -> Instruction | None:
 
 
 def _of_one_stage(cause: Finding, f: Finding) -> bool:
-    """Are two findings of a code about copies that complete on the same mbarrier, and about the same kinds of accesses by
-    others?
+    """Are two findings of a code about copies that complete on the same mbarrier, and about the same
+    kinds of accesses by others?
     """
     one, other = _load(cause), _load(f)
     if one is None or other is None or f.code not in IN_FLIGHT or _accesses(f, other) != _accesses(cause, one):

@@ -40,7 +40,8 @@ from smemsim.diagnosis.scenario_machine import (
 __all__ = ["Again", "completed", "copied", "copy_findings", "form_of", "full_name", "store_step", "targets"]
 
 
-# ---- tcgen05.cp: does the form fit the tile, do its lines hold the scale factors as it wants them, and what arrives in tensor memory?
+# ---- tcgen05.cp: does the form fit the tile, do its lines hold the scale factors as it wants them, and what
+# arrives in tensor memory?
 
 
 Again = Callable[[ScenarioTables, int], "Machine | None"]  # the steps before one, of a changed scenario

@@ -1,4 +1,6 @@
-"""Notes on what lines cost: bank conflicts, uncoalesced accesses, idle lanes; of conflicts with a layout that was tried on the accesses of the launch."""
+"""Notes on what lines cost: bank conflicts, uncoalesced accesses, idle lanes; of conflicts with a layout that was tried
+on the accesses of the launch.
+"""
 
 from __future__ import annotations
 
@@ -97,7 +99,9 @@ def _loses(one: list[int]) -> str:
 
 
 def limit_findings(table: Counters, limits: Sequence[Limit], body: Sequence[Instruction]) -> Iterator[Finding]:
-    """P905 for each bound that a launch exceeds, at the instruction that has most of it, and for bounds of lines that nothing runs at."""
+    """P905 for each bound that a launch exceeds, at the instruction that has most of it, and for bounds of
+    lines that nothing runs at.
+    """
     for limit in limits:
         rows = [n for n in range(len(table)) if limit.holds_for(str(table["source"][n]), int(table["line"][n]))]
         where = f" at {limit.place if not limit.place.isdigit() else 'line ' + limit.place}" if limit.place else ""
@@ -154,7 +158,9 @@ def _excess(counting: Counting, key: int, row: Row) -> int:
 
 
 def _buffers(counting: Counting) -> list[_Buffer]:
-    """Ranges of bytes that instructions access, those that overlap as one; they and their keys in the order of lines."""
+    """Ranges of bytes that instructions access, those that overlap as one; they and their
+    keys in the order of lines.
+    """
 
     def line(key: int) -> int:
         return int(counting.instructions[key].line)
@@ -286,7 +292,8 @@ def _idle(counting: Counting) -> Iterator[Finding]:
     idle = counting.executed * LANES - counting.lanes
     most = np.flatnonzero(idle == idle.max()).tolist()
     accessing = {counting.body.number(counting.instructions[key]) for key in counting.rows}
-    n = next((n for n in most if n in accessing or counting.off[n]), most[0])  # rather not just any instruction of a block
+    # rather not just any instruction of a block
+    n = next((n for n in most if n in accessing or counting.off[n]), most[0])
     said = f"idle lanes: {counting.lanes[n] / counting.executed[n]:.1f} of 32 lanes run here, {counting.executed[n]:,} times"
     yield at_instruction(
         "P904", counting.body.instructions[n], said, "let whole warps take one side of a branch, and share the work of long rows among the lanes",

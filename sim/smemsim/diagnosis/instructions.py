@@ -229,12 +229,14 @@ def _swizzles(step: MmaStep, arch: str) -> dict[str, Any]:
     return {f"swizzle_{side}": str(mode) for side, mode in modes.items() if mode is not Swizzle.INVALID}
 
 
-# ---- How M = 64, .ws and two CTAs split an operand: does the part of an instruction begin inside a swizzle atom, do its rows fit its
-# lanes?
+# ---- How M = 64, .ws and two CTAs split an operand: does the part of an instruction begin inside a swizzle atom, do
+# its rows fit its lanes?
 
 
 def cta_group_of(scenario: ScenarioTables, number: int, step: MmaStep | CopyStep) -> int | None:
-    """The CTAs that issue a step together, None where the scenario does not say. Raises InputError for any but 1 and 2."""
+    """The CTAs that issue a step together, None where the scenario does not say. Raises
+    InputError for any but 1 and 2.
+    """
     where = Path.of("cta_group") if step.cta_group is None else Path.of("step", number, "cta_group")
     group = scenario.cta_group if step.cta_group is None else step.cta_group
     if group not in (None, 1, 2):

@@ -127,7 +127,9 @@ class Rounding:
         return np.asarray((a == b) | (np.isnan(a) & np.isnan(b)) | close)
 
     def may_be_near(self, found: np.ndarray, wanted: np.ndarray, all_wanted: np.ndarray) -> bool:
-        """Does `near` of all numbers not fail for some of them alone? A typical number is no larger than the largest."""
+        """Does `near` of all numbers not fail for some of them alone? A typical number is
+        no larger than the largest.
+        """
         finite = np.abs(all_wanted[np.isfinite(all_wanted)])
         size = float(finite.max(initial=0.0))
         with np.errstate(all="ignore"):

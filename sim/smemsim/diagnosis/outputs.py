@@ -86,7 +86,9 @@ class Comparison:
 
     @property
     def text(self) -> str:
-        """The difference with the largest errors, and whether it looks like rounding; "" where nothing is too far off."""
+        """The difference with the largest errors, and whether it looks like rounding; ""
+        where nothing is too far off.
+        """
         if not self.difference or not self.beyond:
             return self.difference
         more = (

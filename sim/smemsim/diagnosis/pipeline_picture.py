@@ -97,8 +97,8 @@ def drawing_of(pipeline: Verdicts) -> Drawing:
 
 
 def _split(pipeline: Verdicts) -> Iterator[Role]:
-    """The roles; warps whose arrivals a wait lacks for ever are apart from those that have arrived. Of a warpgroup often
-    one warp arrives for all.
+    """The roles; warps whose arrivals a wait lacks for ever are apart from those that have arrived. Of a warpgroup
+    often one warp arrives for all.
     """
     overdue: set[int] = set()
     for stuck in pipeline.lanes.stuck:

@@ -163,7 +163,8 @@ def _box(wrong: np.ndarray) -> str:
     return f"the wrong ones are in rows {rows[0]} to {rows[-1]}, columns {columns[0]} to {columns[-1]}"
 
 
-# ---- An operand of a whole tile in the plain layout of its swizzle, and which elements other descriptors would read of it
+# ---- An operand of a whole tile in the plain layout of its swizzle, and which elements other
+# descriptors would read of it
 
 
 NOBODY, ZERO = -1, -2  # instead of an element: outside of the tile, and uninitialised, which is 0
@@ -260,7 +261,8 @@ class Tile:
         return self.joined(s.lined(found)).astype(np.int32)
 
 
-# ---- What an operand must have been, solved for from D, chunk by chunk: where each chunk came from, and the descriptor that reads it so
+# ---- What an operand must have been, solved for from D, chunk by chunk: where each chunk came from, and the
+# descriptor that reads it so
 
 
 SINGULAR = 1e6  # of a matrix whose equations say too little
@@ -626,7 +628,9 @@ def pointers_of(tiles: list[Tile]) -> Iterator[Candidate]:
 
 @functools.lru_cache(maxsize=4)
 def _different(shape: Shape, mode: SwizzleMode) -> list[Fault]:
-    """The faults of a tile that change what is read, without those that do what an earlier one of the same field does."""
+    """The faults of a tile that change what is read, without those that do what an earlier
+    one of the same field does.
+    """
     faults = list(faults_of(Tile(shape, mode)))
     right = np.arange(faults[0].source.size).reshape(faults[0].source.shape)
     some = {(one.field, one.source.tobytes()): one for one in reversed(faults) if (one.source != right).any()}

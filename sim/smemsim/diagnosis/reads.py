@@ -55,7 +55,9 @@ def packing_of(kind: str, dtype: str) -> str:
 
 
 def made_words(operand: AnyOperand, buffers: Mapping[str, SharedBuffer], where: Path) -> tuple[np.ndarray, np.ndarray | None] | None:
-    """(raw words, start addresses where these are known), both (blocks, steps); None where the scenario asks for words."""
+    """(raw words, start addresses where these are known), both (blocks, steps); None where
+    the scenario asks for words.
+    """
     if operand.words is not None:
         return np.array(_blocks(where / "words", operand.words, "words"), np.uint64), None
     if operand.word is None:
@@ -148,7 +150,9 @@ class Cells:
         return found
 
     def wrong(self, machine: Machine, meant: np.ndarray, column: int, byte: int = 0) -> np.ndarray:
-        """Which entries (copies, rows, entries) are others than meant; whatever is meant outside the tensor is right."""
+        """Which entries (copies, rows, entries) are others than meant; whatever is meant
+        outside the tensor is right.
+        """
         bad: np.ndarray = (self.read(machine.tmem, column, byte) != meant) & (meant >= 0)
         return bad
 

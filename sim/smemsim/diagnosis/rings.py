@@ -133,8 +133,8 @@ class Ring:
 
     @property
     def is_one_at_a_time(self) -> bool:
-        """Is nearly every load issued only when the load before is complete, in a ring of three stages or more? Groups of
-        cp.async may be issued several at a time: those of A and B.
+        """Is nearly every load issued only when the load before is complete, in a ring of three stages or more? Groups
+        of cp.async may be issued several at a time: those of A and B.
         """
         if self.refills <= len(self.stages) or self.kind in ("accumulator", "answer"):
             return False
@@ -211,8 +211,8 @@ class Ring:
 
     @property
     def releases_late(self) -> bool:
-        """Does each stage have an mbarrier of its own that loads wait for, one phase a round? Then the wait is the right
-        one, and what ends it comes late.
+        """Does each stage have an mbarrier of its own that loads wait for, one phase a round? Then the wait is the
+        right one, and what ends it comes late.
         """
         found = [(one.stage, one.origin.barrier, one.origin.phase - self._round(one)) for one in self.held if one.origin is not None]
         stages, barriers, shifts = ({entry[k] for entry in found} for k in range(3))
@@ -573,7 +573,9 @@ class Verdicts:
         return [first, f"{text}. This holds for {all_}{many} {load}s that overwrite another."]
 
     def _owner(self, ring: Ring) -> Ring | None:
-        """Another ring, just before whose loads the wait comes that holds this one back; None if it is the ring's own."""
+        """Another ring, just before whose loads the wait comes that holds this one back;
+        None if it is the ring's own.
+        """
         one = ring.held[-1]
         if one.is_own or one.origin is None:
             return None

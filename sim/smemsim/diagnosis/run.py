@@ -130,7 +130,8 @@ def findings_of(
     """All findings of a run in order, `causes` first. A consequence names its cause. Equal findings are one, with a
     count.
 
-    `body` are the instructions of the program. `later`: findings of other runs, which are no cause of those of this one.
+    `body` are the instructions of the program. `later`: findings of other runs, which are no
+    cause of those of this one.
     """
     upstream = [_of_sanitizer(f, name, reads) for f in causes]
     own = [_of_sanitizer(f, name, reads) for f in executed]
@@ -541,7 +542,9 @@ class Run(metaclass=OwnMembers):
             self.__dict__.pop(name, None)
 
     def _look_again(self) -> None:
-        """What comes after a launch may use what it has stored: then it has other findings (`run/sanitizer/stored.py`)."""
+        """What comes after a launch may use what it has stored: then it has other findings
+        (`run/sanitizer/stored.py`).
+        """
         if self._kept != self.launch.result.findings.kept:
             self._kept = self.launch.result.findings.kept
             for name in ("_all", "_is_clean", "_watched", "_judgement"):
@@ -850,8 +853,8 @@ class Run(metaclass=OwnMembers):
         return "\n".join(filter(None, (self.details(colour=colour), self.summary(strict=strict))))
 
     def details(self, *, colour: bool = False, before: int = 0) -> str:
-        """`text` without its last line, with or without the colours of a terminal. `before`: columns of a prefix of each
-        message.
+        """`text` without its last line, with or without the colours of a terminal. `before`: columns of
+        a prefix of each message.
         """
         styled = coloured if colour else plain
         lines = []

@@ -290,8 +290,8 @@ def _on_grid(read: OperandRead, rows: int) -> tuple[int, int]:
     return row + max(read.at[0] - row, 0) // rows * rows, k
 
 
-# ---- What the operands of a run were meant to be: as they were read, unless another meaning explains with a small repair what is wrong
-# with them
+# ---- What the operands of a run were meant to be: as they were read, unless another meaning explains with a small
+# repair what is wrong with them
 
 
 # findings of the sanitizer about an instruction that reads past its tile

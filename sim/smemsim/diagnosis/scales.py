@@ -31,7 +31,8 @@ from smemsim.diagnosis.tensors import GlobalTensor
 __all__ = ["Slice", "scale_step", "slice_of"]
 
 
-# ---- The scale factors that a block-scaled MMA step reads from tensor memory, as its keys say, and those that it was meant to read
+# ---- The scale factors that a block-scaled MMA step reads from tensor memory, as its keys say, and
+# those that it was meant to read
 
 
 _VECTOR = re.compile(r"scale_vec::(\dX)|\.(block(?:16|32))\b")
@@ -144,7 +145,8 @@ def _cells(layout: ScaleLayout) -> Cells:
     return Cells(lane, column, byte)
 
 
-# ---- Scale factors of block-scaled MMAs: are they in the tensor-memory columns, at the scale id and in all the lanes that a step reads?
+# ---- Scale factors of block-scaled MMAs: are they in the tensor-memory columns, at the scale id and in all the
+# lanes that a step reads?
 
 
 def scale_step(machine: Machine, scenario: ScenarioTables, number: int, step: MmaStep, group: int | None, again: Again) -> None:

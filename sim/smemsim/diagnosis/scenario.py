@@ -69,8 +69,8 @@ Grid: TypeAlias = int | tuple[int, ...] | tuple[tuple[int, ...], ...]
 Digits: TypeAlias = tuple[tuple[int, int], ...]
 
 
-# ---- The tables of a scenario file: their keys, what each holds and what it means. Files written to them exist elsewhere; keys are only ever
-# added
+# ---- The tables of a scenario file: their keys, what each holds and what it means. Files written to them exist
+# elsewhere; keys are only ever added
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -513,8 +513,8 @@ def json_schema() -> dict[str, object]:
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "smemsim scenario", **whole}
 
 
-# ---- Reading a scenario: from a TOML or JSON file, or the same structure as a dict; what does not fit is a sentence with the line and the
-# key
+# ---- Reading a scenario: from a TOML or JSON file, or the same structure as a dict; what does not fit is a sentence
+# with the line and the key
 
 
 A_SCENARIO = (
@@ -525,7 +525,9 @@ MOST_BYTES = 1 << 24  # a larger file is no scenario
 
 
 def read_scenario(given: object) -> ScenarioTables:
-    """The scenario of a file's path, or of the same structure as a dict. Raises TableError with the line and the key."""
+    """The scenario of a file's path, or of the same structure as a dict. Raises TableError
+    with the line and the key.
+    """
     if isinstance(given, Mapping):
         source = Source("scenario")
     elif isinstance(given, (str, pathlib.Path)):

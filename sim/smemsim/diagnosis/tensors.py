@@ -163,7 +163,9 @@ class GlobalTensor:
         return sorted(self._steps(), key=lambda one: -one[0])
 
     def _steps(self) -> Iterator[tuple[int, int, str, int]]:
-        """(bits from one to the next, most of them, axis, what one is of the axis's index) of all dimensions of memory."""
+        """(bits from one to the next, most of them, axis, what one is of the axis's index)
+        of all dimensions of memory.
+        """
         for axis in self.stride:
             weight = 1
             for size, stride, _, end in self.walks.get(axis, ()):

@@ -767,7 +767,8 @@ def _wrong(tile: TilePicture, place: Place) -> str:
     return f"{held.text(held.got_at(place, at))} at {int(tile.address[place][at]):#x}, meant {held.text(held.meant_at(place, at))}"
 
 
-# ---- The tile as its swizzle atoms: in which order they lie in shared memory, where LBO and SBO lead, and what each instruction reads
+# ---- The tile as its swizzle atoms: in which order they lie in shared memory, where LBO and SBO lead,
+# and what each instruction reads
 
 
 MOST_ATOMS = 1024

@@ -413,7 +413,9 @@ class LaunchFile:
 
     @property
     def tolerance(self) -> Tolerance | None:
-        """The tolerance of outputs: `rtol` and `atol`, or their older names; a missing one is 0. None if there is none."""
+        """The tolerance of outputs: `rtol` and `atol`, or their older names; a missing one
+        is 0. None if there is none.
+        """
         older = self.about.get("tolerance") or {}
         given = [self.about.get(new, older.get(old)) for new, old in zip(WORDS, TOLERANCES, strict=True)]
         return None if given == [None, None] else Tolerance(*(0.0 if x is None else float(x) for x in given))

@@ -195,7 +195,8 @@ def _stack(value: Any, major: str) -> str:
     return choice("stack", given, STACKS, wanted)
 
 
-# ---- The instruction that reads the tile: its kind, shape and descriptor; what is left open is chosen so that it fits the tile
+# ---- The instruction that reads the tile: its kind, shape and descriptor; what is left open is chosen
+# so that it fits the tile
 
 
 GRAVE = (Severity.TRAP, Severity.WRONG)
@@ -203,7 +204,9 @@ GRAVE = (Severity.TRAP, Severity.WRONG)
 
 @dataclasses.dataclass(frozen=True)
 class Instruction:
-    """One MMA: `m` and `n` of the whole instruction, `rows` that one CTA's operand has; `descriptor` of tcgen05 only."""
+    """One MMA: `m` and `n` of the whole instruction, `rows` that one CTA's operand has;
+    `descriptor` of tcgen05 only.
+    """
 
     name: str
     kind: str
@@ -301,8 +304,8 @@ def _fitting(wish: Wish, legal: Iterable[int], group: int) -> int:
     return found[-1] if found else min(options, key=lambda x: abs(x - wish.rows * group))
 
 
-# ---- Where every element of a tile lies in shared memory: the swizzle atom, how atoms are stacked, and the strides that the descriptor
-# needs
+# ---- Where every element of a tile lies in shared memory: the swizzle atom, how atoms are stacked, and the strides
+# that the descriptor needs
 
 
 @dataclasses.dataclass(frozen=True)
@@ -502,7 +505,8 @@ def _memory(tile: Arrangement) -> None:
         )
 
 
-# ---- The canonical layout of one operand, and the steps by which CuTe comes from the tile's layout to the descriptor's fields
+# ---- The canonical layout of one operand, and the steps by which CuTe comes from the tile's layout to
+# the descriptor's fields
 
 
 @dataclasses.dataclass(frozen=True)

@@ -71,7 +71,9 @@ def _driver_name(name: str) -> str:
 
 
 def matrix_of(tile: Arrangement) -> Matrix:
-    """The matrix: as wished, else twice the tile along the rows and, along K, as many as there are stages and one more."""
+    """The matrix: as wished, else twice the tile along the rows and, along K, as many as
+    there are stages and one more.
+    """
     wish = tile.wish
     row = next((d for d in DATA_TYPES.values() if _is_of(tile, d)), None)
     if row is None:

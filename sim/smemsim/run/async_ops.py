@@ -5,14 +5,14 @@ Execution makes one for each operation and issues it by one function (`isa/async
 it as an event (`events.py`), and store what they know of it in `known`. CTAs that issue the same operation at once,
 each in its own window, make one value with several `issuers`.
 
-To add an operation, take `build_in` of `isa/copies/bulk.py` as the pattern, with `_arrives` and `_Source`. Its step does
-this for each `(cta, thread), values` of `each_issuer(x, reads)`:
+To add an operation, take `build_in` of `isa/copies/bulk.py` as the pattern, with `_arrives` and `_Source`. Its step
+does this for each `(cta, thread), values` of `each_issuer(x, reads)`:
 
 1. Check the addresses (`check_ranks`, `own_address`). Under a schedule, call `x.in_flight.clears`.
-2. Find out which bytes go where by a method of `core/machine` inside `with stops(...)`, which makes findings of traps.
-   Nothing is moved yet.
-3. Make a `SharedWrite` and an `AsyncOp`. `brings` is a function that moves the bytes into shared memory, `takes` one that
-   moves them to global memory.
+2. Find out which bytes go where by a method of `core/machine` inside `with stops(...)`, which makes findings of
+   traps. Nothing is moved yet.
+3. Make a `SharedWrite` and an `AsyncOp`. `brings` is a function that moves the bytes into shared memory, `takes` one
+   that moves them to global memory.
 4. Call `issue(x, op)`.
 5. Add 1 to `x.progress.changes`. The scheduler takes a wave in which nothing changes for one that waits for ever.
 
@@ -23,10 +23,10 @@ A place in shared memory has three names here:
 - a word of `x.shared`: words of 4 bytes, from the window of the wave's first CTA on. Windows are `x.pitch` bytes apart
   (`clears`).
 
-`kind` is a word of your choice. A row of `KINDS` has its proxy and its commit groups. It also says whether a copy engine
-continues after the CTA has ended. A kind without a row is a copy, as `Kind` has it. Without `records` the scenario, the
-counters' bytes and the operand check lack the operation. In a `GlobalSource`, the i-th address of `at()` goes to the i-th place of
-`places()` (bytes of the window): findings of uninitialised bytes (R507) depend on it.
+`kind` is a word of your choice. A row of `KINDS` has its proxy and its commit groups. It also says whether a copy
+engine continues after the CTA has ended. A kind without a row is a copy, as `Kind` has it. Without `records` the
+scenario, the counters' bytes and the operand check lack the operation. In a `GlobalSource`, the i-th address of `at()`
+goes to the i-th place of `places()` (bytes of the window): findings of uninitialised bytes (R507) depend on it.
 """
 
 from __future__ import annotations

@@ -191,7 +191,8 @@ class Observer:
         times; `are_done`: none goes on before all are done.
         """
 
-    # ---- barriers of threads: bar, barrier, barrier.cluster. `barrier` has a `key`, a `title`, its `scope` and its `count` of threads (None: all)
+    # ---- barriers of threads: bar, barrier, barrier.cluster. `barrier` has a `key`, a `title`, its `scope` and its
+    # `count` of threads (None: all)
 
     def barrier_met(self, x: Wave, i: Instruction, number: int, ctas: np.ndarray, threads: np.ndarray, count: int | None) -> None:
         """Threads arrive at barrier `number` of their CTAs (indices in the wave), complete its phase and go on, all

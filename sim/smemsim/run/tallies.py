@@ -17,7 +17,8 @@ __all__ = ["GROUP", "NOWHERE", "STEPS", "STEP_OF", "CompiledAccesses", "OneAcces
 
 GROUP = 16  # threads: what compiled code notes of places is for so many
 NOWHERE = -1  # the place of a thread that does not run
-STEPS = {1: 0, 2: 1, 3: 2, 4: 4}  # of a group's shape: from one thread to the next in sizes of an access; others: any places
+# of a group's shape: from one thread to the next in sizes of an access; others: any places
+STEPS = {1: 0, 2: 1, 3: 2, 4: 4}
 STEP_OF = np.array([STEPS.get(shape, 0) for shape in range(1 << 8)], np.int64)  # the same by the shape
 
 
@@ -47,10 +48,10 @@ class Placed(NamedTuple):
 class CompiledAccesses(NamedTuple):
     """Loads and stores that compiled code has executed, for some whole warps of a wave.
 
-    Row r of `shapes` (rows, groups of 16 threads) has a number of STEPS, or 0. It says how far the places of the threads
-    are from each other in `leads`, which has the place of the first one, at [r, step * group]. If it is 0, `places`
-    (rows, threads) has the place of each thread. A thread that does not run is `nowhere`; so are groups from the warp of
-    `first` up to the warp of `last`, of which no thread runs.
+    Row r of `shapes` (rows, groups of 16 threads) has a number of STEPS, or 0. It says how far the places of the
+    threads are from each other in `leads`, which has the place of the first one, at [r, step * group]. If it is 0,
+    `places` (rows, threads) has the place of each thread. A thread that does not run is `nowhere`; so are groups from
+    the warp of `first` up to the warp of `last`, of which no thread runs.
 
     `begins` has for each access what has to be added to a place: then it is an offset in the wave's shared memory, or
     an address in global memory. It is the same sequence `accesses` each time.
@@ -67,7 +68,9 @@ class CompiledAccesses(NamedTuple):
     last: int
 
     def kept(self, n: int, most: int) -> OneAccess:
-        """The n-th access alone, of at most so many threads (a multiple of 32). It stays as it is when the launch goes on."""
+        """The n-th access alone, of at most so many threads (a multiple of 32). It stays as it
+        is when the launch goes on.
+        """
         first, access, step = self.first // GROUP, self.accesses[n], self.step
         last, row = -(-min(self.last, self.first + most) // GROUP), access.row
         return OneAccess(

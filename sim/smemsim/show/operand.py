@@ -61,7 +61,9 @@ class OperandMap:
         return grids_svg(self.picture())
 
     def csv(self) -> str:
-        """row,k,address,line,chunk,byte,bit for every element; `bit` is where in its first byte a sub-byte type begins."""
+        """row,k,address,line,chunk,byte,bit for every element; `bit` is where in its first
+        byte a sub-byte type begins.
+        """
         out = io.StringIO()
         fmt = element_format(self.dtype)
         out.write("row,k,address,line,chunk,byte,bit\n")

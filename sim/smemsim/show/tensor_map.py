@@ -189,7 +189,9 @@ def argument_lines(arguments: Mapping[str, Any]) -> list[Line]:
 
 
 def tensor_map_view(tm: TensorMap, arch: str | None = None, *, width: int = 160) -> list[Line]:
-    """A tensor map as lines of text: arguments, transfer, findings and words, checked for one architecture or for all."""
+    """A tensor map as lines of text: arguments, transfer, findings and words, checked for
+    one architecture or for all.
+    """
     call, colon, answer = verdict(tm, arch).partition(":")
     lines = [Line([(call, "bold"), (colon + answer, "")]), Line([(repr(tm), "dim")]), Line()]
     lines += argument_lines(tm.arguments)

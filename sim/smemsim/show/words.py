@@ -66,7 +66,8 @@ def finding_lines(findings: Sequence[Finding], width: int) -> list[Line]:
     return [line for f in findings for line in f.lines_of(min(width, COLUMNS))]
 
 
-# ---- A shared-memory descriptor as a person wants to see it: the bit ruler, every field with its meaning, what is wrong
+# ---- A shared-memory descriptor as a person wants to see it: the bit ruler, every field with
+# its meaning, what is wrong
 
 
 def _smem_meaning(d: SmemDescriptor, name: str, major: str | None = None) -> str:

@@ -81,7 +81,9 @@ def _numbers(text: str | None) -> tuple[int | str, ...] | None:
 
 
 def _open_to_children(policy: Policy) -> Journal | None:
-    """Have the processes that tests start find the device: what they tell. None under `smemsim exec`, whom they tell."""
+    """Have the processes that tests start find the device: what they tell. None under
+    `smemsim exec`, whom they tell.
+    """
     given = os.environ.get("SMEMSIM_SOCKET")
     if sys.platform != "linux":
         return None  # nor has this process one

@@ -68,7 +68,8 @@ __all__ = [
 ]
 
 
-# ---- The GPU through cuda-bindings: one device, its memory, kernels and the driver's tensor-map encoder. Imported only where a GPU is used
+# ---- The GPU through cuda-bindings: one device, its memory, kernels and the driver's tensor-map encoder.
+# Imported only where a GPU is used
 
 
 MACHINE_CODE = (b"\x7fELF", b"\x50\xed\x55\xba")  # how cubins and fatbins begin
@@ -382,8 +383,8 @@ def _by_nvrtc(source: str, arch: str, options: Sequence[str]) -> tuple[bytes, st
     return cubin, f"NVRTC {major}.{minor}"
 
 
-# ---- A kernel that only moves tensors: PTX text, so that recording needs no compiler. It fills shared memory, loads, waits, stores, and
-# dumps
+# ---- A kernel that only moves tensors: PTX text, so that recording needs no compiler. It fills shared memory, loads,
+# waits, stores, and dumps
 
 
 FILL = 0xA5  # what shared memory holds before the first load
@@ -730,7 +731,8 @@ def write_recorded(
                 arrays=suite_arrays(kernel, recorded))  # fmt: skip
 
 
-# ---- Recording what a kernel does on the GPU at hand, as a golden trace that `smemsim replay` and the pytest plugin hold the model against
+# ---- Recording what a kernel does on the GPU at hand, as a golden trace that `smemsim replay` and the pytest
+# plugin hold the model against
 
 
 GUARD = 4096  # bytes around the tensors, so that a store past an end does not meet a neighbour
@@ -823,7 +825,9 @@ class Recorder:
         return self.run(Kernel(image, str(suite.manifest["source"].get("kernel", ""))), launch_of(suite, case))
 
     def write(self, folder: str | pathlib.Path, kernel: Kernel, recorded: Sequence[Recorded], *, title: str, command: str = "") -> Suite:
-        """Write a trace folder and read it back, verified. InputError for what a simulated card did: it is no evidence."""
+        """Write a trace folder and read it back, verified. InputError for what a simulated
+        card did: it is no evidence.
+        """
         if not self.device:
             raise InputError("nothing to record on: a simulated card shows what smemsim believes, and a trace is what hardware does")
         source = {"command": command or "smemsim.testing.recorder", "seed": 0, "files": {}}

@@ -41,7 +41,9 @@ class CardAttributes:
         self._told_unknown = False
 
     def of(self, number: int) -> int:
-        """A device attribute by its number in CUdevice_attribute. CudaError for a number that the driver does not know."""
+        """A device attribute by its number in CUdevice_attribute. CudaError for a number
+        that the driver does not know.
+        """
         value = self.multiprocessors if number == 16 else self.card.attribute(number)
         if value is None:
             raise CudaError(INVALID_VALUE, f"device attribute {number}: there is no such attribute")

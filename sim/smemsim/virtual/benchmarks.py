@@ -16,7 +16,9 @@ __all__ = ["call_once", "install"]
 
 
 def call_once(call: Callable[[], Any], *_: Any, quantiles: Sequence[float] | None = None, return_mode: str = "mean", **__: Any) -> Any:
-    """Stands for `triton.testing.do_bench` and its relatives: one call, and the milliseconds that its simulation took."""
+    """Stands for `triton.testing.do_bench` and its relatives: one call, and the
+    milliseconds that its simulation took.
+    """
     begin = time.perf_counter()
     call()
     took = (time.perf_counter() - begin) * 1000

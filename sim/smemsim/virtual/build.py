@@ -63,7 +63,9 @@ def _names() -> list[str]:
 
 
 def _kept() -> pathlib.Path | None:
-    """The libraries in the user's cache, built if they are missing; None if that folder cannot be trusted or written."""
+    """The libraries in the user's cache, built if they are missing; None if that folder
+    cannot be trusted or written.
+    """
     base = store.base()
     if base is None:
         return None

@@ -101,7 +101,9 @@ def _after_import() -> None:
 
 
 def _named(prepare: Callable[..., Any]) -> Callable[..., Any]:
-    """`generate_kernel_operands_and_types` of the DSL, which notes what the source calls the parameters of each kernel."""
+    """`generate_kernel_operands_and_types` of the DSL, which notes what the source calls the
+    parameters of each kernel.
+    """
 
     @functools.wraps(prepare)
     def run(dsl: Any, function: Any, name: str, signature: Any, arguments: Any, named: Any, *more: Any) -> Any:

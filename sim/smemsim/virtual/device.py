@@ -193,7 +193,9 @@ class VirtualDevice:
         return self.attributes.uuid
 
     def attribute(self, number: int) -> int:
-        """A device attribute by its number in CUdevice_attribute. CudaError for a number that the driver does not know."""
+        """A device attribute by its number in CUdevice_attribute. CudaError for a number
+        that the driver does not know.
+        """
         return self.attributes.of(number)
 
     def properties(self, version: int) -> bytes:
@@ -319,7 +321,9 @@ class VirtualDevice:
         return address
 
     def graph_memory(self, size: int, kind: str, *, where: str) -> Node:
-        """A node that allocates: the same memory at every launch, reserved while the graphs exist, whatever frees it."""
+        """A node that allocates: the same memory at every launch, reserved while the graphs
+        exist, whatever frees it.
+        """
         address = self.allocate(size, kind, where=where)
         self.pools.graphs.addresses.add(address)
         return Node("alloc", lambda: self.pools.graphs.gives(address, size), {"address": address, "given": (size, address)})

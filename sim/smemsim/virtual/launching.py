@@ -311,8 +311,8 @@ class Launcher:
             self._open[id(findings)] = about, run
 
     def report_again(self) -> None:
-        """Report earlier launches again whose stored values are used now: their remarks are findings. Raises as a launch
-        with findings does.
+        """Report earlier launches again whose stored values are used now: their remarks are findings. Raises as a
+        launch with findings does.
         """
         due, self._taint.due = self._taint.due or [], []
         again = [self._open[key] for key in dict.fromkeys(id(doubt.findings) for doubt in due) if key in self._open]
@@ -400,7 +400,9 @@ class Launcher:
         return max(min(limits), 0.001) if limits else None
 
     def _is_out(self, about: Launched) -> bool:
-        """Is the limit on launches or on the program's seconds reached? Then nothing runs any more, and calls time out."""
+        """Is the limit on launches or on the program's seconds reached? Then nothing runs
+        any more, and calls time out.
+        """
         policy = self.device.policy
         if policy.limit_launches is not None and len(self.device.launches) >= policy.limit_launches:
             reason = f"the limit of {policy.limit_launches} launches is reached (--limit-launches)"
@@ -516,7 +518,9 @@ def _is_plain(key: tuple[Any, ...]) -> bool:
 
 
 def _block(f: Function, block: Any) -> tuple[int, int, int]:
-    """The block of a launch. One thread stands for what .reqntid says (measured on an H200; cuTile relies on it too)."""
+    """The block of a launch. One thread stands for what .reqntid says (measured on an H200;
+    cuTile relies on it too).
+    """
     found = _dimensions("block", block, LAUNCH_LIMITS.block)
     required = f.directives.get("reqntid")
     if required and found == (1, 1, 1):

@@ -26,7 +26,9 @@ _done: set[int] = set()
 
 
 def install() -> None:
-    """Change the modules that were imported; nothing where there is no C compiler, or their tables are not as expected."""
+    """Change the modules that were imported; nothing where there is no C compiler, or their
+    tables are not as expected.
+    """
     with contextlib.suppress(InputError, OSError, ValueError, RuntimeError, StopIteration):
         for name in MODULES:
             path = getattr(sys.modules.get(name), "__file__", None)

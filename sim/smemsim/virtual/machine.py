@@ -1,4 +1,6 @@
-"""What the virtual device asks of `smemsim.Gpu`: one place, so that a change of its launches changes nothing else here."""
+"""What the virtual device asks of `smemsim.Gpu`: one place, so that a change of its launches
+changes nothing else here.
+"""
 
 from __future__ import annotations
 

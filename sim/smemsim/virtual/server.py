@@ -100,7 +100,9 @@ class Session(Calls):
             raise KeyboardInterrupt
 
     def _receive(self) -> bytes | None:
-        """A message without its length; None when the program has ended. The next message comes only after the answer."""
+        """A message without its length; None when the program has ended. The next message
+        comes only after the answer.
+        """
         try:
             raw = self.channel.recv(ROOM)
             while len(raw) < LENGTH.size or len(raw) < LENGTH.size + LENGTH.unpack_from(raw)[0]:

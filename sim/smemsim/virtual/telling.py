@@ -134,7 +134,9 @@ class Writer:
 
 
 class RemoteWriter(Writer):
-    """... of a process that `smemsim exec` or pytest has not started itself, and of its forks: it asks for the journal."""
+    """... of a process that `smemsim exec` or pytest has not started itself, and of its
+    forks: it asks for the journal.
+    """
 
     def __init__(self, name: str) -> None:
         self._name = name

@@ -199,7 +199,9 @@ def _embedding(func: Any, args: Any, kwargs: Any) -> Any:
 
 
 def _with_out_dtype(func: Any, args: Any, kwargs: Any) -> Any:
-    """Products with `out_dtype`, which the CPU's lack: of operands in that type, as cuBLAS adds in fp32 and gives that."""
+    """Products with `out_dtype`, which the CPU's lack: of operands in that type, as cuBLAS
+    adds in fp32 and gives that.
+    """
     import torch
 
     dtype = kwargs.get("out_dtype") or next((x for x in args if isinstance(x, torch.dtype)), None)
@@ -275,7 +277,8 @@ def _cases() -> dict[Any, Callable[[Any, Any, Any], Any]]:
         tensor.is_pinned: lambda f, a, k: tensors.place(a[0]) == PINNED,
         tensor.pin_memory: lambda f, a, k: _moved(a[0], PINNED, f),
         tensor.to: _to,
-        torch.device: lambda f, a, k: f("cuda", a[0]) if a and type(a[0]) is int else f(*a, **k),  # a number is the card's
+        # a number is the card's
+        torch.device: lambda f, a, k: f("cuda", a[0]) if a and type(a[0]) is int else f(*a, **k),
         torch._scaled_mm: _scaled_mm,
         **dict.fromkeys(
             (tensor.contiguous, tensor.clone, torch.clone, tensor.copy_, tensor.reshape, torch.reshape, tensor.flatten), _packed_copy

@@ -299,7 +299,8 @@ def _of_card() -> dict[str, Any]:
         "is_available": lambda: True, "is_initialized": lambda: True, "init": callers.make_current, "_lazy_init": callers.make_current, "device_count": lambda: 1,
         "current_device": lambda: 0, "set_device": is_cuda, "get_device_capability": _capability, "get_device_properties": _properties,
         "get_device_name": lambda device=None: process.card().name, "device": _DeviceContext, "device_of": _DeviceContext,
-        "_exchange_device": lambda device: 0, "_maybe_exchange_device": lambda device: 0,  # of torch.cuda._DeviceGuard, which Inductor writes
+        # of torch.cuda._DeviceGuard, which Inductor writes
+        "_exchange_device": lambda device: 0, "_maybe_exchange_device": lambda device: 0,
         "is_bf16_supported": lambda *_, **__: True, "is_tf32_supported": lambda: True,
         "get_arch_list": lambda: [process.choose().rstrip("af")], "can_device_access_peer": lambda *_: False, "cudart": lambda: profiler,
         "set_sync_debug_mode": _nothing, "get_sync_debug_mode": lambda: 0, "_sleep": _nothing, "_check_capability": _nothing,

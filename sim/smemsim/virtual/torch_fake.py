@@ -59,7 +59,9 @@ def open_fakes(mode: Any) -> None:
 
 
 def install() -> None:
-    """PyTorch's fake tensors were imported: it has no CUDA of its own for them, and their device is where a mark says."""
+    """PyTorch's fake tensors were imported: it has no CUDA of its own for them, and their
+    device is where a mark says.
+    """
     import torch
     from torch._subclasses.fake_tensor import FakeTensorMode
     from torch._subclasses.meta_utils import MetaTensorDescriber

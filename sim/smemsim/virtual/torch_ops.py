@@ -28,7 +28,9 @@ OF_TORCH = ("aten", "prims", "prim", "quantized")
 
 @dataclasses.dataclass
 class _Operator:
-    """The kernels of one operator, by dispatch key; `libraries` that have put a choice among them into torch, by key."""
+    """The kernels of one operator, by dispatch key; `libraries` that have put a choice
+    among them into torch, by key.
+    """
 
     name: str
     kernels: dict[str, Callable[..., Any]] = dataclasses.field(default_factory=dict)

@@ -1,4 +1,6 @@
-"""What is odd about a launch's outcome: bytes outside arrays, inputs that changed, outputs unlike numpy's expectation."""
+"""What is odd about a launch's outcome: bytes outside arrays, inputs that changed, outputs
+unlike numpy's expectation.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,9 @@ def judge(launch: Any, spec: Launch | None, before: dict[str, np.ndarray], after
 
 
 def compared(name: str, got: np.ndarray, want: np.ndarray, dtype: str, tolerance: dict[str, float]) -> list[str]:
-    """What is wrong with one output; numbers that the type rounds may be one rounding apart where a tolerance is given."""
+    """What is wrong with one output; numbers that the type rounds may be one rounding apart
+    where a tolerance is given.
+    """
     got = got.reshape(want.shape)
     if not tolerance:
         wrong = got.astype(np.float64) != want.astype(np.float64) if got.dtype.kind == "f" else got != want.astype(got.dtype)

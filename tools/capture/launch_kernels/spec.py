@@ -18,8 +18,10 @@ Expect = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
 @dataclasses.dataclass(frozen=True)
 class Launch:
-    """`source` is a file of this folder or the name of a Triton kernel; `config` what it is launched with, its arguments being `args`, as a launch file has them;
-    `expect` gives outputs from arrays, raw bits where numpy has no such type."""
+    """`source` is a file of this folder or the name of a Triton kernel; `config` what it is launched
+    with, its arguments being `args`, as a launch file has them; `expect` gives outputs from arrays, raw
+    bits where numpy has no such type.
+    """
 
     name: str
     source: str
@@ -79,7 +81,9 @@ def tiled(of: str, data_type: str, dims: Sequence[int], strides: Sequence[int], 
 
 def launch(name: str, title: str, source: str, args: Sequence[dict[str, Any]], outputs: str, *, grid: Any = 1, block: Any = 128, cluster: Any = 1,
            hidden: Sequence[dict[str, Any]] = (), entry: str = "", **more: Any) -> None:  # fmt: skip
-    """Register a launch. In `args`, an array stands for its address; `hidden` arrays are behind tensor maps; `outputs` are names."""
+    """Register a launch. In `args`, an array stands for its address; `hidden` arrays are behind tensor
+    maps; `outputs` are names.
+    """
     arrays, arguments = [dict(a) for a in hidden], []
     for arg in args:
         if "dtype" in arg:
@@ -108,5 +112,7 @@ def descriptor(of: str, shape: Sequence[int], block: Sequence[int]) -> dict[str,
 def triton(
     name: str, title: str, kernel: str, args: Sequence[dict[str, Any]], outputs: str, constants: dict[str, Any], **more: Any
 ) -> None:
-    """A launch of triton_sources/MODULE.py's KERNEL, `kernel` being MODULE.KERNEL; block and shared memory come from the compiler."""
+    """A launch of triton_sources/MODULE.py's KERNEL, `kernel` being MODULE.KERNEL; block and shared
+    memory come from the compiler.
+    """
     launch(f"triton_{name}", title, f"triton:{kernel}", args, outputs, constants=constants, options=more.pop("options", {}), **more)

@@ -38,7 +38,8 @@ SIZES = (2500, 3000, 4000, 4500, 5000, 6000, 8000, 10000, 13000, 16000, 20000, 3
          1000000, 2000000, 4000000)  # fmt: skip
 cuda("heap_sizes", "How many allocations of each size the heap holds", [array("sizes", "u32", len(SIZES), {"values": list(SIZES)}), zeros("counts", "u32", len(SIZES)), value(len(SIZES))],
      "counts", source="heap.cu", entry="heap_sizes", defines=("KIND=0",), suite="heap", block=1)  # fmt: skip
-# What becomes of a pointer into an allocation or an array depends on the bytes in front of it: such a launch ends (700) or goes on.
+# What becomes of a pointer into an allocation or an array depends on the bytes in front of it: such a
+# launch ends (700) or goes on.
 for kind, what, error in ((0, "right", 0), (1, "local", 0), (2, "twice", FAILURE), (3, "low", ILLEGAL_ADDRESS)):
     cuda(
         f"heap_free_{what}", f"malloc, free and what is freed: {what}", [array("x", "u32", 16, "bits"), zeros("out", "u32", 19)], "out", source="heap.cu",

@@ -1,4 +1,6 @@
-"""Compiles a Triton launch for sm_90a, without a GPU, and completes it with what the compiler decided: block, shared memory, scratch, maps."""
+"""Compiles a Triton launch for sm_90a, without a GPU, and completes it with what the compiler decided: block,
+shared memory, scratch, maps.
+"""
 
 from __future__ import annotations
 
@@ -100,7 +102,9 @@ def compiled(launch: Launch) -> tuple[str, Launch]:
 
 
 def described(d: dict[str, Any], types: dict[str, str], meta: dict[str, Any]) -> list[dict[str, Any]]:
-    """A host descriptor as Triton's launcher passes it: the map by value, then shape (32 bits) and strides (64 bits) in elements."""
+    """A host descriptor as Triton's launcher passes it: the map by value, then shape (32 bits) and
+    strides (64 bits) in elements.
+    """
     dtype = types[d["array"]]
     size, shape = SIZES[dtype], d["shape"]
     strides = [1]

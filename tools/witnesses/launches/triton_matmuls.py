@@ -115,7 +115,9 @@ def scaled_packed(
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, A_TYPE: tl.constexpr, B_TYPE: tl.constexpr,
     A_PACKED: tl.constexpr, B_PACKED: tl.constexpr, VECTOR: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
-    """Scale factors stored as tcgen05.cp wants them ([1, rows / 128, K / VECTOR / 4, 2, 256] bytes) and brought by TMA."""
+    """Scale factors stored as tcgen05.cp wants them ([1, rows / 128, K / VECTOR / 4, 2,
+    256] bytes) and brought by TMA.
+    """
     tile_m, tile_n = tl.program_id(0), tl.program_id(1)
     row, column = tile_m * BLOCK_M, tile_n * BLOCK_N
     rep_m: tl.constexpr = BLOCK_M // 128
@@ -133,7 +135,7 @@ def scaled_packed(
     d_desc.store([row, column], acc.to(d_desc.dtype))
 
 
-# ---- the cases -----------------------------------------------------------------------------------------------------------------------
+# ---- the cases -------------------------------------------------------------------------------------------------------
 
 KINDS = {"bf16": "f16", "f16": "f16", "tf32": "tf32", "e4m3": "f8f6f4", "e5m2": "f8f6f4", "s8": "i8"}
 STEP = {"f16": 16, "tf32": 8, "f8f6f4": 32, "i8": 32}  # K of one instruction

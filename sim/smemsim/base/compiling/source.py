@@ -1,4 +1,6 @@
-"""The inputs of a compiled function: its own code, the functions and numbers that it names, and those that they name."""
+"""The inputs of a compiled function: its own code, the functions and numbers that it names,
+and those that they name.
+"""
 
 from __future__ import annotations
 

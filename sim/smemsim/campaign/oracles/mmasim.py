@@ -1,4 +1,6 @@
-"""One matrix instruction, bit for bit, against mmasim (MMA-Sim, arXiv 2511.10909), a model of its own by other people."""
+"""One matrix instruction, bit for bit, against mmasim (MMA-Sim, arXiv 2511.10909), a model
+of its own by other people.
+"""
 
 from __future__ import annotations
 

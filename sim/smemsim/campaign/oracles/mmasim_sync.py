@@ -1,4 +1,6 @@
-"""mma.sync of every card, bit for bit, against mmasim (MMA-Sim, arXiv 2511.10909), a model of its own by other people."""
+"""mma.sync of every card, bit for bit, against mmasim (MMA-Sim, arXiv 2511.10909), a model
+of its own by other people.
+"""
 
 from __future__ import annotations
 
@@ -155,7 +157,9 @@ def compare(case: Case) -> Verdict:
 
 
 def case_of(rng: random.Random) -> Case:
-    """An instruction, a tile, how its numbers are drawn. A large tile costs little more than a small one: 12,288 sums."""
+    """An instruction, a tile, how its numbers are drawn. A large tile costs little more
+    than a small one: 12,288 sums.
+    """
     drawn_so = {
         "instruction": rng.choice(list(INSTRUCTIONS)),
         "values": rng.choice(("near", "any", "few")),

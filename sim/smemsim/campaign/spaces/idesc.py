@@ -80,8 +80,8 @@ def sweep(first, count, shifts, entries, counts, firsts):  # type: ignore[no-unt
                 firsts[which] = high | word
 
 
-# ---- `idesc-KIND`: all 2^32 instruction descriptors of a kind, each with the rules that it breaks whatever the instruction's qualifiers
-# are
+# ---- `idesc-KIND`: all 2^32 instruction descriptors of a kind, each with the rules that it breaks whatever the
+# instruction's qualifiers are
 
 
 CHUNK_BITS, SAMPLE = 24, 16

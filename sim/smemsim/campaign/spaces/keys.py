@@ -35,7 +35,8 @@ def addresses(start, lbo, sbo, base_offset, width, mask, shift, out):  # type: i
             out[row, chunk] = swizzle(k_major_chunk(start, lbo, sbo, width, row, chunk), base_offset, mask, shift)
 
 
-# ---- `keys`: every swizzle, base offset, start phase, row and chunk: the XOR formula against tables of exchanged halves, which know no XOR
+# ---- `keys`: every swizzle, base offset, start phase, row and chunk: the XOR formula against tables of exchanged
+# halves, which know no XOR
 
 
 BASES, PHASES, ROWS, CHUNKS = 8, 64, 256, 8

@@ -234,7 +234,9 @@ def _filled(rng: random.Random, form: str) -> str:
 
 
 def _joint(rng: random.Random) -> str:
-    """An instruction of a whole warp; sometimes its lanes and its mask are in registers, some of which hold one number."""
+    """An instruction of a whole warp; sometimes its lanes and its mask are in registers,
+    some of which hold one number.
+    """
 
     def numbers(letter: str) -> Callable[[], int]:
         return lambda: rng.randrange(REGISTERS[letter][1])

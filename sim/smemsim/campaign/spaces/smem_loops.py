@@ -88,7 +88,8 @@ _VALID, _WIDTH, _MASK, _SHIFT, _K_ROWS, _ATOM, _NAMESAKE = (int(c) for c in Mode
 _ARCH, _K_MAJOR, _LINES, _CHUNKS = (int(c) for c in Operand)
 _INVALID, _UNKNOWN, _61_ZERO, _61, _ATOM_NOTE, _NAMED, _OTHER, _FIXED_BITS, _ABS, _IDLE, _PHASE, _WRONG, _BYTES, _LUCKY, _FAULTS, _ZEROS, _LBO, \
     _BELOW, _ALIASES, _UNUSED, _TORN = (int(f) for f in Flag)  # fmt: skip
-PACKED = tuple(8 * m.width for m in MODES.values() if m.wgmma_code)  # SBO of 8 packed rows of each swizzle of both generations
+# SBO of 8 packed rows of each swizzle of both generations
+PACKED = tuple(8 * m.width for m in MODES.values() if m.wgmma_code)
 
 
 @compiled
@@ -203,7 +204,9 @@ def reach(start, lbo, sbo, base, absolute, mode, k_major, lines, chunks, of_line
 
 @compiled
 def torn(start, lbo, sbo, base, absolute, mode, k_major, line, chunk, of_line, of_chunk):  # type: ignore[no-untyped-def]
-    """Does the formula of one whole chunk differ from the sum, or the XOR leave its 128-byte line or not undo itself?"""
+    """Does the formula of one whole chunk differ from the sum, or the XOR leave its
+    128-byte line or not undo itself?
+    """
     width, mask, shift = mode[_WIDTH], mode[_MASK], mode[_SHIFT]
     if not k_major:
         linear = mn_major_chunk(start, lbo, sbo, width, mode[_K_ROWS], chunk, line)

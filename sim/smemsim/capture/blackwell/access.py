@@ -88,7 +88,9 @@ RUNNERS["blackwell_access"] = run_access
 
 
 def cases(seed: int) -> list[dict[str, Any]]:
-    """Every form twice from all four warps at legal places, then forms at odd lanes and columns and from a single warp."""
+    """Every form twice from all four warps at legal places, then forms at odd lanes and
+    columns and from a single warp.
+    """
     rng, out = random.Random(seed), []
     for is_store in (False, True):
         for number, (shape, num, packed, offset) in enumerate(forms()):

@@ -169,7 +169,8 @@ def tensor_image(recipe: Recipe) -> np.ndarray:
         lane, column = np.arange(LANES, dtype=np.uint32)[:, None], np.arange(count, dtype=np.uint32)[None, :]
         if what == "word":
             words = np.full((LANES, count), more[0], np.uint32)
-        elif what == "index":  # lane and column, told apart from each other by pass: 16 bits each, the upper ones with bit 15 set
+        elif what == "index":
+            # lane and column, told apart from each other by pass: 16 bits each, the upper ones with bit 15 set
             low = (lane + 0 * column, column + np.uint32(first) + 0 * lane)[more[0]]
             words = low | (low | np.uint32(0x8000)) << np.uint32(16)
         elif what == "tags":  # as in shared memory, byte lane * 2048 + column * 4

@@ -1,4 +1,6 @@
-"""What tcgen05.mma makes of numbers: directed probes of the dot product, and random ones; D's bits beside the inputs'."""
+"""What tcgen05.mma makes of numbers: directed probes of the dot product, and random ones;
+D's bits beside the inputs'.
+"""
 
 from __future__ import annotations
 

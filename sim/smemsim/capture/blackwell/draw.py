@@ -24,7 +24,8 @@ Case = dict[str, Any]
 CODES = (0, 2, 4, 6)
 A_COLUMN, META_COLUMN, SCALE_A_COLUMN, SCALE_B_COLUMN = 256, 384, 416, 464  # of tensor memory; D lies from column 0 on
 ONES_UE8M0 = 0x7F7F7F7F
-UNIFORM = (0x44444444, 0xEEEEEEEE)  # metadata that says the same everywhere: keep the lower, or the upper, half of each group
+# metadata that says the same everywhere: keep the lower, or the upper, half of each group
+UNIFORM = (0x44444444, 0xEEEEEEEE)
 
 
 def around(n: int) -> list[int]:
@@ -231,12 +232,14 @@ def edges(seed: int) -> list[tuple[str, Probe, int]]:
             for bit in RESERVED_BITS:
                 out.append((f"bit {bit}", probe, word(probe, code) | 1 << bit))
             for _ in range(2):
-                out.append(("bit 52", probe, word(probe, code) | 1 << 52))  # absolute leading byte offset, which sm_103a has
+                # absolute leading byte offset, which sm_103a has
+                out.append(("bit 52", probe, word(probe, code) | 1 << 52))
     for probe in (*bf16, *tf32, *e4m3):
         for code in (3, 5, 7):
             out += [("layout code", probe, word(probe, code)) for _ in range(3)]
         out += [("32B atom", probe, word(probe, 1)) for _ in range(6)]
-        out += [("swizzle", probe, word(probe, code)) for code in CODES for _ in range(2)]  # tf32 MN-major without the 32B atom, too
+        # tf32 MN-major without the 32B atom, too
+        out += [("swizzle", probe, word(probe, code)) for code in CODES for _ in range(2)]
     for probe in (*bf16, *sparse):
         for code in (2, 4, 6):
             for base_offset in range(8):

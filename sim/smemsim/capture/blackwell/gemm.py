@@ -19,7 +19,8 @@ MODULE = "blackwell_gemm"
 NAMES = {"f16": "gemm_f16", "tf32": "gemm_tf32", "f8f6f4": "gemm_f8f6f4", "i8": "gemm_i8"}
 SHARED = 3 * 32768 + 128
 ROWS, TILE_N, STEPS, MOST_BOXES = 128, 128, 4, 16
-TMA_TYPES = {"f16": 6, "bf16": 9, "tf32": 7, "e4m3": 0, "s8": 0}  # tf32 words are copied as FLOAT32: nothing is rounded on the way
+# tf32 words are copied as FLOAT32: nothing is rounded on the way
+TMA_TYPES = {"f16": 6, "bf16": 9, "tf32": 7, "e4m3": 0, "s8": 0}
 TMA_SWIZZLES = {"none": 0, "32B": 1, "64B": 2, "128B": 3, "128B_ATOM_32B": 4}
 
 

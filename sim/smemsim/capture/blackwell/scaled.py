@@ -27,7 +27,9 @@ Terms = tuple[list[tuple[Fraction, Fraction]], list[int]]
 
 
 def group(value: Fraction, begin: int) -> Terms:
-    """(products, where): products of e2m1 numbers, in at most 16 elements from k = `begin` on, that add up to a value."""
+    """(products, where): products of e2m1 numbers, in at most 16 elements from k = `begin`
+    on, that add up to a value.
+    """
     sizes = [(Fraction(x), Fraction(y)) for x, y in ((6, 6), (4, 4), (2, 4), (2, 2), (1, 2), (1, 1))] + [(ONE / 2, ONE), (ONE / 2, ONE / 2)]
     left, terms = abs(value), []
     for x, y in sizes:
@@ -88,7 +90,9 @@ def codes_of_one_block(p: Builder) -> None:
 
 
 def both(i: Instruction, first: int, later: int) -> tuple[tuple[int, int], int, int]:
-    """Words whose products of factors are 2^first and 2^later, and these exponents; UE4M3 has 2^16 and 2^-18 instead."""
+    """Words whose products of factors are 2^first and 2^later, and these exponents; UE4M3
+    has 2^16 and 2^-18 instead.
+    """
     if i.ue8m0:
         return (word(i, 127), word(i, 127 + first, 127 + later)), first, later
     return (word(i, 0x78, 0x01),) * 2, 16, -18  # 256 * 256, and the smallest subnormal by itself

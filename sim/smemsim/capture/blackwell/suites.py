@@ -78,7 +78,9 @@ def values(words: np.ndarray, accumulator: str) -> np.ndarray:
 
 
 def joined(digits: np.ndarray, bits: int) -> np.ndarray:
-    """The passes' digits (pass, …) put together; UNTOUCHED where every pass is, ODD where one of them makes no digit."""
+    """The passes' digits (pass, …) put together; UNTOUCHED where every pass is, ODD where
+    one of them makes no digit.
+    """
     out = np.zeros(digits.shape[1:], np.int32)
     for i, digit in enumerate(digits):
         out |= np.where(digit >= 0, digit, 0) << (i * bits)
@@ -86,7 +88,7 @@ def joined(digits: np.ndarray, bits: int) -> np.ndarray:
     return np.where((digits == UNTOUCHED).all(0), UNTOUCHED, np.where(wrong, ODD, out)).astype(np.int32)
 
 
-# ------------------------------------------------------------------------------------------------------------------------- operands
+# ------------------------------------------------------------------------------------------------------------- operands
 
 
 def places(probe: Probe, case: Case, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -172,7 +174,7 @@ def tcgen05_descriptor_edges(bench: Bench, out: pathlib.Path) -> None:
     write_operands(bench, out, "tcgen05_descriptor_edges", title, 9202, draw.edges(9202))
 
 
-# ---------------------------------------------------------------------------------------------------------------- where D and A lie
+# ---------------------------------------------------------------------------------------------------- where D and A lie
 
 A_AT, B_AT = 0x4000, 0x10000
 
@@ -275,7 +277,8 @@ def modifier_cases(seed: int) -> list[Case]:
     for kind, dtype in (("f16", "bf16"), ("tf32", "tf32")):
         for scale in range(16):
             add("scale-input-d", kind, dtype, 128, 32, background=True, enable_d=1, suffix=f".scale{scale}")
-    for kind, dtype in (("f16", "bf16"), ("i8", "u8")):  # `use` names a descriptor whose rows begin 8 further on: which A is it?
+    # `use` names a descriptor whose rows begin 8 further on: which A is it?
+    for kind, dtype in (("f16", "bf16"), ("i8", "u8")):
         for ws in (False, True) if kind in draw.kinds() else ():
             case = layout_case(kind, dtype, 128, 64, ws=ws)
             first = case["steps"][0]
@@ -426,7 +429,8 @@ def scale_cases() -> list[Case]:
                         for vector in range(vectors):
                             ids = {1: range(4), 2: (0, 2), 4: (0,)}[vectors]
                             plain = n == 64 and not sparse
-                            # (scale id of the descriptor, of the address): kernels give the same, or none in the address
+                            # (scale id of the descriptor, of the address): kernels give the
+                            # same, or none in the address
                             pairs = [(number, 0) for number in (ids if plain else ids[:1])]
                             if plain and m == 128 and group == 1 and vector == 0:
                                 pairs += [(number, other) for number in ids for other in ids if other]
@@ -458,7 +462,8 @@ def scale_cases() -> list[Case]:
                                     }
                                     for i in range(3 if ue8m0 else 4)
                                 ]  # fmt: skip
-                                owners = ((0x80808080, 0x81818181) if ue8m0 else (0x40404040, 0x48484848)) if group == 2 else ()  # 2 and 4
+                                # 2 and 4
+                                owners = ((0x80808080, 0x81818181) if ue8m0 else (0x40404040, 0x48484848)) if group == 2 else ()
                                 if owners:  # whose tensor memory
                                     tensor = [
                                         [[META_COLUMN, 8, "word", 0x44444444], [words[0], 32, "word", word], [words[1], 32, "word", one]]
@@ -519,7 +524,7 @@ def tmem_metadata(bench: Bench, out: pathlib.Path) -> None:
     )
 
 
-# ------------------------------------------------------------------------------------------------------------------- copies, shifts
+# ------------------------------------------------------------------------------------------------------- copies, shifts
 
 COPY_ROWS = {"128x256b": (128, 32), "4x256b": (4, 32), "128x128b": (128, 16), "64x128b.warpx2::02_13": (64, 16), "64x128b.warpx2::01_23": (64, 16),
              "32x128b.warpx4": (32, 16)}  # fmt: skip
@@ -587,7 +592,7 @@ def tmem_shifts(bench: Bench, out: pathlib.Path) -> None:
     )  # fmt: skip
 
 
-# ------------------------------------------------------------------------------------------------------------------------ allocation
+# ----------------------------------------------------------------------------------------------------------- allocation
 
 MOST_OPS = 16
 
@@ -700,4 +705,5 @@ SUITES = {
     )
 }
 SUITES |= access.SUITES | commits.SUITES | dots.SUITES | gemm.SUITES | transfers.SUITES
-ALSO = (*transfer_suites.SUITES, *value_suites.SUITES, *wide_suite.SUITES, *pointer_suite.SUITES)  # of Hopper, and run on Blackwell too
+# of Hopper, and run on Blackwell too
+ALSO = (*transfer_suites.SUITES, *value_suites.SUITES, *wide_suite.SUITES, *pointer_suite.SUITES)

@@ -25,7 +25,8 @@ MODULE = "blackwell_transfer"
 GATHER, GATHER_CTA, WIDE, WIDE_128, SCATTER = range(5)
 FORMS = ("gather4", "gather4.cta", "im2col::w", "im2col::w::128", "scatter4")
 WIDTHS = {**dict(enumerate(SWIZZLE_BYTES)), 4: 128, 5: 128, 6: 128}  # driver codes 4 to 6 are the atoms of 128B
-SUB_BYTE = {13: (8, 16), 14: (8, 16), 15: (12, 16)}  # driver code: bytes in global memory and in shared memory for 16 elements
+# driver code: bytes in global memory and in shared memory for 16 elements
+SUB_BYTE = {13: (8, 16), 14: (8, 16), 15: (12, 16)}
 PAIR_ROOM = 0x8000
 NOTHING = compressed(np.zeros(0, np.int32))
 
@@ -119,7 +120,7 @@ def run_pair(bench: Bench, case: Case) -> dict[str, Any]:
 
 RUNNERS |= {"blackwell_transfer": run_transfer, "blackwell_pair": run_pair}
 
-# ------------------------------------------------------------------------------------------------------------------------- the cases
+# ------------------------------------------------------------------------------------------------------------ the cases
 
 
 def gathered(rng: random.Random, *, store: bool) -> Case:
@@ -282,7 +283,7 @@ def encodable(bench: Bench, chosen: list[Case]) -> list[Case]:
     return kept
 
 
-# ------------------------------------------------------------------------------------------------------------------------ the suites
+# ----------------------------------------------------------------------------------------------------------- the suites
 
 
 def encode_arguments(chosen: list[Case]) -> dict[str, np.ndarray]:

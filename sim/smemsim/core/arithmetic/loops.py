@@ -154,10 +154,12 @@ def _sum(a, b, index, start, unit, total):  # type: ignore[no-untyped-def]
 
 NARROW_UNIT, NARROW_SUM = 126, 127  # the largest power of two that may be a unit, and one that sums stay below
 NO_TERM = NOTHING // 2  # exponents below are those of zeros, also added to others
-F32, F16 = (8, 23, False), (5, 10, True)  # results that are made of such sums: bits of exponent and fraction, and are they the nearest ones
+# results that are made of such sums: bits of exponent and fraction, and are they the nearest ones
+F32, F16 = (8, 23, False), (5, 10, True)
 TERMS = 8  # that are added at once: their sums stay in registers
 NARROW_BITS = 25  # with so many bits kept, and two more of a product, the sum of TERMS is an int32
-PITCH = 256  # from row to row of B as it lies here; a number that the compiler knows, so that it need not ask whether rows overlap
+# from row to row of B as it lies here; a number that the compiler knows, so that it need not ask whether rows overlap
+PITCH = 256
 R1, R2, R3, R4, R5, R6, R7 = (np.uintp(PITCH * n) for n in range(1, TERMS))
 
 
@@ -174,7 +176,9 @@ def _copy(values, exponents, begin, count, to, each_to, at):  # type: ignore[no-
 
 @compiled
 def _pack_a(a, a_exponent, begin, index, depth, to, each_to):  # type: ignore[no-untyped-def]
-    """A (M, S), which begins at a place, as float32 at its K, with zeros in between. Is each finite, and alone there?"""
+    """A (M, S), which begins at a place, as float32 at its K, with zeros in between. Is
+    each finite, and alone there?
+    """
     to[:], each_to[:], is_narrow = 0, NOTHING, True
     for m in range(len(index)):
         for s in range(index.shape[1]):

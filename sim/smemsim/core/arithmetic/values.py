@@ -31,7 +31,9 @@ def as_array(name: str, values: Any) -> np.ndarray:
 
 
 def raw_bits(name: str, bits: Any, fmt: ElementFormat) -> np.ndarray:
-    """`bits` as an array of unsigned integers; InputError for anything else, and for bits that the type does not have."""
+    """`bits` as an array of unsigned integers; InputError for anything else, and for bits
+    that the type does not have.
+    """
     array = as_array(name, bits)
     if array.dtype.kind not in "iu" or (array.dtype.kind == "i" and array.size and array.min() < 0):
         raise InputError(f"{name}: an array of {array.dtype}; needs raw element bits of {fmt.name} in unsigned integers")

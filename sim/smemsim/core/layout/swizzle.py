@@ -1,4 +1,6 @@
-"""How shared memory is swizzled: one XOR, the same for TMA and the tensor core, always on the absolute shared address."""
+"""How shared memory is swizzled: one XOR, the same for TMA and the tensor core, always on
+the absolute shared address.
+"""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ __all__ = [
 
 Index = Any  # a whole number, or an array of them
 
-# ---- what threads of a warp reach ----------------------------------------------------------------------------------------------------
+# ---- what threads of a warp reach ------------------------------------------------------------------------------------
 
 
 def window_lane(warp: Index, lane: Index) -> Index:
@@ -54,7 +54,7 @@ def window_lane(warp: Index, lane: Index) -> Index:
     return warp % 4 * 32 + lane % 32
 
 
-# ---- rows of D and A -----------------------------------------------------------------------------------------------------------------
+# ---- rows of D and A -------------------------------------------------------------------------------------------------
 
 
 def path_lane(row: Index, band: Index, rows: int, block: int, first: int) -> Index:
@@ -111,7 +111,7 @@ def a_column(k: Index, bits: int) -> tuple[Index, Index]:
     return k * bits // 32, k * bits % 32
 
 
-# ---- tcgen05.ld and tcgen05.st: thread t of a warp and its register to (lane, column), both counted from the address -----------------
+# ---- tcgen05.ld and tcgen05.st: thread t of a warp and its register to (lane, column), both counted from the address
 
 
 def cell_of_32x32b(thread: Index, register: Index) -> tuple[Index, Index]:
@@ -172,7 +172,7 @@ def register_of_16x32bx2(lane: Index, column: Index) -> tuple[Index, Index]:
     return lane, column
 
 
-# ---- tcgen05.cp, tcgen05.shift -------------------------------------------------------------------------------------------------------
+# ---- tcgen05.cp, tcgen05.shift ---------------------------------------------------------------------------------------
 
 
 def copy_lane(row: Index, copy: Index, run: int, run_step: int, copy_step: int) -> Index:
@@ -193,7 +193,7 @@ def shift_source(lane: Index, window: int) -> Index:
     return lane + (lane % window < window - 1)
 
 
-# ---- scale factors -------------------------------------------------------------------------------------------------------------------
+# ---- scale factors ---------------------------------------------------------------------------------------------------
 
 
 def scale_block_byte(row: Index, index: Index) -> Index:
@@ -250,7 +250,7 @@ def scale_row(lane: Index, column: Index, band_rows: int, bands: int) -> tuple[I
     return held * (lane // band_lanes * band_rows + inside + 1) - 1, held * (lane % band_lanes // 32 + 1) - 1
 
 
-# ---- sparsity metadata ---------------------------------------------------------------------------------------------------------------
+# ---- sparsity metadata -----------------------------------------------------------------------------------------------
 
 
 def metadata_lane_and_bit(m: Index, k: Index, k_extent: int, pair_bits: int) -> tuple[Index, Index]:

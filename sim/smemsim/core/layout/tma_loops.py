@@ -122,7 +122,9 @@ def lines_of_rows(rows, first, shape, lines):  # type: ignore[no-untyped-def]
 
 @compiled
 def chunk_place(c0, chunk, shape, layout):  # type: ignore[no-untyped-def]
-    """(bytes from coordinate 0 of dimension 0, bytes in bounds) of a chunk of a row that is inside and begins at `c0`."""
+    """(bytes from coordinate 0 of dimension 0, bytes in bounds) of a chunk of a row that is
+    inside and begins at `c0`.
+    """
     size, bits = layout[_CHUNK_BYTES], layout[_BITS]
     if layout[_SLICES]:
         unit = bits // 8

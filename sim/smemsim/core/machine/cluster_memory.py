@@ -138,7 +138,9 @@ class Cluster(metaclass=OwnMembers):
     def bulk_copy(
         self, dst: int | ClusterAddress, src: int | ClusterAddress, size: int, *, mbar: int | ClusterAddress, cta_rank: int
     ) -> BulkTransfer:
-        """`cp.async.bulk.shared::cluster.shared::cta`, executed by CTA `cta_rank`. Raises as `smemsim.bulk_copy` does."""
+        """`cp.async.bulk.shared::cluster.shared::cta`, executed by CTA `cta_rank`. Raises as
+        `smemsim.bulk_copy` does.
+        """
         given: dict[str, Any] = {"dst_space": "shared::cluster", "src_space": "shared::cta", "mbar": mbar, "cta_rank": cta_rank}
         return self.bulk_moves(bulk_copy(dst, src, size, shared_end=self.windows[0].end, **given))
 

@@ -31,7 +31,8 @@ from smemsim.core.words.tensor_map.traps import MapTrap, map_traps, swizzle_in_f
 __all__ = ["Geometry", "check_coordinates", "check_global", "check_map", "check_smem_address", "check_window", "geometry_of"]
 
 
-# ---- What a tensor map means to the copy engine: the shape of its box as rows and chunks, computed once for each map and direction
+# ---- What a tensor map means to the copy engine: the shape of its box as rows and chunks, computed
+# once for each map and direction
 
 
 @dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
@@ -224,7 +225,8 @@ def _swizzle(tm: TensorMap, arch: str | None, mode: str, *, is_store: bool) -> S
     return mode_in_force
 
 
-# ---- Where hardware stops a tensor transfer: what is wrong with the map for this instruction, with the coordinates, with the addresses
+# ---- Where hardware stops a tensor transfer: what is wrong with the map for this instruction, with the
+# coordinates, with the addresses
 
 
 def check_map(tm: TensorMap, g: Geometry, arch: str | None, *, is_store: bool) -> None:

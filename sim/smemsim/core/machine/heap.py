@@ -110,7 +110,9 @@ class Chunks:
 
 
 class FreshChunks(Garbage):
-    """The bytes of an array of the heap that are uninitialised: what is there of the garbage that each allocation got."""
+    """The bytes of an array of the heap that are uninitialised: what is there of the
+    garbage that each allocation got.
+    """
 
     def __init__(self, data: np.ndarray, chunks: Chunks, begin: int) -> None:
         super().__init__(data, chunks.begin, begin)

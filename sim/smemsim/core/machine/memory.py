@@ -319,7 +319,9 @@ class SharedMemory(metaclass=OwnMembers):
 
     @staticmethod
     def store(memories: Sequence[SharedMemory], boxes: Boxes, region: Region, operation: str = "") -> None:
-        """Move the bytes of stores, or of reductions by an operation, each out of one of several memories of one room."""
+        """Move the bytes of stores, or of reductions by an operation, each out of one of
+        several memories of one room.
+        """
         store_boxes(boxes, memories[0].room, _begins(memories), region, operation)
 
     def tma_store(
@@ -343,7 +345,9 @@ class SharedMemory(metaclass=OwnMembers):
         return Transfer(boxes, 0, str(op))
 
     def bulk_load(self, smem_address: int, global_address: int, size: int, *, mbar: int, source: GlobalMemory) -> BulkTransfer:
-        """`cp.async.bulk.shared::cta.global`: copy from `source` into this window. Raises as `smemsim.bulk_copy` does."""
+        """`cp.async.bulk.shared::cta.global`: copy from `source` into this window. Raises as
+        `smemsim.bulk_copy` does.
+        """
         given: dict[str, Any] = {"dst_space": "shared::cta", "src_space": "global", "mbar": mbar, "shared_end": self.end}
         return self.bulk_arrives(bulk_copy(smem_address, global_address, size, **given), source)
 
@@ -357,7 +361,9 @@ class SharedMemory(metaclass=OwnMembers):
         return transfer
 
     def bulk_source(self, transfer: BulkTransfer, source: GlobalMemory) -> np.ndarray:
-        """The bytes of global memory that a bulk copy into this window reads. Raises OutsideError where nothing lies."""
+        """The bytes of global memory that a bulk copy into this window reads. Raises
+        OutsideError where nothing lies.
+        """
         _check_world(source)
         self._check_begin(transfer.dst)
         return source.span(transfer.src, transfer.size) if transfer.size else np.zeros(0, np.uint8)
@@ -422,7 +428,9 @@ class SharedMemory(metaclass=OwnMembers):
         return self._owners.look(offsets)
 
     def line_writers(self, lines: np.ndarray) -> np.ndarray:
-        """The writers of lines of 128 bytes, by their numbers in the window; 0 for lines that no load wrote as a whole."""
+        """The writers of lines of 128 bytes, by their numbers in the window; 0 for lines
+        that no load wrote as a whole.
+        """
         return self._owners.of_lines(lines)
 
     @staticmethod

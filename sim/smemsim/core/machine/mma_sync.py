@@ -254,7 +254,9 @@ def mma_sync(
 
 
 def sum_of(arch: str, what: str, d_type: str) -> MmaArithmetic | None:
-    """The constants of a card's sums of floats, by the kind or the type of A; None where the card has none of its own."""
+    """The constants of a card's sums of floats, by the kind or the type of A; None where
+    the card has none of its own.
+    """
     row = MMA_SYNC_SUMS.get((UNITS[arch], what, d_type)) if d_type != "s32" else None
     return row if row is None or row.grade is Grade.MEASURED else assumed("mma_sync.row", row, arch)
 

@@ -137,7 +137,9 @@ def used_writers(numbers: np.ndarray, writers: Sequence[Any]) -> dict[int, Any]:
 
 
 def shared_grade(descriptor: Any, arch: str, dtype: str, major: str, k: int, packing: str = "packed") -> Grade:
-    """What the addresses of an operand read through a descriptor rest on, bits that differ from the manual's included."""
+    """What the addresses of an operand read through a descriptor rest on, bits that differ
+    from the manual's included.
+    """
     d = descriptor if isinstance(descriptor, SmemDescriptor) else SmemDescriptor.decode(descriptor, arch=arch)
     fmt, machine = element_format(dtype), architecture(arch)
     k_bytes = -(-k // fmt.elements_per_chunk(packing)) * CHUNK
@@ -232,7 +234,9 @@ class SharedOperand:
         return weaker(grade, RULES["operand.window"].on(arch)) if is_past_end else grade
 
     def explain(self, memories: Sequence[SharedMemory]) -> MmaOperand:
-        """The operand with place and writer of every element. The rows of one CTA's memory follow those of the other."""
+        """The operand with place and writer of every element. The rows of one CTA's memory
+        follow those of the other.
+        """
         parts = [self.read(memory) for memory in memories]
         shape = (self.rows * len(parts), self.k)
         is_past_end = any(int(part.address.max(initial=0)) >= memory.end for part, memory in zip(parts, memories, strict=True))

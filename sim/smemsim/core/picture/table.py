@@ -12,7 +12,9 @@ class Line(list[tuple[str, str]]):
 
 
 class Column(NamedTuple):
-    """A column of a table: what stands above it, how many characters it takes at least, and is it aligned to the right?"""
+    """A column of a table: what stands above it, how many characters it takes at least, and
+    is it aligned to the right?
+    """
 
     head: str
     width: int = 0

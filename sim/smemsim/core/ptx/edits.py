@@ -1,4 +1,6 @@
-"""Changes of a PTX module by instruction: other instructions in the place of one. Lines of the text stay what they are."""
+"""Changes of a PTX module by instruction: other instructions in the place of one. Lines of
+the text stay what they are.
+"""
 
 from __future__ import annotations
 

@@ -42,7 +42,8 @@ __all__ = [
 ]
 
 
-# ---- What a PTX file says, as data: functions with registers, variables and instructions, names resolved, scopes flattened
+# ---- What a PTX file says, as data: functions with registers, variables and instructions, names
+# resolved, scopes flattened
 
 
 @dataclasses.dataclass(frozen=True)

@@ -48,7 +48,8 @@ def _writer(body: Sequence[Instruction], labels: Mapping[str, int], i: Instructi
     return body[before[-1]]
 
 
-SUMS = ("mov", "add", "sub", "mad", "cvta", "cvt", "selp")  # how addresses are computed from the beginning of a variable
+# how addresses are computed from the beginning of a variable
+SUMS = ("mov", "add", "sub", "mad", "cvta", "cvt", "selp")
 
 
 def symbols_behind(body: Sequence[Instruction], address: Address) -> frozenset[str]:

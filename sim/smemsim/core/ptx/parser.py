@@ -57,7 +57,8 @@ from smemsim.core.spec.ptx import (
 __all__ = ["CHECKED", "read_module"]
 
 
-# ---- The operands of one instruction (PTX ISA, chapter 6): registers, numbers, vectors, addresses, pairs and the lists of a call
+# ---- The operands of one instruction (PTX ISA, chapter 6): registers, numbers, vectors, addresses,
+# pairs and the lists of a call
 
 
 _NAME = re.compile(NAME, re.ASCII)

@@ -264,7 +264,9 @@ _CUDA_GUIDE = "CUDA programming guide, technical specifications per compute capa
 
 
 def _capability(major: int, minor: int, threads: int, ctas: int, shared_kib: int) -> dict[str, int]:
-    """The attributes that a compute capability decides: `threads`, `ctas` and KiB of shared memory of a multiprocessor."""
+    """The attributes that a compute capability decides: `threads`, `ctas` and KiB of shared
+    memory of a multiprocessor.
+    """
     return {
         "compute_capability_major": major, "compute_capability_minor": minor, "max_threads_per_multiprocessor": threads,
         "max_blocks_per_multiprocessor": ctas, "max_shared_memory_per_multiprocessor": shared_kib << 10,

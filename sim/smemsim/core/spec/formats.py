@@ -1,4 +1,6 @@
-"""Element formats by name. Widths are in bits and never taken from a numpy dtype: `float4_e2m1fn` claims a whole byte."""
+"""Element formats by name. Widths are in bits and never taken from a numpy dtype:
+`float4_e2m1fn` claims a whole byte.
+"""
 
 from __future__ import annotations
 

@@ -47,7 +47,9 @@ DEFAULT_SHARED = 48 << 10
 
 
 class Residency(NamedTuple):
-    """How much of a grid is on a multiprocessor at once: CTAs that poll what others write need these to be there too."""
+    """How much of a grid is on a multiprocessor at once: CTAs that poll what others write
+    need these to be there too.
+    """
 
     threads: int  # of a multiprocessor
     ctas: int
@@ -72,7 +74,9 @@ RESERVED_OFFSETS = {"begin": 0, "end": 0x120, "cap": 0x400, "0": 0, "1": 0}
 
 
 class Registers(NamedTuple):
-    """The registers of a multiprocessor (32 bits each), how ptxas shares them out, and how many a thread has at most."""
+    """The registers of a multiprocessor (32 bits each), how ptxas shares them out, and how
+    many a thread has at most.
+    """
 
     multiprocessor: int
     unit: int

@@ -133,6 +133,8 @@ def arithmetic_of(kind: str, a_type: str, b_type: str, d_type: str) -> MmaArithm
 # measured.
 ROUNDING = {
     "approximated": 2.0**-10,  # ex2.approx.f16, tanh.approx (PTX ISA 9.1 §9.7.3, 9.7.4)
-    "multiplied": 2.0**-9,  # f32 read as tf32, a factor that was rounded to 16 bits in between, products cut when they are aligned
-    "narrowly summed": 2.0**-7,  # accumulators with 10 (f16) or 13 (fp8 of wgmma) bits of a fraction, over some dozens of steps
+    # f32 read as tf32, a factor that was rounded to 16 bits in between, products cut when they are aligned
+    "multiplied": 2.0**-9,
+    # accumulators with 10 (f16) or 13 (fp8 of wgmma) bits of a fraction, over some dozens of steps
+    "narrowly summed": 2.0**-7,
 }

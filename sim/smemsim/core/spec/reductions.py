@@ -1,4 +1,6 @@
-"""Reductions by the copy engine: the element types, what decides their values, and which operation runs on which type."""
+"""Reductions by the copy engine: the element types, what decides their values, and which
+operation runs on which type.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The 64-bit shared-memory matrix descriptor, bit by bit, as wgmma (sm_90a) and tcgen05 (sm_100a, sm_103a) define it."""
+"""The 64-bit shared-memory matrix descriptor, bit by bit, as wgmma (sm_90a) and tcgen05
+(sm_100a, sm_103a) define it.
+"""
 
 from __future__ import annotations
 

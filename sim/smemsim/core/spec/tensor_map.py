@@ -200,7 +200,9 @@ class Limits(NamedTuple):
     max_rank: int = 5
     address_end: int = 1 << 57  # in no document, measured: traces encode_tiled, encode_im2col
     address_bits: int = (
-        64  # sums of coordinates times strides wrap around; compiled: Triton 3.9 python/triton/tools/ragged_tma.py rests on it
+        # sums of coordinates times strides wrap around; compiled: Triton 3.9
+        # python/triton/tools/ragged_tma.py rests on it
+        64
     )
     address_alignment: int = 16
     address_alignment_32b: int = 32  # with INTERLEAVE_32B, and for the ALIGN16B types

@@ -63,7 +63,8 @@ class Allocation(NamedTuple):
     unit: int = 32  # "the unit of allocation and de-allocation is 32 columns"
     source: str = "PTX ISA 9.1 §9.7.16.7.1"
     policy: str = (
-        "first fit on multiples of its own size"  # which columns one gets is in no document; UTCATOMSWS.FIND_AND_SET.ALIGN by its name
+        # which columns one gets is in no document; UTCATOMSWS.FIND_AND_SET.ALIGN by its name
+        "first fit on multiples of its own size"
     )
     policy_grade: Grade = _I
 

@@ -323,7 +323,8 @@ def _code(field: str, name: Any, types: Mapping[int, str]) -> int:
     return next(code for code, known in types.items() if known == picked)
 
 
-# ---- What is wrong with an instruction descriptor: the named rules, one function each, and a kind that would fit a word better
+# ---- What is wrong with an instruction descriptor: the named rules, one function each, and a kind that
+# would fit a word better
 
 
 _SERIOUS = (Severity.TRAP, Severity.WRONG)
@@ -473,7 +474,9 @@ def _shapes(d: InstrDescriptor, c: Context) -> tuple[Shape, ...]:
 
 @_rule("PTX ISA 9.1 §9.7.16.2, table 39")
 def qualifiers(d: InstrDescriptor, c: Context) -> Iterator[Finding]:
-    """The kind exists with these qualifiers: .ws for a single CTA and kinds without scale factors, K = 96 dense only."""
+    """The kind exists with these qualifiers: .ws for a single CTA and kinds without scale
+    factors, K = 96 dense only.
+    """
     if _shapes(d, c):
         return
     if d.k_size and d.sparsity:

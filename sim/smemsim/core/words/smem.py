@@ -107,7 +107,9 @@ class SmemDescriptor(metaclass=OwnMembers):
 
     @classmethod
     def decode(cls, word: int, *, arch: str) -> SmemDescriptor:
-        """The descriptor of a raw word. Any 64-bit integer is accepted, also one that was printed as a negative number."""
+        """The descriptor of a raw word. Any 64-bit integer is accepted, also one that was
+        printed as a negative number.
+        """
         return cls(arch=arch, word=architecture(arch).smem_descriptor.check_range(word, "descriptor"))
 
     def encode(self) -> int:
@@ -224,8 +226,9 @@ class SmemDescriptor(metaclass=OwnMembers):
         return f"SmemDescriptor(arch={self.arch!r}, {', '.join(f'{name}={value!r}' for name, value in given.items())})"
 
 
-# ---- What is wrong with a descriptor: one small function a rule, each yielding findings. A rule says only what it can know: without the
-# operand's context it stays with what no operand makes right; with it, the operand's chunks are computed and compared
+# ---- What is wrong with a descriptor: one small function a rule, each yielding findings. A rule says only what
+# it can know: without the operand's context it stays with what no operand makes right; with it, the operand's
+# chunks are computed and compared
 
 
 SMALLEST_ROWS = 64  # every A operand has at least 64 rows, and most B operands

@@ -1,4 +1,6 @@
-"""What a wrong operand looks like, in words: which blocks, steps and rows are right, and what the others take instead."""
+"""What a wrong operand looks like, in words: which blocks, steps and rows are right, and
+what the others take instead.
+"""
 
 from __future__ import annotations
 

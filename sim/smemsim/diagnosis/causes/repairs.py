@@ -347,7 +347,8 @@ def transposed_repair(read: Read, places: np.ndarray, idesc: Fix | None) -> Iter
             read.where / "major",
             f"the tile is {other}-major in memory, the operand is read {read.major}-major",
             f"major {other}{_as_written(read, other, idesc)}, word {word}{fields}, K steps {(s.starts[0] - s.starts[0, 0]).tolist()}",
-            2 if changes is None or changes else 0,  # words that fit the other major-ness as they stand were made for it
+            # words that fit the other major-ness as they stand were made for it
+            2 if changes is None or changes else 0,
             fixes,
             why="the operand is the transpose of the intended tile",
         )

@@ -36,7 +36,9 @@ def refused_for_its_swizzle(machine: Machine, buffer: str) -> list[Path]:
 
 
 def threads_step(machine: Machine, number: int, step: ThreadsStep, *, hardware: set[str], rerun: Rerun = no_rerun) -> None:
-    """Write a tile into a buffer, or read it and compare; `hardware` are the buffers that TMA or the tensor core touch."""
+    """Write a tile into a buffer, or read it and compare; `hardware` are the buffers that
+    TMA or the tensor core touch.
+    """
     where, title = Path.of("step", number), f"step[{number}] (threads)"
     buffer, tensor = machine.buffers[step.buffer], machine.tensors[step.tensor]
     layout = buffer.layout

@@ -177,7 +177,9 @@ def _found(c: Compared, tests: Tests) -> list[tuple[LooksLike, str]]:
 
 
 def _combined(c: Compared, sentences: list[tuple[LooksLike, str]], rounded: bool) -> Diagnosis:
-    """The diagnosis from everything that gives D. If rounding does, and no difference is larger, the rest is left out."""
+    """The diagnosis from everything that gives D. If rounding does, and no difference is
+    larger, the rest is left out.
+    """
     if rounded and any(looks_like == "rounding" for looks_like, _ in sentences):
         sentences = [one for one in sentences if one[0] == "rounding"]
     kinds = list(dict.fromkeys(looks_like for looks_like, _ in sentences))

@@ -143,7 +143,9 @@ class _Fragments(AllFactors):
 
 
 def _not_selected(every: _Fragments, side: str, one: Unselected) -> Finding | None:
-    """S702 where the selected threads' registers hold a number, and those of others loaded factors that are never used."""
+    """S702 where the selected threads' registers hold a number, and those of others loaded
+    factors that are never used.
+    """
     if among(one.at, every.every).any() or not every.is_data(one.at):
         return None
     lanes = " and ".join(map(str, one.threads))

@@ -29,7 +29,8 @@ def gaps(reads: Reads) -> Iterator[Gap]:
 
     A sum that goes less far is a part: other CTAs have the rest. Parts of a tile are no gaps: loads brought them.
     """
-    covered: dict[tuple[int, int], dict[tuple[int, int], set[tuple[int, int]]]] = {}  # by matrices and rows: (k, how many)
+    # by matrices and rows: (k, how many)
+    covered: dict[tuple[int, int], dict[tuple[int, int], set[tuple[int, int]]]] = {}
     for its in sums_of(reads):
         first = its.entries[0]
         bases = first.reads[0].base, first.reads[1].base
@@ -49,7 +50,9 @@ def gaps(reads: Reads) -> Iterator[Gap]:
 
 
 def _steps(its: Sum) -> Iterator[tuple[int, int]]:
-    """(first k, how many) of the instructions of a sum; none for those of which A is nothing but fill, or not from a load."""
+    """(first k, how many) of the instructions of a sum; none for those of which A is nothing
+    but fill, or not from a load.
+    """
     for entry in its.entries:
         for read, event in zip(entry.product.a, entry.product.events, strict=True):
             if read is not None:

@@ -26,7 +26,9 @@ def are_looked_up(program: Program, slots: Iterable[int]) -> bool:
 
 
 def _loads_behind(program: Program, slots: Iterable[int]) -> list[Instruction]:
-    """The loads from memory that registers are computed from; what these loads' addresses are computed from is not looked at."""
+    """The loads from memory that registers are computed from; what these loads' addresses are
+    computed from is not looked at.
+    """
     givers, pending, seen, found = givers_of(program), list(slots), set[int](), []
     while pending:
         slot = pending.pop()

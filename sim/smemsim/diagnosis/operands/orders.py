@@ -54,7 +54,9 @@ def is_affine(seq: Sequence[int]) -> bool:
 
 
 def _sums_of_bits(seq: Sequence[int]) -> list[int]:
-    """The sequence with these values at 0 and at powers of two that is a sum of one number for each bit of the place."""
+    """The sequence with these values at 0 and at powers of two that is a sum of one number
+    for each bit of the place.
+    """
     weights = [seq[1 << bit] - seq[0] for bit in range((len(seq) - 1).bit_length())]
     return [seq[0] + sum(w for bit, w in enumerate(weights) if n >> bit & 1) for n in range(len(seq))]
 

@@ -215,7 +215,9 @@ def _moved(at: np.ndarray, known: np.ndarray) -> tuple[int, ...]:
 
 
 def _begin_of(by: tuple[np.ndarray, np.ndarray], known: np.ndarray, begin: tuple[int, int]) -> tuple[tuple[int, int], float]:
-    """The begin of an operand by its `known` chunks, and the share of them that agree. Its first element gives `begin`."""
+    """The begin of an operand by its `known` chunks, and the share of them that agree. Its
+    first element gives `begin`.
+    """
     if not known.any():
         return begin, 0.0
     origins = np.stack([x[known] for x in by], axis=-1)

@@ -87,7 +87,9 @@ class Matrix:
     outer: tuple[Mode, ...]
 
     def index(self, coordinates: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(outer index, inner index, is it one at all?) of tensor coordinates (..., rank), outside of the tensor too."""
+        """(outer index, inner index, is it one at all?) of tensor coordinates (..., rank),
+        outside of the tensor too.
+        """
         is_one = np.ones(coordinates.shape[:-1], bool)
         indices = []
         for modes in (self.outer, self.inner):
@@ -135,7 +137,9 @@ class OperandRead:
 
     @property
     def is_fill(self) -> bool:
-        """Did it all come from a box that lies outside of its tensor? Then nothing says where in the tensor it begins."""
+        """Did it all come from a box that lies outside of its tensor? Then nothing says
+        where in the tensor it begins.
+        """
         return self.loads[0].is_outside
 
     @property
@@ -216,7 +220,9 @@ class Product:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Reach:
-    """The first k and the end of those that instructions multiply of two matrices, `event` is one that goes furthest."""
+    """The first k and the end of those that instructions multiply of two matrices, `event`
+    is one that goes furthest.
+    """
 
     event: Mma
     a: OperandRead

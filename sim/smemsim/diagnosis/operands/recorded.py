@@ -83,9 +83,11 @@ class _Running:
         default_factory=dict
     )  # by identity: the content of a map without its address
     places: dict[SharedOperand, Places | None] = dataclasses.field(default_factory=dict)
-    read_alike: dict[Any, _ReadAlike | None] = dataclasses.field(default_factory=dict)  # by the instruction and the words of a CTA's events
+    # by the instruction and the words of a CTA's events
+    read_alike: dict[Any, _ReadAlike | None] = dataclasses.field(default_factory=dict)
     matrices: dict[Any, Matrix | str] = dataclasses.field(default_factory=dict)
-    ways: dict[Any, Told] = dataclasses.field(default_factory=dict)  # by the load and how an operand lies in it; see `ways`
+    # by the load and how an operand lies in it; see `ways`
+    ways: dict[Any, Told] = dataclasses.field(default_factory=dict)
     done: set[tuple[Any, ...]] = dataclasses.field(default_factory=set)  # what CTAs did whose pieces are kept
     pairings: dict[int, Pairings] = dataclasses.field(default_factory=dict)  # by the CTA's number
 
@@ -104,12 +106,15 @@ class Reads(MergeableObserver):
         self.instructions = 0
         self.ctas: set[int] = set()  # that have such instructions
         self.missed_instructions: collections.Counter[str] = collections.Counter()
-        self.sides: collections.Counter[str] = collections.Counter()  # operands in shared memory, "a" and "b"; a pair's count once
-        self.sides_checked: collections.Counter[str] = collections.Counter()  # ... of which it is known whether they lie as they are read
+        # operands in shared memory, "a" and "b"; a pair's count once
+        self.sides: collections.Counter[str] = collections.Counter()
+        # ... of which it is known whether they lie as they are read
+        self.sides_checked: collections.Counter[str] = collections.Counter()
         self.copies = 0
         self.complete = True  # Were all of them looked at?
         self.maps: dict[tuple[Any, ...], Load | Store] = {}  # the first use of each tensor map
-        self.widths: dict[tuple[str, int, int], tuple[str, Issued, Mma]] = {}  # operands of other elements than their map, by the load
+        # operands of other elements than their map, by the load
+        self.widths: dict[tuple[str, int, int], tuple[str, Issued, Mma]] = {}
         # Operand, load and dimension of tiles past the last k, while the other operand's is not.
         self.outside: dict[tuple[str, int], tuple[str, Issued, int]] = {}
         self.reaches: dict[tuple[int, int], Reach] = {}  # by the addresses of the two matrices

@@ -1,4 +1,6 @@
-"""CTAs that load exactly the same tiles of A and of B: the tile of a product does not depend on one index of the CTA."""
+"""CTAs that load exactly the same tiles of A and of B: the tile of a product does not
+depend on one index of the CTA.
+"""
 
 from __future__ import annotations
 

@@ -83,10 +83,9 @@ class _Entry:
 class Sum:
     """Products that add up.
 
-    `uses` counts the products that read each load. `idle` are the maps with a tile that no product reads.
-    `has_planes`: other planes of the same tensors are added, too.
-    `has_other_rows`: of other tensors, other rows are added. `is_split`: each product begins its own sum, and others add
-    these up (two-level accumulation).
+    `uses` counts the products that read each load. `idle` are the maps with a tile that no product reads. `has_planes`:
+    other planes of the same tensors are added, too. `has_other_rows`: of other tensors, other rows are added.
+    `is_split`: each product begins its own sum, and others add these up (two-level accumulation).
     """
 
     entries: list[_Entry]
@@ -342,8 +341,8 @@ def _found_exchanged(entry: _Entry, side: int, changes: list[tuple[bool, bool]])
 
 
 def mismatches(reads: Reads, program: Program) -> list[Finding]:
-    """R508 for loads that bring another k of one operand than of the other, or other rows than the rest of the sum. Another
-    k is a remark if the kernel looks up the k of a load in memory.
+    """R508 for loads that bring another k of one operand than of the other, or other rows than the rest of the sum.
+    Another k is a remark if the kernel looks up the k of a load in memory.
 
     Rows that differ are certain if two things hold. Most products of the sum have the same rows. At the same place of
     another sum of the launch, the difference is another one. Else they may be meant: channels that are shifted in
@@ -509,7 +508,9 @@ def _found_rows(entry: _Entry, side: int, other: _Entry, *, is_sure: bool) -> Fi
 
 
 def undecided(reads: Reads) -> bool:
-    """Is there a sum of products of two operands from tensor loads of which nothing shows whether both have the same k?"""
+    """Is there a sum of products of two operands from tensor loads of which nothing shows
+    whether both have the same k?
+    """
     for its in sums_of(reads):
         first = its.entries[0]
         if not first.has_one_k or its.has_planes or its.has_other_rows or its.pairs_other_k or (its.is_one_tile and first.at().apart):

@@ -250,8 +250,9 @@ def _parted(before: Step, now: Step, moves: list[tuple[int, int] | None]) -> tup
 
 
 def found_in(fault: Parted | Odd, *, is_sample: bool = False) -> Finding:
-    """R508 for a sum in which the k of A and B differ. It is a remark where a right program may look so: only some k are
-    others (a list of blocks says which, or a ring buffer ends), the sum is a sample, or not all of its steps are known.
+    """R508 for a sum in which the k of A and B differ. It is a remark where a right program may look
+    so: only some k are others (a list of blocks says which, or a ring buffer ends), the sum is a
+    sample, or not all of its steps are known.
     """
     return _found_step(fault, is_certain=fault.is_certain and not is_sample) if isinstance(fault, Parted) else _found_odd(fault)
 

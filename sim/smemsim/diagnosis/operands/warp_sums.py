@@ -60,7 +60,8 @@ class WarpSums:
         self.found: list[Finding] = []
         self._left = MOST_STEPS
         self.has_seen = False  # Was it known of a product what it multiplies?
-        self.is_decided = True  # Do all sums that are known multiply the same k and rows of A and B, or is there a finding?
+        # Do all sums that are known multiply the same k and rows of A and B, or is there a finding?
+        self.is_decided = True
         self._forget()
 
     def _forget(self) -> None:

@@ -109,7 +109,9 @@ class Arrays:
         return np.asarray(chosen // self.shape[1]), np.asarray(chosen % self.shape[1])
 
     def telling(self, found: np.ndarray, moved: np.ndarray, count: int) -> bool:
-        """Could no chance make `count` elements equal? Judged by pairs of some that have nothing to do with each other."""
+        """Could no chance make `count` elements equal? Judged by pairs of some that have
+        nothing to do with each other.
+        """
         a, b = found.reshape(-1), moved.reshape(-1)
         chosen = np.random.default_rng(0).integers(0, a.size, (2, SAMPLE))
         alike = float(self.near(a[chosen[0]], b[chosen[1]]).mean())

@@ -135,7 +135,9 @@ def slid(arrays: Arrays, tile: Tile) -> Explanation | None:
 
 
 def _slid_told(tile: Tile, itemsize: int, by: int) -> tuple[str, str]:
-    """What is the matter with a store that reads its tile `by` rows further on than it was written, and what to change."""
+    """What is the matter with a store that reads its tile `by` rows further on than it was
+    written, and what to change.
+    """
     way = "after" if by > 0 else "before"
     return (
         f"row r of each {tile.name} has the data of row r {'+' if by > 0 else '-'} {abs(by)}: the store reads shared memory "
@@ -320,7 +322,9 @@ def permuted(arrays: Arrays, tile: Tile) -> Explanation | None:
 
 
 def exchanged(arrays: Arrays, tile: Tile) -> Explanation | None:
-    """Elements in other places within each tile by an XOR of index bits, as swizzles, fragments and ldmatrix move them."""
+    """Elements in other places within each tile by an XOR of index bits, as swizzles,
+    fragments and ldmatrix move them.
+    """
     if tile.rows * tile.columns > MOST or not len(arrays.wrong_tiles(tile)):
         return None
     source = _linear(arrays, *_some(arrays, tile))

@@ -141,7 +141,9 @@ class _Code:
         return found
 
     def put(self, text: str, at: Instruction, *, is_before: bool = False, has_guard: bool = False) -> Edit:
-        """An edit that puts instructions before or after another one, under its guard or for all threads that reach it."""
+        """An edit that puts instructions before or after another one, under its guard or
+        for all threads that reach it.
+        """
         new = instructions(text, at, self.module)
         if not has_guard:
             new = tuple(dataclasses.replace(i, guard=None) for i in new)

@@ -46,7 +46,9 @@ def try_fixes(run: Run, module: Module, again: Callable[[Module, float], Run], s
 
 
 def _mbarriers(run: Run) -> dict[int, str]:
-    """The mbarriers on which the loads of the first CTA complete, in the order of their use: by address, their names."""
+    """The mbarriers on which the loads of the first CTA complete, in the order of their
+    use: by address, their names.
+    """
     events = [event for event in run.launch.result.events.transfers() if isinstance(event, Load | Bulk)]
     first = min((event.cta for event in events), default=0)
     own = [event for event in events if event.cta == first]

@@ -22,7 +22,9 @@ FILLED = -256  # minus the byte: the transfer filled it in
 
 
 class Comparer(abc.ABC):
-    """Compares the cases of one suite; `columns` are the arrays it needs and their dimensions, the cases' own included."""
+    """Compares the cases of one suite; `columns` are the arrays it needs and their
+    dimensions, the cases' own included.
+    """
 
     columns: ClassVar[dict[str, int]]
 
@@ -50,7 +52,9 @@ def trapped(recorded: int, rule: str, call: Callable[[], Any]) -> tuple[Any, Out
 
 
 def side_by_side(first: int, hardware: np.ndarray, where: np.ndarray, source: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(addresses, [hardware's sources, the model's]): what was recorded from `first` on, and what the model puts where."""
+    """(addresses, [hardware's sources, the model's]): what was recorded from `first` on,
+    and what the model puts where.
+    """
     begin = int(where.min()) if len(where) else first
     low = min(first, begin) if len(hardware) else begin
     high = max(first + len(hardware), int(where.max()) + 1 if len(where) else begin)

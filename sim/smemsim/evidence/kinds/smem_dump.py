@@ -68,7 +68,9 @@ class SmemDump(Comparer):
         return rows
 
     def _run(self, index: int) -> tuple[SharedMemory, GlobalMemory, list[tuple[int, int]], np.ndarray]:
-        """Shared and global memory after the steps, the outputs as (address, size), and which shared bytes are known."""
+        """Shared and global memory after the steps, the outputs as (address, size), and
+        which shared bytes are known.
+        """
         a = self.suite.arrays
         maps = [TensorMap.from_bytes(raw.tobytes()) for raw in self.suite.ragged("maps", index)]
         world, outputs = self._world(index)

@@ -56,7 +56,8 @@ __all__ = [
 ]
 
 
-# ---- What the comparisons of tcgen05 traces share: the instruction of a case, its outcome, the tags that probes leave in D
+# ---- What the comparisons of tcgen05 traces share: the instruction of a case, its outcome, the
+# tags that probes leave in D
 
 
 LAUNCH_TIMEOUT = 702  # the status of a kernel that had to be ended
@@ -566,7 +567,8 @@ class Tcgen05Gemm(Comparer):
         return result if result.differing else agree(STAGE_BYTES + model.size)
 
 
-# ---- tcgen05.mma operands in shared memory: which element of the window was read for every element, and in which cell of D it shows
+# ---- tcgen05.mma operands in shared memory: which element of the window was read for every element, and in
+# which cell of D it shows
 
 
 BARRIER_BYTES = 256  # at the end of the window, which hold no tags

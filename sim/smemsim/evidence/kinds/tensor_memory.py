@@ -623,7 +623,9 @@ class TmemMetadata(TmemProbe):
     columns = {**PROBE_COLUMNS, "metadata": 4}  # noqa: RUF012
 
     def case(self, index: int) -> Case:
-        """Compare all cells; where metadata lies once for every band of N, a row of a band may have any of the copies."""
+        """Compare all cells; where metadata lies once for every band of N, a row of a band
+        may have any of the copies.
+        """
         a = self.suite.arrays
         issued = Issued.of(self.suite, index)
         i, to = issued.idesc, TmemAddress.decode(int(a["d"][index]))

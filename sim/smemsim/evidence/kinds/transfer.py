@@ -121,7 +121,8 @@ class AnyTransfer(Comparer):
         status = int(a["status"][index])
         try:
             transfer, outcome = trapped(status, "tma.traps", run)
-        except InputError as e:  # a map with fields that the architecture has not: what comes of it is the trace's to say
+        except InputError as e:
+            # a map with fields that the architecture has not: what comes of it is the trace's to say
             if status:
                 return Case(title, agree(1))
             raise Unmodelled(f"{e}; recorded: hardware runs it") from None

@@ -1,4 +1,6 @@
-"""What loads and stores of compiled code cost: counted for all threads at once, and once for accesses that cost the same."""
+"""What loads and stores of compiled code cost: counted for all threads at once, and once for
+accesses that cost the same.
+"""
 
 from __future__ import annotations
 
@@ -95,8 +97,8 @@ class Plan:
 
 
 class CompiledCosts:
-    """The sums for the accesses of one piece of compiled code, and samples of those of shared memory. `work` (WORK, 32) is
-    work space.
+    """The sums for the accesses of one piece of compiled code, and samples of those of shared memory. `work`
+    (WORK, 32) is work space.
     """
 
     def __init__(self, accesses: Sequence[Placed], work: np.ndarray) -> None:

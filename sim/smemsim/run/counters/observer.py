@@ -41,7 +41,8 @@ class Body:
         self.instructions = list(body)
         self.ones = counted_ones(self.instructions)
         self._numbers = {id(i): n for n, i in enumerate(self.instructions)}
-        self._blocks: dict[int, tuple[Sequence[Instruction], np.ndarray]] = {}  # by identity: instructions, their numbers
+        # by identity: instructions, their numbers
+        self._blocks: dict[int, tuple[Sequence[Instruction], np.ndarray]] = {}
         self._guards: dict[int, tuple[Sequence[tuple[Instruction, int]], np.ndarray, np.ndarray]] = {}
         self._products: dict[int, Product | None] = {}
         self._multiplies = np.zeros(0, bool)

@@ -129,7 +129,8 @@ def _arrivals(x: Wave, wait: Wait) -> tuple[Half, ...]:
     if missing is None and wait.participants is not None:
         came, missing = wait.participants()
     rows = [Half("arrived", f"{_who(x, came)}")] if came.size else []
-    if missing is not None and missing.size and not np.isin(missing, wait.threads).all():  # else they are those that wait
+    # else they are those that wait
+    if missing is not None and missing.size and not np.isin(missing, wait.threads).all():
         warps = missing // WARP
         gone = missing[~np.isin(warps, warps[x.pc[missing] < EXITED])]  # of warps that have exited as a whole
         ended = [f"{_who(x, gone)} {'has' if gone.size <= WARP else 'have'} exited"] if gone.size else []

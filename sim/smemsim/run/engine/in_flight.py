@@ -3,9 +3,9 @@ see yet.
 
 Without a schedule every operation completes when it is issued. With one it completes then, at a moment that is drawn,
 or when no thread can go on without it. Operations that a wait names complete before threads pass the wait. Operations
-of one stream (`wgmma` of a wave, `tcgen05` of a CTA or pair, `tcgen05.ld` and `.st` of a warp) complete in their
-order, others in any. A `tcgen05.ld` or a `wgmma` completes before its warps name the registers that it writes, with or
-without a wait: ptxas waits for registers (`IN_FLIGHT` of `core/spec/wgmma.py`). A `wgmma` that names them is no such use.
+of one stream (`wgmma` of a wave, `tcgen05` of a CTA or pair, `tcgen05.ld` and `.st` of a warp) complete in their order,
+others in any. A `tcgen05.ld` or a `wgmma` completes before its warps name the registers that it writes, with or without
+a wait: ptxas waits for registers (`IN_FLIGHT` of `core/spec/wgmma.py`). A `wgmma` that names them is no such use.
 
 A plain or relaxed store to global or shared memory may become visible late. A plain or relaxed load may read late. Both
 end when the warp executes an instruction that could order the access. Everything could but arithmetic, branches, other

@@ -183,8 +183,8 @@ class Fragments(NamedTuple):
 class WarpProducts(NamedTuple):
     """An mma.sync or a wmma.mma of warps, whose operands are registers.
 
-    - `shape`, `types`: M, N, K, and the types of A, B and D. `first`: the first thread of each warp, by its number in the
-      wave.
+    - `shape`, `types`: M, N, K, and the types of A, B and D. `first`: the first thread of each
+      warp, by its number in the wave.
     - `c`, `d`: (registers, warps, 32) of the accumulator before and after.
     - `tile`: of a side, "a" or "b", and a warp the raw bits of its elements, (rows, K).
     """

@@ -147,8 +147,8 @@ def one_by_one(every: Sequence[Issued]) -> list[Issued]:
 
 
 def in_order(every: list[Issued], describe: Callable[[Issued], HasBoxes]) -> list[Issued]:
-    """What threads issue. If some of it traps, each operation by itself in the order of the threads: the kernel then ends
-    with the same operations done as one by one.
+    """What threads issue. If some of it traps, each operation by itself in the order of the threads: the kernel then
+    ends with the same operations done as one by one.
     """
     if len(every) > 1 and any(len(issued.issuers) > 1 for issued in every):
         try:

@@ -54,7 +54,8 @@ __all__ = [
 
 
 GENERAL, ONE_PLACE, NEIGHBOURS = 0, 1, 2  # what the places of a group are
-STRIDED = {shape: steps for shape, steps in STEPS.items() if steps > 1}  # every second, every fourth element of neighbours
+# every second, every fourth element of neighbours
+STRIDED = {shape: steps for shape, steps in STEPS.items() if steps > 1}
 HEAD, ROW = 7, 4  # of the table `memory`: numbers before those of the accesses, and of each access
 _VECTORS = {"v2": 2, "v4": 4}
 _SPACES = {"global": "global", "shared": "shared", "shared::cta": "shared"}

@@ -78,7 +78,8 @@ class Code:
     accesses: tuple[Access, ...]
     given: tuple[tuple[str, Any, np.dtype[Any]], ...] = ()  # slots after the registers (`vectors.Given`)
     counts: Counts | None = None
-    noted: tuple[Access, ...] = ()  # the accesses with the rows in which `prepare` notes their places, if addresses stay in registers
+    # the accesses with the rows in which `prepare` notes their places, if addresses stay in registers
+    noted: tuple[Access, ...] = ()
 
     @functools.cached_property
     def slot_array(self) -> np.ndarray:

@@ -187,7 +187,9 @@ class Frame:
 
     @functools.cached_property
     def room(self) -> Room:
-        """For its rows of accesses: host addresses, in segments whose addresses stay in registers as `tallies` has them."""
+        """For its rows of accesses: host addresses, in segments whose addresses stay in
+        registers as `tallies` has them.
+        """
         key, rooms = (self.total, self.count), self._left.rooms
         if key not in rooms:
             rooms[key] = Room(self.count, self.total)
@@ -284,7 +286,9 @@ class Frame:
 
 
 def _leave_out(x: Wave, leads: np.ndarray, step: int, shapes: np.ndarray, nowhere: int, first: int, last: int, base: int) -> None:
-    """Give groups of which no thread runs, in the warps from `first` to `last`, places as `CompiledAccesses` has them."""
+    """Give groups of which no thread runs, in the warps from `first` to `last`, places as
+    `CompiledAccesses` has them.
+    """
     if x.sel is ALL:
         return
     begin, end = first // WARP * WARP, -(-last // WARP) * WARP

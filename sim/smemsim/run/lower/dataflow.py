@@ -265,7 +265,9 @@ def _uses(uses: _Uses, load: Instruction, chosen: Mapping[int, frozenset[int]]) 
 
 
 class _Uses:
-    """For each register, the instructions that write it, and those that read it. A call reads all that its lists name."""
+    """For each register, the instructions that write it, and those that read it. A call
+    reads all that its lists name.
+    """
 
     def __init__(self, program: Program) -> None:
         self.givers: dict[int, list[Instruction]] = {}

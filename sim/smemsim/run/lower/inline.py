@@ -54,7 +54,8 @@ __all__ = [
 ]
 
 
-# ---- Functions that stay functions: those that call themselves, are called through pointers, or take room on the stack as they run
+# ---- Functions that stay functions: those that call themselves, are called through pointers, or take
+# room on the stack as they run
 
 
 FUNCTIONS = 0x7C00_0000_0000  # made up: where functions lie, a step for each function of the file
@@ -228,7 +229,8 @@ def _in_cycles(calls: dict[str, set[str]]) -> set[str]:
     return recursive
 
 
-# ---- Calls inlined: one list of instructions for an entry and all it calls, with registers, labels and variables of every call apart
+# ---- Calls inlined: one list of instructions for an entry and all it calls, with registers, labels and
+# variables of every call apart
 
 
 _OF_A_CALL = ("local", "param")  # spaces of which every call has variables of its own

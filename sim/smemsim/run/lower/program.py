@@ -177,7 +177,8 @@ def _in_source(place: Place) -> str:
     return "" if name.startswith("_Z") else name
 
 
-# ---- From a PTX entry to a program: calls inlined, variables placed, every instruction made a step, steps cut into blocks
+# ---- From a PTX entry to a program: calls inlined, variables placed, every instruction made a
+# step, steps cut into blocks
 
 
 _WORD = (1 << 64) - 1

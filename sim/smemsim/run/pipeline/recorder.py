@@ -199,7 +199,8 @@ class PipelineRecorder(BarrierObserver):
         end = self._ends[thread] = start + self.costs.mma
         begins = op.reads[n].begins if n < len(op.reads) else np.zeros(0, np.int64)
         newest = -1
-        windows = [cta, *(other.index for other in op.members[n] if other.index != cta)] if op.kind == "tcgen05.mma" else [cta]  # of a pair
+        # of a pair
+        windows = [cta, *(other.index for other in op.members[n] if other.index != cta)] if op.kind == "tcgen05.mma" else [cta]
         for first, behind, filling in [entry for window in windows for entry in self._current[window]]:
             if reader < READERS and bool(((begins >= first) & (begins < behind)).any()):
                 bit = filling.number * READERS + reader

@@ -304,10 +304,9 @@ class Merge:
 
 
 START = 0.03  # seconds that copies of this process take to begin and to end
-COPIED, NOTED = (
-    2e-9,
-    1e-8,
-)  # seconds for each byte of the arrays that may be written: copies of pages, transfer of the results and of the sanitizer's record
+# Seconds for each byte of the arrays that may be written: copies of pages, transfer of the results and of the
+# sanitizer's record.
+COPIED, NOTED = 2e-9, 1e-8
 TWICE = 2  # how many times more has to be saved than that
 AGAIN = 0.1  # seconds after which it is looked again
 PART = 0.02  # seconds of work that a copy takes at the least

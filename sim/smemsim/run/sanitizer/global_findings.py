@@ -1,9 +1,9 @@
 """The findings of global memory, made of the suspects of `global_rule.py`: X008 where order lacks, X003 where a fence
 between the proxies lacks, X004 where nobody has waited for a copy that writes. R507 is made in `global_marks.py`.
 
-For example: suspects that lack "order": warp 0 of CTA 1 reads what warp 2 of CTA 0 has written. They become X008 "element 5
-(.f32) of array y may be read before it is written", once for the two lines, with a flag (st.release.gpu, ld.acquire.gpu)
-as the fix.
+For example: suspects that lack "order": warp 0 of CTA 1 reads what warp 2 of CTA 0 has written. They become X008
+"element 5 (.f32) of array y may be read before it is written", once for the two lines, with a flag (st.release.gpu,
+ld.acquire.gpu) as the fix.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ def is_past_l1(i: Instruction) -> bool:
 
 
 _NARROW = frozenset(("cta", "cluster"))
-_RELEASES, _ACQUIRES = frozenset(("st", "atom", "red")), frozenset(("ld", "atom"))  # instructions that set and read a flag
+# instructions that set and read a flag
+_RELEASES, _ACQUIRES = frozenset(("st", "atom", "red")), frozenset(("ld", "atom"))
 
 
 class Said(NamedTuple):
@@ -66,8 +67,8 @@ class GlobalFindings:
         self.x, self.clocks, self.history = table.x, table.clocks, table.history
 
     def tell(self, a: ArrayAccess, *suspects: Iterable[Suspects]) -> bool:
-        """Report the suspects of an access: those of each instruction once, at their first place. Is there any that does
-        not only lack atomicity?
+        """Report the suspects of an access: those of each instruction once, at their first place. Is there any that
+        does not only lack atomicity?
         """
         are_there = False
         for some in itertools.chain.from_iterable(suspects):
@@ -164,8 +165,8 @@ class GlobalFindings:
         return Said(races.unordered(mine, theirs, where, why), repair, is_note)
 
     def _flag(self, i: Instruction, other: Instruction, warp: int, epoch: int) -> tuple[str, str]:
-        """What a flag lacks that is set after an earlier access (of an `epoch`, by `other`) and read before this one (of
-        a warp, by `i`), and the fix: "" without such a flag.
+        """What a flag lacks that is set after an earlier access (of an `epoch`, by `other`) and read before this one
+        (of a warp, by `i`), and the fix: "" without such a flag.
         """
         index, when = epoch & loops.INDEX, epoch >> loops.WHEN & loops.CLOCK
         if self.history.numbers.asynchronous[index]:
@@ -237,8 +238,8 @@ class GlobalFindings:
         return "nothing orders the two", f"{flag or f'{change}; otherwise '}{self._order(near)}"
 
     def _narrow_flag(self, i: Instruction, other: Instruction) -> tuple[str, str] | None:
-        """Why a flag does not order an earlier access (`other`) before this one, and the fix, if its scope leaves out the
-        other CTA: X008 is reported for it.
+        """Why a flag does not order an earlier access (`other`) before this one, and the fix, if its scope leaves out
+        the other CTA: X008 is reported for it.
         """
         program = self.x.launch.program
         for f in self.x.launch.result.findings.values():
@@ -292,7 +293,9 @@ class GlobalFindings:
         return (f"byte {offset}" if size == 1 else f"bytes {offset} to {offset + size - 1}") + f" of {name} at global {address:#x}"
 
     def tell_bound(self, i: Instruction, array: ArrayShadow) -> None:
-        """Report an instruction that has overwritten a place with a forgotten reader, if its line has no other report."""
+        """Report an instruction that has overwritten a place with a forgotten reader, if
+        its line has no other report.
+        """
         if not array.cells.further[0, loops.BOUND]:
             return
         array.cells.further[0, loops.BOUND] = 0

@@ -41,8 +41,8 @@ __all__ = [
 ]
 
 
-# The columns of a row of suspects: the place of the present access among those that are checked; the cell, the epoch and
-# the role of the other access.
+# The columns of a row of suspects: the place of the present access among those that are checked; the cell, the epoch
+# and the role of the other access.
 N, CELL, EPOCH, ROLE = 0, 1, 2, 3
 WRITER, READER = 0, 1  # a role
 CLUSTER, GPU = 2, 3  # scopes of strong accesses, 0 for weak ones
@@ -253,7 +253,9 @@ def _overwrites(cell, n, warp, scope, table, known, suspects, found):  # type: i
 
 @compiled
 def _overwrites_further(cell, n, warp, scope, cells, known, suspects, found):  # type: ignore[no-untyped-def]
-    """`_overwrites` for the further readers of a cell. Returns the suspects, and whether the warp has seen all of them."""
+    """`_overwrites` for the further readers of a cell. Returns the suspects, and whether
+    the warp has seen all of them.
+    """
     begin, all_seen, further = cell << cells.shift, True, cells.further
     for k in range(1, further[0, COUNT] + 1):
         if further[k, 0] <= begin < further[k, 1]:

@@ -1,8 +1,8 @@
 """Uninitialised values in global memory: the marks of bytes that no thread has written, and of values that a store has
 left there; their use is R507.
 
-The life of one byte: the program allocates an array, and no thread writes the byte. A load gets the mark of its line; if the
-value is used, `_find` raises R507. If it is stored elsewhere, the mark goes with it (`stored`).
+The life of one byte: the program allocates an array, and no thread writes the byte. A load gets the mark of its line;
+if the value is used, `_find` raises R507. If it is stored elsewhere, the mark goes with it (`stored`).
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Global memory: what the sanitizer does with each access. Most pass a compiled check (`global_loops.py`), which records
-them and lists what is suspicious. Of that the rule lists suspects, and findings are made of these.
+"""Global memory: what the sanitizer does with each access. Most pass a compiled check (`global_loops.py`), which
+records them and lists what is suspicious. Of that the rule lists suspects, and findings are made of these.
 
 CTAs that run one after the other here run together on a card, or in another order. So the accesses of a launch's
 waves are recorded until the launch ends (`History`). A later wave knows only what it has acquired at an address in

@@ -1,10 +1,10 @@
-"""The rule of global memory: which earlier accesses of the same cells does nothing order before the present ones? It lists
-suspects, from which `global_findings.py` makes findings (PTX ISA 8: data races, morally strong operations, scopes,
-causality order).
+"""The rule of global memory: which earlier accesses of the same cells does nothing order before the present ones? It
+lists suspects, from which `global_findings.py` makes findings (PTX ISA 8: data races, morally strong operations,
+scopes, causality order).
 
 For example: warp 0 of CTA 1 reads a cell that warp 2 of CTA 0 has written. The compiled check (`global_loops.py`) lists
-it. If warp 0 has acquired nothing that warp 2 released later, `suspects` lists the write, which lacks "order". If it would
-have acquired it after a fence of its own, it lacks only that "reader fence", which is a remark.
+it. If warp 0 has acquired nothing that warp 2 released later, `suspects` lists the write, which lacks "order". If it
+would have acquired it after a fence of its own, it lacks only that "reader fence", which is a remark.
 
 A row of suspects has four columns: `loops.N`, the present access by its place; `loops.CELL`; `loops.EPOCH`, the warp,
 clock and instruction of the earlier access in one number; `loops.ROLE`, whether that is the writer or a reader.
@@ -60,8 +60,8 @@ class ArrayAccess(NamedTuple):
 
 
 class Suspects(NamedTuple):
-    """Earlier accesses that nothing orders before the present ones, and what they lack. `rows` are those of the compiled
-    check (columns N, CELL, EPOCH, ROLE of `global_loops.py`). `warps` are those of the present ones.
+    """Earlier accesses that nothing orders before the present ones, and what they lack. `rows` are those of the
+    compiled check (columns N, CELL, EPOCH, ROLE of `global_loops.py`). `warps` are those of the present ones.
     """
 
     lacks: Lacks
@@ -326,7 +326,9 @@ class GlobalRule:
         return found
 
     def _still_unfenced(self, array: ArrayShadow, warp: int, suspects: np.ndarray) -> np.ndarray:
-        """For which of these writes is there no other proxy fence either, of another wave or for global memory alone?"""
+        """For which of these writes is there no other proxy fence either, of another wave
+        or for global memory alone?
+        """
         who, when = (suspects[:, loops.EPOCH] >> loops.WHO) - 1, suspects[:, loops.EPOCH] >> loops.WHEN & loops.CLOCK
         local = who - self.table.first
         inside = (local >= 0) & (local < len(self.clocks.clock))

@@ -1,9 +1,9 @@
-"""The table of global memory, as one wave sees it: the arrays with their cells (`history.py` keeps them for all waves of a
-launch), and until when copies read and write.
+"""The table of global memory, as one wave sees it: the arrays with their cells (`history.py` keeps them for all waves
+of a launch), and until when copies read and write.
 
 The life of one cell: warp 2 of the first wave stores; `cells.writers[cell]` is its epoch: the number of the warp in the
-launch, its clock, and the number of the instruction (`epoch_numbers.py`). A later wave reads, and its warp has not acquired
-that clock: the compiled check (`global_loops.py`) lists the cell as suspicious.
+launch, its clock, and the number of the instruction (`epoch_numbers.py`). A later wave reads, and its warp has not
+acquired that clock: the compiled check (`global_loops.py`) lists the cell as suspicious.
 """
 
 from __future__ import annotations

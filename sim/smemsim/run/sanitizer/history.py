@@ -214,7 +214,9 @@ class ArrayShadow:
 
 
 def _repeated(table: np.ndarray, times: int) -> np.ndarray:
-    """`np.repeat` of a table (n,), most of which is 0 for a large array: memory that holds zeros alone is not touched."""
+    """`np.repeat` of a table (n,), most of which is 0 for a large array: memory that holds
+    zeros alone is not touched.
+    """
     held = np.flatnonzero(table)
     if 4 * len(held) > len(table):
         return np.repeat(table, times)

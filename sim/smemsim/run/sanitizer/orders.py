@@ -1,5 +1,5 @@
-"""The orders that are kept for a wave: the one of the PTX ISA, and those that might be, as far as its program has what they
-differ in.
+"""The orders that are kept for a wave: the one of the PTX ISA, and those that might be, as far as its
+program has what they differ in.
 
 For example: a kernel arrives at a cluster barrier by barrier.cluster.arrive.relaxed, which releases nothing. Beside the
 order of the PTX ISA there is one in which it releases (`Assumed`). A race that exists only in the first is a remark.
@@ -24,8 +24,8 @@ __all__ = ["clocks_of", "has_excuses", "has_fenced_tensor", "has_messages"]
 
 
 def clocks_of(x: Wave, number: int, room: int) -> VectorClocks:
-    """What is ordered in a wave, by its number in the launch, with room for so many operations of each unit; and the orders
-    that might be.
+    """What is ordered in a wave, by its number in the launch, with room for so many operations of each unit;
+    and the orders that might be.
     """
     launch, (places, *released) = x.launch, ACROSS_WAVES(x.launch).released
     order = functools.partial(

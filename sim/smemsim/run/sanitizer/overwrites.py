@@ -1,7 +1,7 @@
 """Overwrites of operands that a product may still read: are the rows and columns of D in doubt that come from them?
 
-DeepGEMM's wgmma of 64 rows read tiles of 16 and 32 rows, and with them the next stages. Their epilogue ignores those rows
-of D (sm90_bf16_gemm.cuh, `BLOCK_M < WGMMA::M`). So an overwrite is reported when a row is used that it may spoil.
+DeepGEMM's wgmma of 64 rows read tiles of 16 and 32 rows, and with them the next stages. Their epilogue ignores those
+rows of D (sm90_bf16_gemm.cuh, `BLOCK_M < WGMMA::M`). So an overwrite is reported when a row is used that it may spoil.
 """
 
 from __future__ import annotations

@@ -416,8 +416,8 @@ class Reporting:
         return f"mbarrier.try_wait.parity on the {'load' if facts_of(op.kind).is_load else 'operation'}'s mbarrier{named}"
 
     def commit_of(self, i: Instruction, before: Instruction) -> str:
-        """How to wait for an operation of tcgen05 before an instruction: its commit is proposed if no tcgen05.commit can
-        follow it.
+        """How to wait for an operation of tcgen05 before an instruction: its commit is proposed if no
+        tcgen05.commit can follow it.
         """
         there = self.following(i, "tcgen05.commit")
         if there is None:

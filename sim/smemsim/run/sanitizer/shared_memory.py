@@ -1,5 +1,5 @@
-"""Shared memory: what the sanitizer does with each access. Most pass a compiled check (`passes_...`), which records them.
-For the rest the rule lists suspects, findings are made of these, and the access is recorded here.
+"""Shared memory: what the sanitizer does with each access. Most pass a compiled check (`passes_...`), which records
+them. For the rest the rule lists suspects, findings are made of these, and the access is recorded here.
 
 The life of one word: warp 2 stores to it, `passes_write` records that. Warp 3 loads it without a barrier:
 `passes_read` says no; `read` asks `shared_rule.last_writers`, which lists warp 2; `shared_findings.tell` makes X008 of
@@ -265,8 +265,8 @@ class SharedShadow:
         return lanes if size <= WORD else np.repeat(lanes, size // WORD)
 
     def _noted(self, note: Callable[[], Any], words: Callable[[], tuple[np.ndarray, np.ndarray]]) -> int:
-        """What a compiled check of a write says; again if mbarrier objects lie in the `words` that warps write, and these
-        may end all of them: then nothing is kept of these any more.
+        """What a compiled check of a write says; again if mbarrier objects lie in the `words` that warps write, and
+        these may end all of them: then nothing is kept of these any more.
         """
         done = int(note())
         if done or self.table.folding is not None:
@@ -459,7 +459,8 @@ class SharedShadow:
         self.findings.tell(a, rule.unfenced_writes(op, at, who), rule.strong_bytes(a, np.uint8(WHOLE)))
         table.parts.written_whole(at)
         table.strong_bytes.forget(at)
-        if not facts_of(op.kind).is_generic and (addresses := at[rule.are_addresses(at)]).size:  # not checked again after a read of them
+        # not checked again after a read of them
+        if not facts_of(op.kind).is_generic and (addresses := at[rule.are_addresses(at)]).size:
             table.read_line[addresses], table.read_when[addresses] = 0, 0
         table.who[at], table.line[at], table.strong[at] = OPERATIONS + op.number, i.line, False
 
@@ -474,8 +475,8 @@ class SharedShadow:
     def _to_look_at(
         self, ops: Sequence[Operation], ctas: Sequence[Cta]
     ) -> tuple[Sequence[Operation], np.ndarray, np.ndarray, np.ndarray, np.ndarray]:  # fmt: skip
-        """Operations in the windows of CTAs, those of one CTA for a cohort; with the windows' first words, the operations'
-        first warps, marks and numbers.
+        """Operations in the windows of CTAs, those of one CTA for a cohort; with the windows' first words, the
+        operations' first warps, marks and numbers.
         """
         folding = self.table.folding
         count = 0 if folding is None else folding.of_first(ops, ctas, self.table.epochs)

@@ -39,16 +39,16 @@ if TYPE_CHECKING:
 __all__ = ["SharedRule", "Suspect", "WordAccess"]
 
 
-# What is between two accesses in a right kernel: a barrier or release, a synchronisation of the warp's lanes, a scope that
-# includes both, one atomic operation for the whole update, one value, fence.proxy.async, a wait for an operation.
+# What is between two accesses in a right kernel: a barrier or release, a synchronisation of the warp's lanes, a scope
+# that includes both, one atomic operation for the whole update, one value, fence.proxy.async, a wait for an operation.
 Lacks: TypeAlias = Literal["order", "lanes", "scope", "atomicity", "one value", "fence", "wait"]
 HANDED_ON = ("arrive",)  # what does not excuse that stores of one CTA are read by another: rule order.narrow_arrival
 _BYTES = np.arange(4, dtype=np.uint8)
 
 
 class WordAccess(NamedTuple):
-    """The present access: an entry of `at` (words) and of `warps` for each word that a thread accesses. `values` are those
-    of a write; `reader` is the operation that reads, if none of threads.
+    """The present access: an entry of `at` (words) and of `warps` for each word that a thread accesses. `values` are
+    those of a write; `reader` is the operation that reads, if none of threads.
     """
 
     i: Instruction
@@ -65,7 +65,8 @@ class Suspect:
     `lacks`.
 
     - `formal`: only an instruction lacks, which compilers leave out. `weak`: it is there, and too weak.
-    - `warps` are the two of a race, `line` is that of `theirs`. `op` is the earlier operation, `load` that of an update.
+    - `warps` are the two of a race, `line` is that of `theirs`. `op` is the earlier operation,
+      `load` that of an update.
     - `why` is given where the present access says more than the rule.
     """
 
@@ -193,8 +194,8 @@ class SharedRule:
     # ---- other writers of words: of bytes, by strong accesses, together with the last one
 
     def byte_writers(self, a: WordAccess, bits: np.ndarray | np.uint8, *, is_strong: bool = False) -> Suspects:
-        """The writers of accessed bytes (`bits` of each word) who are not the last ones of their words. `is_strong`: strong
-        writes make no race with this access.
+        """The writers of accessed bytes (`bits` of each word) who are not the last ones of their words. `is_strong`:
+        strong writes make no race with this access.
         """
         if not self.table.parts.has_others:
             return
@@ -269,8 +270,8 @@ class SharedRule:
     def readers(
         self, a: WordAccess, read_by: np.ndarray | None = None, exempt: Callable[[Operation], np.ndarray] | None = None
     ) -> Suspects:  # fmt: skip
-        """The readers that may not be done when words are overwritten, and other writers. `read_by` are the warps that read
-        the same bytes, `exempt` see `joint_writers`.
+        """The readers that may not be done when words are overwritten, and other writers. `read_by` are the warps that
+        read the same bytes, `exempt` see `joint_writers`.
         """
         yield from self.reading_warps(a, read_by)
         tables = self.table.tables
@@ -416,8 +417,8 @@ class SharedRule:
         return [i.line for i in body if i.op == "st" and id(i) in self._updates]
 
     def lost_updates(self, a: WordAccess) -> Suspects:
-        """Warps store, by relaxed or volatile stores, a value that they compute from such a load of the same word: others
-        that have done the same, unordered (rule order.update). Plain accesses race anyway.
+        """Warps store, by relaxed or volatile stores, a value that they compute from such a load of the same word:
+        others that have done the same, unordered (rule order.update). Plain accesses race anyway.
         """
         table, at, warps = self.table, a.at, a.warps
         if a.i.op != "st" or id(a.i) not in self._updates:
@@ -436,8 +437,8 @@ class SharedRule:
             yield Suspect("atomicity", found, mine, self._written_at(found[0]), formal, line=line, load=load)
 
     def other_scopes(self, a: WordAccess, scope: int, bits: np.ndarray | None = None) -> Suspects:
-        """Strong accesses by another CTA of the cluster, where the scope of one of the two is .cta: these race like plain
-        ones (PTX ISA 9.1 §8.4). `bits`: the bytes of the words that are accessed, if not all are.
+        """Strong accesses by another CTA of the cluster, where the scope of one of the two is .cta: these race like
+        plain ones (PTX ISA 9.1 §8.4). `bits`: the bytes of the words that are accessed, if not all are.
         """
         if self.table.per_cluster == self.table.per_cta:
             return

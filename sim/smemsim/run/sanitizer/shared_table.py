@@ -49,8 +49,9 @@ def _of_tables(name: str) -> Any:
 class SharedTable:
     """The last writer and the readers of each word of the shared memory of one wave.
 
-    - `kept` are the arrays (`shared_loops.Tables`): those of all CTAs, or of the first one while `folding` says that the
-      others do the same. `tables` are those of all CTAs: who asks for them, or for `who`, `when` ..., ends the cohort.
+    - `kept` are the arrays (`shared_loops.Tables`): those of all CTAs, or of the first one while
+      `folding` says that the others do the same. `tables` are those of all CTAs: who asks for them, or
+      for `who`, `when` ..., ends the cohort.
     - `parts` and `strong_bytes` are about accesses of less than a word, `epochs` is a summary for whole words.
     """
 
@@ -203,8 +204,8 @@ class SharedTable:
         return found == operation_sets.DONE
 
     def joins(self, name: str, at: np.ndarray, number: int, warps: np.ndarray, over: np.ndarray) -> None:
-        """An operation joins those that words have in a table ("read_by" "joint"); others leave that these warps know to
-        be over.
+        """An operation joins those that words have in a table ("read_by" "joint"); others leave that
+        these warps know to be over.
         """
         words = np.ascontiguousarray(at, np.int64)
 

@@ -254,8 +254,9 @@ class StoredValues:
 
 
 class Left(NamedTuple):
-    """What the CTAs of another process have stored: the marks of each array, by its address, and the doubts of each
-    mark, by their place in `doubts`, which are reports, whether they are made, and whether only instructions count as a use.
+    """What the CTAs of another process have stored: the marks of each array, by its address, and the doubts of
+    each mark, by their place in `doubts`, which are reports, whether they are made, and whether only
+    instructions count as a use.
     """
 
     marks: tuple[tuple[int, np.ndarray, np.ndarray, np.ndarray, np.ndarray], ...]

@@ -3,9 +3,9 @@
 They make no race among themselves within a scope. A strong read that finds a strong write happens after it (rule
 order.observation).
 
-The life of one word: warp 0 stores a flag by st.relaxed, so `changed_when[word, 0]` is its clock. Warp 1 polls the flag by
-ld.relaxed: `polled_when[word, 1]` is its clock, and it has observed the clock of warp 0. A later plain store of warp 1
-to the flag makes no race.
+The life of one word: warp 0 stores a flag by st.relaxed, so `changed_when[word, 0]` is its clock. Warp 1 polls the flag
+by ld.relaxed: `polled_when[word, 1]` is its clock, and it has observed the clock of warp 0. A later plain store of warp
+1 to the flag makes no race.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class StrongWords:
         line[at] = i.line
 
     def observe(self, at: np.ndarray, warps: np.ndarray) -> None:
-        """Warps read words. The strong writes that they observe (for an atomic with those before it) happen before their
-        later actions.
+        """Warps read words. The strong writes that they observe (for an atomic with those before it) happen
+        before their later actions.
         """
         table = self.table
         who, when = table.who[at], table.when[at]
@@ -86,8 +86,8 @@ class StrongWords:
     def of_other_scope(
         self, at: np.ndarray, warps: np.ndarray, scope: int, *, writes: bool, is_part: bool
     ) -> tuple[np.ndarray, np.ndarray] | None:
-        """Warps access words, or a part of them, in a cluster: the clocks of strong reads, and of strong writes, for which
-        the scope of this access or their own is only .cta. None if there are none.
+        """Warps access words, or a part of them, in a cluster: the clocks of strong reads, and of strong writes, for
+        which the scope of this access or their own is only .cta. None if there are none.
         """
         table = self.table
         if scope == CTA and not is_part:

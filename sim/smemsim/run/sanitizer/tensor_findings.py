@@ -2,8 +2,8 @@
 numbers there: X017 where a product is lost, R508 where sums are read as operands, X007 where no tcgen05.wait::ld
 follows a load.
 
-For example: a suspect that is a tcgen05.mma, and a read of warp 1. It becomes X012 "tensor memory lanes 0 to 31, columns 0 to
-63 may be read before they are written", with the mbarrier of the tcgen05.commit as the fix.
+For example: a suspect that is a tcgen05.mma, and a read of warp 1. It becomes X012 "tensor memory lanes 0 to 31,
+columns 0 to 63 may be read before they are written", with the mbarrier of the tcgen05.commit as the fix.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Uninitialised values in tensor memory: the marks of its cells, and reads of cells that no instruction has written.
 
 The life of one cell: a tcgen05.ld reads it, and no instruction has written it. Its values get the mark of that line. A
-use of the value is R507 (`unwritten_is_used`). If an operation writes the cell later, which the reader did not wait for,
-it is X012 instead (`came_late`).
+use of the value is R507 (`unwritten_is_used`). If an operation writes the cell later, which the reader did not wait
+for, it is X012 instead (`came_late`).
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Tensor memory: what the sanitizer does with each access of a tcgen05 instruction (PTX ISA 9.1 §9.7.16.6). The rule lists
-suspects, findings are made of these, and the access is recorded.
+"""Tensor memory: what the sanitizer does with each access of a tcgen05 instruction (PTX ISA 9.1 §9.7.16.6). The rule
+lists suspects, findings are made of these, and the access is recorded.
 
 tcgen05.ld and .st of a warp are complete after its tcgen05.wait; tcgen05.mma, .cp and .shift after a wait at the
 mbarrier of a later tcgen05.commit. Those of one thread execute one after the other. The life of one cell: see

@@ -1,9 +1,9 @@
-"""The rule of tensor memory: which earlier accesses of the same cells does nothing order before the present one? It lists
-suspects, from which `tensor_findings.py` makes findings (PTX ISA 9.1 §9.7.16.6).
+"""The rule of tensor memory: which earlier accesses of the same cells does nothing order before the present one? It
+lists suspects, from which `tensor_findings.py` makes findings (PTX ISA 9.1 §9.7.16.6).
 
-For example: warp 1 reads cells by tcgen05.ld that a tcgen05.mma has written. If warp 1 does not know the mma to be over,
-`last_writers` lists it. If another tcgen05.mma of the same thread reads them, `is_piped` says that the tensor core executes
-the two one after the other, and there is no suspect.
+For example: warp 1 reads cells by tcgen05.ld that a tcgen05.mma has written. If warp 1 does not know the mma to be
+over, `last_writers` lists it. If another tcgen05.mma of the same thread reads them, `is_piped` says that the tensor
+core executes the two one after the other, and there is no suspect.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""The table of tensor memory: who wrote each cell last and who has read it since, the operations of each thread, and the
-accesses of each warp without a wait.
+"""The table of tensor memory: who wrote each cell last and who has read it since, the operations of each thread, and
+the accesses of each warp without a wait.
 
 The life of one cell: a tcgen05.mma writes it, so `who` is OPERATIONS + its number. tcgen05.ld of warp 1 reads it:
-`read_when[0, cell]` is PENDING, and the clock of warp 1 from its tcgen05.wait::ld on. A later mma overwrites the cell. All
-tables can be those of the first CTA alone, while all CTAs do the same; `unfold` makes them those of all.
+`read_when[0, cell]` is PENDING, and the clock of warp 1 from its tcgen05.wait::ld on. A later mma overwrites the cell.
+All tables can be those of the first CTA alone, while all CTAs do the same; `unfold` makes them those of all.
 """
 
 from __future__ import annotations
@@ -138,8 +138,8 @@ class Unwaited:
 
 
 class TensorTable:
-    """What is kept of the tensor memory of one wave. While `knowledge` is there, and all CTAs do the same, it is that of
-    the first one. `clocks` order tcgen05 instructions.
+    """What is kept of the tensor memory of one wave. While `knowledge` is there, and all CTAs do the same, it is that
+    of the first one. `clocks` order tcgen05 instructions.
     """
 
     def __init__(self, x: Wave, clocks: VectorClocks, operations: Operations, knowledge: Knowledge | None) -> None:

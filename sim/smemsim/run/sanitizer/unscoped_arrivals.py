@@ -1,6 +1,6 @@
-"""Arrivals at mbarriers of other CTAs that have no scope (rule order.default_scope): by the PTX ISA their scope is .cta.
-smemsim counts them for the cluster, and says in a remark where a CTA reads what threads of another one have stored, and
-nothing but such an arrival orders the two.
+"""Arrivals at mbarriers of other CTAs that have no scope (rule order.default_scope): by the PTX ISA their scope is
+.cta. smemsim counts them for the cluster, and says in a remark where a CTA reads what threads of another one have
+stored, and nothing but such an arrival orders the two.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ _TOLD: Slot[set[str]] = Slot(lambda launch: set())  # the remark, once for a lau
 
 
 class UnscopedArrivals:
-    """What CTAs of a cluster have heard of others by other means than arrivals without a scope: `VectorClocks.explicit`.
-    A word that a thread of another CTA stored later is known by such an arrival alone.
+    """What CTAs of a cluster have heard of others by other means than arrivals without a scope:
+    `VectorClocks.explicit`. A word that a thread of another CTA stored later is known by such an arrival alone.
     """
 
     def __init__(self, x: Wave, clocks: VectorClocks, operations: Operations, reporting: Reporting, shared: SharedTable) -> None:

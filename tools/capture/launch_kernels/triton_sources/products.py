@@ -1,4 +1,6 @@
-"""Triton kernels with matrix products: by pointers, by tensor descriptors of host and device, persistent, split, attention."""
+"""Triton kernels with matrix products: by pointers, by tensor descriptors of host and device,
+persistent, split, attention.
+"""
 
 # ruff: noqa: N803 - constants of a kernel are its arguments
 import triton

@@ -118,7 +118,9 @@ def check_columns(what: str, column: int, count: int) -> None:
 
 
 def indices(name: str, value: Any, end: int, what: str) -> Any:
-    """A whole number from 0 to `end` - 1, or an int64 array of such; `what` says in an error what there are so many of."""
+    """A whole number from 0 to `end` - 1, or an int64 array of such; `what` says in an
+    error what there are so many of.
+    """
     if isinstance(value, (list, tuple, range)):
         value = np.array([whole(f"{name}[{i}]", v) for i, v in enumerate(value)], np.int64)
     if not isinstance(value, np.ndarray):

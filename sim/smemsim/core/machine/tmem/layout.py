@@ -645,8 +645,8 @@ class ScaleLayout(metaclass=OwnMembers):
         return scale_block_byte(*together(row, index))
 
 
-# ---- The cells that tcgen05.mma touches, as arrays: of D, of A, of scale factors and of metadata; kept, because those of a kernel come
-# again and again
+# ---- The cells that tcgen05.mma touches, as arrays: of D, of A, of scale factors and of metadata; kept, because those
+# of a kernel come again and again
 
 
 Lanes = slice | np.ndarray

@@ -600,7 +600,9 @@ class TensorMemory(Columns, metaclass=OwnMembers):
         self._put(lane, column, values, writer, np.arange(values.size).reshape(values.shape) * CELL_BYTES)
 
     def write_placed(self, lane: np.ndarray, column: np.ndarray, values: np.ndarray, writer: Any, place: np.ndarray) -> None:
-        """Write whole cells; `values` are bytes `place` to `place` + 3 of the writer's data. All arrays have one shape."""
+        """Write whole cells; `values` are bytes `place` to `place` + 3 of the writer's
+        data. All arrays have one shape.
+        """
         lane, column = together(*self._cells("written", lane, column))
         self._put(lane, column, self._values(values), writer, place)
 
@@ -826,8 +828,8 @@ def check_together(tensor: tuple[TensorMemory, ...], shared: tuple[SharedMemory,
         memory.check_group(cta_group)
 
 
-# ---- `tmem_put` and `tmem_take`: a whole matrix of D, A, scale factors or metadata into tensor memory by its layout, every copy of it, and
-# back
+# ---- `tmem_put` and `tmem_take`: a whole matrix of D, A, scale factors or metadata into tensor memory by its layout,
+# every copy of it, and back
 
 
 Layout = AccumulatorLayout | ATmemLayout | ScaleLayout | MetadataLayout

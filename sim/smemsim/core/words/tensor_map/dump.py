@@ -108,7 +108,7 @@ def _plausible(raw: bytes) -> int:
     return 2 if (int.from_bytes(raw, "little") ^ int.from_bytes(known, "little")) & ~_DERIVED else 3
 
 
-# ---- numbers and their bytes ---------------------------------------------------------------------------------------------------------
+# ---- numbers and their bytes -----------------------------------------------------------------------------------------
 
 # Digits of one token where tools print leading zeros: base, bytes. od and hexdump print octal, hexdump -d decimal.
 _WIDTHS = {2: (16, 1), 4: (16, 2), 8: (16, 4), 16: (16, 8), 3: (8, 1), 6: (8, 2), 11: (8, 4), 22: (8, 8), 5: (10, 2)}
@@ -158,7 +158,7 @@ def _numbers(tokens: list[str]) -> Iterator[tuple[bytes, str]]:
         yield from _packed(whole, size, memory_first=False, both=base == 16)
 
 
-# ---- arrays --------------------------------------------------------------------------------------------------------------------------
+# ---- arrays ----------------------------------------------------------------------------------------------------------
 
 
 def _literals(text: str) -> Iterator[tuple[bytes, str]]:
@@ -209,7 +209,7 @@ def _tokens(text: str) -> list[str]:
     return text.replace(",", " ").replace(";", " ").split()
 
 
-# ---- dumps in lines ------------------------------------------------------------------------------------------------------------------
+# ---- dumps in lines --------------------------------------------------------------------------------------------------
 
 
 def _lines(text: str) -> Iterator[tuple[bytes, str]]:
@@ -246,7 +246,9 @@ def _row(line: str) -> tuple[bool, list[str]]:
 
 
 def _expanded(rows: list[list[str]], base: int) -> tuple[list[str], int, int] | None:
-    """All tokens, their size in bytes and their radix, if the addresses (in `base`; 0: none) fit the data after them."""
+    """All tokens, their size in bytes and their radix, if the addresses (in `base`; 0:
+    none) fit the data after them.
+    """
     data = [row[bool(base) :] for row in rows if row != ["*"]]
     form = _form([token for row in data for token in row], rows, base)
     if form is None:
@@ -301,7 +303,7 @@ def _form(tokens: list[str], rows: list[list[str]], base: int) -> tuple[int, int
     return None
 
 
-# ---- hex without addresses -----------------------------------------------------------------------------------------------------------
+# ---- hex without addresses -------------------------------------------------------------------------------------------
 
 
 def _plain(text: str) -> Iterator[tuple[bytes, str]]:

@@ -144,7 +144,8 @@ def rule(
     return register
 
 
-# ---- What the driver's encode calls refuse: one row a rule, whose check returns a sentence for every value that breaks it
+# ---- What the driver's encode calls refuse: one row a rule, whose check returns a sentence for
+# every value that breaks it
 
 
 TILED_RULES: list[Rule] = []
@@ -214,7 +215,9 @@ def lengths(a: Arguments, wanted: dict[str, int]) -> list[Broken]:
     code="T204",
 )
 def global_address(a: Arguments, at: Target) -> Sequence[Broken]:
-    """A multiple of 16 B; of 32 B with INTERLEAVE_32B and the ALIGN16B types. 0 is accepted, and it need not be mapped."""
+    """A multiple of 16 B; of 32 B with INTERLEAVE_32B and the ALIGN16B types. 0 is
+    accepted, and it need not be mapped.
+    """
     if a.global_address % (step := alignment(a, at)):
         return [Broken(f"global_address = {a.global_address:#x}: needs a multiple of {step} B")]
     return FINE

@@ -36,8 +36,8 @@ __all__ = [
 ]
 
 
-# ---- Values as they stand in C, C++ and Python sources: whole numbers and their arithmetic, lists, casts, sizeof, names defined in the
-# same text
+# ---- Values as they stand in C, C++ and Python sources: whole numbers and their arithmetic, lists, casts, sizeof,
+# names defined in the same text
 
 
 # Bytes of C and CUDA types; those whose size differs between systems are not among them.

@@ -290,7 +290,8 @@ def build_prmt(i: Instruction, c: Linker) -> Step:
     return elementwise(c, i.operands[0], "b32", sources, _compiled(integers.permute, "b32", 3, mode=code))
 
 
-# ---- Video instructions on packed integers (PTX ISA 9.1 §9.7.19): vadd, vsub, vavrg, vabsdiff, vmin, vmax and vset of two halves or four bytes
+# ---- Video instructions on packed integers (PTX ISA 9.1 §9.7.19): vadd, vsub, vavrg, vabsdiff, vmin, vmax and vset of
+# two halves or four bytes
 
 
 _OPERATIONS: dict[str, Any] = {
@@ -357,7 +358,8 @@ def build_video(i: Instruction, c: Linker) -> Step:
     return elementwise(c, i.operands[0], "u32", [(operand, "u32") for operand in i.operands[1:]], run)
 
 
-# ---- Scalar video instructions (PTX ISA 9.1 §9.7.18.1): on whole registers, their halves and their bytes; no shifts, no vmad
+# ---- Scalar video instructions (PTX ISA 9.1 §9.7.18.1): on whole registers, their halves and their
+# bytes; no shifts, no vmad
 
 
 refuse("the scalar video instruction, whose intermediate result the PTX ISA leaves open", "vshl", "vshr", "vmad")

@@ -41,7 +41,8 @@ __all__ = [
 ]
 
 
-# ---- Float arithmetic (PTX ISA 9.1 §9.7.3, 9.7.4, 9.7.5): which compiled function an operation of a type and a rounding mode is
+# ---- Float arithmetic (PTX ISA 9.1 §9.7.3, 9.7.4, 9.7.5): which compiled function an operation of a
+# type and a rounding mode is
 
 
 MODES = {"rn": rounding.NEAREST, "rz": rounding.TO_ZERO, "rm": rounding.TO_MINUS_INFINITY, "rp": rounding.TO_PLUS_INFINITY}

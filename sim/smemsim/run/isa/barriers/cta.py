@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 __all__ = ["ClusterBarrier", "NamedBarrier", "build_cluster", "check_aligned", "check_parted", "note_parted", "tell_parted"]
 
 
-# ---- Barriers in branches: lanes of a warp, or warps, that arrive at one phase of a barrier by different instructions (PTX ISA 9.1 §9.7.13.1,
-# 9.7.13.4)
+# ---- Barriers in branches: lanes of a warp, or warps, that arrive at one phase of a barrier by different instructions
+# (PTX ISA 9.1 §9.7.13.1, 9.7.13.4)
 
 
 HARMED = ("X003", "X004", "X005", "X008", "R507")  # accesses that nothing orders

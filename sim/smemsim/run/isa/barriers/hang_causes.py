@@ -554,7 +554,9 @@ class _Count:
         return origin(inlined.body, inlined.labels, self.at, operand) if isinstance(operand, Register) else None
 
     def _changes(self) -> list[tuple[tuple[int, int], ...]]:
-        """Other numbers that make all phases right, the likeliest first: lines, and the number that each should have."""
+        """Other numbers that make all phases right, the likeliest first: lines, and the
+        number that each should have.
+        """
         found = []
         if len(self.first.expects) > 1:
             right = {(e.instruction.line, e.size) for r in self.rounds if r.expected == r.brought for e in r.expects}

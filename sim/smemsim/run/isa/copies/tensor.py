@@ -55,8 +55,8 @@ if TYPE_CHECKING:
     from smemsim.run.isa.registers import Read
     from smemsim.run.lower.program import Linker
 
-# ---- `cp.async.bulk.tensor`, `cp.reduce.async.bulk.tensor` and the prefetches: tensor transfers, executed when they are issued (PTX ISA
-# 9.7.9.27)
+# ---- `cp.async.bulk.tensor`, `cp.reduce.async.bulk.tensor` and the prefetches: tensor transfers, executed when they
+# are issued (PTX ISA 9.7.9.27)
 
 
 _COUNTED = ("add", "inc", "dec", "xor")  # reductions of which it matters how often they are done
@@ -391,7 +391,9 @@ def build_prefetch(i: Instruction, c: Linker) -> Step:
 
 
 def _check_alone(x: Wave, i: Instruction, every: list[Issued], times: str) -> None:
-    """X016 if several threads of a warp issue the same. Threads of different CTAs, which one `Issued` may have, do not."""
+    """X016 if several threads of a warp issue the same. Threads of different CTAs, which one
+    `Issued` may have, do not.
+    """
     same = [(issued.issuers[0][1], (issued.values, issued.boxes[0])) for issued in every]
     check_alone(x, i, same, f"the same {i.name}", times, "PTX ISA 9.1 §9.7.9.27")
 

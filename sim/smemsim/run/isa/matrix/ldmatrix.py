@@ -50,7 +50,8 @@ def whole_warps(i: Instruction, x: Wave, source: str) -> bool:
     return True
 
 
-# ---- `ldmatrix`, `stmatrix` and `movmatrix`: 8 x 8 matrices of 16 bits between shared memory and the registers of a warp
+# ---- `ldmatrix`, `stmatrix` and `movmatrix`: 8 x 8 matrices of 16 bits between shared memory
+# and the registers of a warp
 
 
 ROW = 16  # bytes of a row of a matrix

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 __all__ = ["cells_at", "cta_group", "given_back", "group_of", "refusals", "tensor_of", "warps_of"]
 
 
-# ---- What the tcgen05 instructions have in common: their CTA group, whose memories they work on, and what becomes of what the model
-# refuses
+# ---- What the tcgen05 instructions have in common: their CTA group, whose memories they work on, and what
+# becomes of what the model refuses
 
 
 def cta_group(words: Modifiers) -> int:
@@ -97,8 +97,8 @@ def refusals(x: Wave, i: Instruction) -> Iterator[None]:
         raise Unmodelled(f"{i.name}: {problem}", line=i.line) from None
 
 
-# ---- `tcgen05.alloc`, `.dealloc` and `.relinquish_alloc_permit` (PTX ISA 9.1 §9.7.16.7.1): columns of tensor memory, which a warp may have to
-# wait for
+# ---- `tcgen05.alloc`, `.dealloc` and `.relinquish_alloc_permit` (PTX ISA 9.1 §9.7.16.7.1): columns of tensor memory,
+# which a warp may have to wait for
 
 
 @dataclasses.dataclass(eq=False)

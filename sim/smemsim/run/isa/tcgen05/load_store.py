@@ -37,7 +37,8 @@ if TYPE_CHECKING:
 __all__ = ["Reduction"]
 
 
-# ---- `tcgen05.ld.red`: the smallest or largest of what a thread has loaded, beside the values (PTX ISA 9.1 §9.7.16.8.3)
+# ---- `tcgen05.ld.red`: the smallest or largest of what a thread has loaded, beside the values
+# (PTX ISA 9.1 §9.7.16.8.3)
 
 
 _NAN = np.uint32(0x7FFFFFFF)  # the canonical NaN of f32
@@ -85,7 +86,8 @@ class Reduction:
             self.write(x, reduced)
 
 
-# ---- `tcgen05.ld`, `tcgen05.st` and `tcgen05.wait` (PTX ISA 9.1 §9.7.16.8): registers of whole warps from and to tensor memory
+# ---- `tcgen05.ld`, `tcgen05.st` and `tcgen05.wait` (PTX ISA 9.1 §9.7.16.8): registers of whole warps
+# from and to tensor memory
 
 
 _LOW = np.uint32(0xFFFF)

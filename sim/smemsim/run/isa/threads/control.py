@@ -373,7 +373,8 @@ def build_ret(i: Instruction, c: Linker) -> Step:
     return End(end)
 
 
-# ---- The stacks of threads: frames of calls, kept registers, and `alloca`, `stacksave`, `stackrestore` (PTX ISA 9.1 §7.3, 9.7.12)
+# ---- The stacks of threads: frames of calls, kept registers, and `alloca`, `stacksave`, `stackrestore`
+# (PTX ISA 9.1 §7.3, 9.7.12)
 
 
 STACK_BYTES = 1 << 16  # of each thread: frames and kept registers. Hardware: 1 KiB, or what cudaLimitStackSize says

@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from smemsim.run.lower.program import Linker
 
 
-# ---- `trap`, `brkpt`, and calls of what the system provides: printf (`vprintf`), assert (`__assertfail`), conditions of graphs
+# ---- `trap`, `brkpt`, and calls of what the system provides: printf (`vprintf`), assert
+# (`__assertfail`), conditions of graphs
 
 
 MOST_ASSERTED = 1024  # threads whose failed assertion is reported
