@@ -278,13 +278,14 @@ def docstrings(lines):
     """(number, column of the docstring, line) of the lines of docstrings; other strings of several lines are none."""
     column = None
     for n, line in enumerate(lines, 1):
+        own = len(line) - len(line.lstrip())
         if line.count('"""') % 2:
             begins = column is None and line.lstrip().startswith(('"""', 'r"""'))
             if column is not None:
                 yield n, column, line
-            column = len(line) - len(line.lstrip()) if begins else -1 if column is None else None
-        if column is not None or line.lstrip().startswith('"""'):
-            yield n, column or 0, line
+            column = own if begins else -1 if column is None else None
+        if column is not None or (line.lstrip().startswith('"""') and "\\n" not in line):
+            yield n, own if column is None else column, line
 
 
 def long_prose(path):

@@ -14,7 +14,8 @@ __all__ = ["CODES", "CONSEQUENCES", "TOLD_APART", "UPSTREAM", "UPSTREAM_IF_MENDE
 
 
 class Severity(enum.StrEnum, metaclass=OwnEnumMembers):
-    """trap: refused, a fault, a hang, or undefined. wrong: silently wrong data. luck: right today, not guaranteed. note: worth knowing.
+    """trap: refused, a fault, a hang, or undefined. wrong: silently wrong data. luck: right today, not
+    guaranteed. note: worth knowing.
 
     >>> import smemsim
     >>> [str(severity) for severity in smemsim.Severity]

@@ -36,7 +36,8 @@ def uninitialised(
     are_several: bool = False,
 ) -> tuple[Clauses, Severity | None]:
     """Memory is read that no thread has written. A remark if a store copies the value and nothing else depends on it,
-    if lanes that have a value vote too, or if the value decides only about its own element (`is_own`). `are_several`: `where` is a number of bytes.
+    if lanes that have a value vote too, or if the value decides only about its own element (`is_own`). `are_several`:
+    `where` is a number of bytes.
     """
     mild = COPIED if is_copied else VOTED if is_voted else DECIDES if is_own else ""
     return Clauses(
