@@ -14,12 +14,12 @@ from kernels import changed, kernel, word_with
 from places import TESTS
 from smemsim import Finding, InstrDescriptor, SmemDescriptor, TensorMap, TensorMapError, check
 from smemsim.core.finding import Path
-from strategies import examples
+from strategies import CHARACTERS, examples
 
 SCENARIOS = sorted((TESTS / "scenarios").glob("**/*.toml"))
 K128 = ("sm_90a", "bf16", "K", "128B", 64, 128)
 WORD = "step.1.a.word"
-NAMES = st.from_regex(r"[A-Za-z_]\w{0,7}", fullmatch=True)
+NAMES = st.from_regex(r"[A-Za-z_]\w{0,7}", fullmatch=True, alphabet=CHARACTERS)
 
 
 @functools.cache

@@ -8,62 +8,14 @@ import struct
 import numpy as np
 import pytest
 
+from driver_calls import OTHER, PTX, TWO_64, Program, handles, packed, resource
 from smemsim import TensorMap
 from smemsim.core.spec.cards import MAPPING_BYTES
-from smemsim.virtual import Calls, Host, Policy, VirtualDevice
-
-PTX = """.version 8.0
-.target sm_90a
-.address_size 64
-.visible .global .align 4 .u32 counter = 3;
-.visible .entry fill(.param .u64 to, .param .u32 value) {
-  .reg .b32 %r<3>; .reg .b64 %rd<4>;
-  ld.param.u64 %rd1, [to]; ld.param.u32 %r2, [value]; mov.u32 %r1, %tid.x; mul.wide.u32 %rd2, %r1, 4; add.s64 %rd3, %rd1, %rd2;
-  st.global.u32 [%rd3], %r2; ret; }
-.visible .entry late(.param .u32 first, .param .u64 last) { ret; }
-.visible .entry nothing() { ret; }
-"""
-OTHER = PTX.partition(".visible .global")[0] + ".visible .entry other() { ret; }\n"
-TWO_64 = 1 << 64
-
-
-class Calling(Host):
-    """The process of the test, which makes a stream's callbacks too."""
-
-    def call_back(self, function, stream, data):
-        ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p)(function)(stream, 0, data)
-
-
-class Program(Calls):
-    """The calls of one program."""
-
-    def __init__(self):
-        super().__init__()
-        self.device, self.host = VirtualDevice("sm_90a", policy=Policy(quiet=True)), Calling()
-        self.device.host = self.host
-
-    def code(self, name, *arguments):
-        """The error code of a call."""
-        return self.answer(name, list(arguments))[0]
-
-    def made(self, name, *arguments):
-        """The results of a call that works; one alone for itself."""
-        code, results = self.answer(name, list(arguments))
-        assert code == 0, (name, code)
-        return results[0] if len(results) == 1 else results
 
 
 @pytest.fixture
 def cuda():
     return Program()
-
-
-def handles(raw):
-    return [handle for (handle,) in struct.iter_unpack("<Q", raw)]
-
-
-def packed(*given):
-    return b"".join(struct.pack("<Q", handle) for handle in given)
 
 
 # ---- Handles
@@ -593,10 +545,6 @@ def test_what_the_card_holds_at_once_is_asked_for_a_number_of_threads(cuda):
 
 
 # ---- Arrays, textures, surfaces
-
-
-def resource(kind, handle, *about):
-    return struct.pack("<i4xQiI3Q", kind, handle, *about).ljust(144, b"\0")
 
 
 def test_an_array_says_what_it_was_made_of_and_its_levels_keep_their_handles(cuda):

@@ -16,9 +16,10 @@ class GraphCalls(Handles):
         return self._keep(Graph())
 
     def graph_destroy(self, graph: int) -> None:
-        found = self._objects.pop(graph, None)
+        found = self._objects.get(graph)
         if isinstance(found, (Graph, GraphExec)):
             found.close()
+            del self._objects[graph]
 
     def user_object_create(self, destroy: int, data: int, count: int) -> int:
         return self._keep(UserObject(lambda: self.device.outside(self.host.call, destroy, data), count))

@@ -98,7 +98,7 @@ class NodeCalls(Handles):
 
     def _fill(self, to: int, pitch: int, value: int, width: int, count: int, height: int) -> Node:
         given = (to, pitch, value, width, count, height)
-        return Node("memset", lambda: self.device.fill_2d(to, pitch or count * width, value, width, count, height), {"given": given})
+        return Node("memset", lambda: self.device.fill_2d(to, pitch, value, width, count, height), {"given": given})
 
     def _copy(self, to: int, to_pitch: int, source: int, source_pitch: int, width: int, height: int) -> Node:
         given = (to, to_pitch, source, source_pitch, width, height)

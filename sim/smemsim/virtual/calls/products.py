@@ -44,7 +44,6 @@ COMPUTE = {
 }
 ROW = 1  # cublasLtOrder_t
 MATRICES = "abcd"
-_NUMBERS, _SCALAR = 14 + 5 * len(MATRICES), 16
 _WORDS = (
     "op_a",
     "op_b",
@@ -61,6 +60,7 @@ _WORDS = (
     "scale_a",
     "scale_b",
 )
+_CALL = struct.Struct(f"<{len(_WORDS) + 5 * len(MATRICES)}q16s16s")  # the numbers, alpha, beta
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,9 +95,8 @@ class ProductCalls(Handles):
 
     def product(self, name: str, stream: int, raw: bytes) -> None:
         """Compute a product of cuBLAS: the structure `product_call` of `clib/cublas.c`."""
-        given = struct.unpack_from(f"<{_NUMBERS}q", raw)
+        *given, alpha, beta = _CALL.unpack(raw)
         about = dict(zip(_WORDS, given[: len(_WORDS)], strict=True))
-        scalars = raw[8 * _NUMBERS : 8 * _NUMBERS + _SCALAR], raw[8 * _NUMBERS + _SCALAR : 8 * _NUMBERS + 2 * _SCALAR]
         places = {side: given[len(_WORDS) + 5 * n : len(_WORDS) + 5 * (n + 1)] for n, side in enumerate(MATRICES)}
         if min(about["m"], about["n"], about["k"], about["batch"]) < 0:
             raise CudaError(INVALID_VALUE, f"{name}: m, n, k and the batch count are 0 or more")
@@ -110,7 +109,7 @@ class ProductCalls(Handles):
             self.host.materialize()
             try:
                 with np.errstate(all="ignore"):  # infinities and NaN are results, as on a card
-                    self._compute(about, matrices, scalars, compute)
+                    self._compute(about, matrices, (alpha, beta), compute)
             except InputError as e:
                 raise InputError(f"{name}: {e}") from None
             self._say(name, about, matrices)
@@ -170,18 +169,17 @@ class ProductCalls(Handles):
         # of integers, fp64 has every sum below 2^53
         wide: Any = np.float64 if compute in ("f64", "s32") else np.float32
         for n in range(about["batch"]):
-            a, b = (_operand(matrices[side], self._bits(matrices[side], n), about[f"op_{side}"]).astype(wide, copy=False) for side in "ab")
+            a, b = (np.asarray(_operand(matrices[side], self._bits(matrices[side], n), about[f"op_{side}"]), wide) for side in "ab")
             out = np.matmul(a, b) if about["k"] else np.zeros((about["m"], about["n"]), wide)
             out *= wide(alpha)
             if beta:
                 c = matrices["c"]
-                out += wide(beta) * _values(c.of(self._bits(c, n)), c.dtype).astype(wide, copy=False)
+                out += wide(beta) * np.asarray(_values(c.of(self._bits(c, n)), c.dtype), wide)
             if about["bias"]:
                 kind = TYPES[about["bias_type"]]
                 size = np.dtype(STORED[kind]).itemsize
-                out += _values(self.device.view(about["bias"], about["m"] * size).view(STORED[kind]), kind).astype(wide, copy=False)[
-                    :, None
-                ]
+                added = _values(self.device.view(about["bias"], about["m"] * size).view(STORED[kind]), kind)
+                out += np.asarray(added, wide)[:, None]
             d = matrices["d"]
             d.of(self._bits(d, n, is_read=False))[...] = _stored(out, d.dtype)
 

@@ -85,7 +85,7 @@ class StreamCalls(Handles):
     def capture_nodes(self, stream: int, count: int) -> tuple[int, bytes]:
         """What the next node of a stream under capture runs after."""
         found = self._stream(stream)
-        return self._told_of([] if found is None or found.graph is None else found.last, count)
+        return self._told_of([] if found is None else found.last, count)
 
     def capture_after(self, stream: int, after: bytes, is_all: int) -> None:
         """Say what the next node of a stream under capture runs after: that and no more, or that too."""

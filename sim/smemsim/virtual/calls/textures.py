@@ -72,8 +72,9 @@ class TextureCalls(Handles):
     def surface_create_of(self, resource: bytes) -> int:
         self.device.check()
         kind, array, *_ = self._resource(resource)
-        if kind != RESOURCE_ARRAY or array is None:
+        if kind != RESOURCE_ARRAY:
             raise CudaError(INVALID_VALUE, "a surface of something that is no array")
+        assert array is not None
         made = self.device.textures.surface(array)
         self._described[made] = resource, b""
         return made
