@@ -25,7 +25,7 @@ from smemsim.diagnosis.product import pattern
 
 SIZES = {"bf16": 2, "f16": 2, "tf32": 4, "e4m3": 1, "s8": 1}
 MAPS = {1: "u8", 2: "u16", 4: "u32"}
-AT, ROWS = {"a": 0x4000, "b": 0x10000}, {"a": 128, "b": 64}
+AT, ROWS = {"a": 0x4000, "b": 0x10000}, {"a": 128, "b": 32}
 PANELS, STEPS = 2, 4  # panels of 128 B of K, steps in each
 
 
@@ -39,7 +39,7 @@ def matrices(dtype, seed=0):
 
 def words(side, *, swizzle="128B", sbo=1024, base=0):
     """(blocks of 64 rows, K steps)."""
-    count = ROWS[side] // 64
+    count = -(-ROWS[side] // 64)
     start = [
         [AT[side] + 8192 * block + panel * 128 * ROWS[side] + 32 * step for panel in range(PANELS) for step in range(STEPS)]
         for block in range(count)
@@ -63,7 +63,9 @@ def run(dtype, given, *, writers=("128B", "128B"), panels=(0, 1), a=None, b=None
     for block in range(2):
         d = None
         for step in range(PANELS * STEPS):
-            result = wgmma(shared, of_a[block, step], of_b[0, step], n=64, a_type=dtype, d_type="s32" if dtype == "s8" else "f32", d=d)
+            result = wgmma(
+                shared, of_a[block, step], of_b[0, step], n=ROWS["b"], a_type=dtype, d_type="s32" if dtype == "s8" else "f32", d=d
+            )
             d = wgmma_registers(result)
         found.append(result.d)
     return np.concatenate(found)
@@ -191,7 +193,7 @@ def test_numbers_instead_of_bits_and_sums_in_another_order():
     found = told("bf16", (read @ values["b"].T).astype(np.float32), values)
     assert [one.text for one in found.faults] == ["written with swizzle none and read with 128B"]
     assert "but for rounding" in found.because[0]
-    assert found.pattern.startswith("87.5 % of D is wrong (7168 of 8192): rows 1 to 7 mod 8 are wrong")
+    assert found.pattern.startswith("87.5 % of D is wrong (3584 of 4096): rows 1 to 7 mod 8 are wrong")
     assert found.measured
     other = explain_product(
         (read @ values["b"].T).astype(np.float32), values["a"], values["b"], arch="sm_100a", kind="f16", a_type="bf16", d_type="f32"
@@ -227,11 +229,11 @@ def test_what_comes_from_outside_the_tile_is_only_possible():
     found = told("bf16", d, given)
     assert [(one.operand, one.field, one.certain) for one in found.faults] == [("A", "stride_byte_offset", True)]
     assert found.faults[0].text == "read with SBO 2048 B instead of 1024 B, with 0 where that is outside the tile"
-    d[96:] = np.random.default_rng(3).integers(0x3F800000, 0x40000000, (32, 64))  # something else lay there
+    d[96:] = np.random.default_rng(3).integers(0x3F800000, 0x40000000, (32, 32))  # something else lay there
     found = told("bf16", d, given)
     assert found.looks_like == "unknown"
-    assert [(one.operand, one.field, one.explained, one.certain) for one in found.faults] == [("A", "stride_byte_offset", 96 * 64, False)]
-    assert found.because[0].startswith("it may be that A was read with SBO 2048 B instead of 1024 B (6144 of 8192 elements")
+    assert [(one.operand, one.field, one.explained, one.certain) for one in found.faults] == [("A", "stride_byte_offset", 96 * 32, False)]
+    assert found.because[0].startswith("it may be that A was read with SBO 2048 B instead of 1024 B (3072 of 4096 elements")
     assert "rows 0 to 7 mod 64 are right" in found.pattern
 
 
@@ -268,7 +270,7 @@ def test_numbers_of_a_signed_type_reach_to_its_ends():
 
 def test_what_no_fault_gives_is_unknown():
     given = matrices("bf16")
-    noise = np.random.default_rng(9).standard_normal((128, 64)).astype(np.float32)
+    noise = np.random.default_rng(9).standard_normal((128, 32)).astype(np.float32)
     found = told("bf16", noise, given)
     assert found.looks_like == "unknown"
     assert not found.faults
