@@ -11,10 +11,8 @@ from driver_calls import OTHER, PTX, TWO_64, Program, handles, packed, resource
 from smemsim import InputError, Unmodelled
 from smemsim.core.spec.cards import MAPPING_BYTES
 from smemsim.core.spec.textures import ADDRESS_MODES, ARRAY_FORMATS
-from smemsim.virtual import FindingsError
-from smemsim.virtual.calls.table import OUT_OF_MEMORY
+from smemsim.virtual import CudaError, FindingsError
 from smemsim.virtual.calls.wire import replied
-from smemsim.virtual.errors import CudaError
 
 
 @pytest.fixture
@@ -23,6 +21,8 @@ def cuda():
 
 
 # ---- Answers
+
+NO_ROOM = "the memory of this machine is out: the device cannot go on"
 
 
 class Found:
@@ -45,8 +45,8 @@ class Failing(Program):
         (Unmodelled("x"), 801, ["not modelled: x"], ["not modelled: x"], 0),
         (InputError("y"), 1, ["y"], [], 0),
         (KeyboardInterrupt(), 719, [], [], 719),
-        (MemoryError(), 999, [OUT_OF_MEMORY], [OUT_OF_MEMORY], 0),
-        (MemoryError("z"), 999, [f"{OUT_OF_MEMORY}: z"], [f"{OUT_OF_MEMORY}: z"], 0),
+        (MemoryError(), 999, [NO_ROOM], [NO_ROOM], 0),
+        (MemoryError("z"), 999, [f"{NO_ROOM}: z"], [f"{NO_ROOM}: z"], 0),
         (ValueError("w"), 999, ["internal error in fails, please report it:"], ["internal error in fails: ValueError: w"], 0),
     ],
 )

@@ -8,8 +8,7 @@ import itertools
 import numpy as np
 import pytest
 
-from smemsim.virtual import Policy, VirtualDevice, process, torch_cuda, torch_graphs, torch_random, torch_taint, torch_tensors
-from smemsim.virtual.errors import CudaError
+from smemsim.virtual import CudaError, Policy, VirtualDevice, process, torch_cuda, torch_graphs, torch_random, torch_taint, torch_tensors
 from smemsim.virtual.torch_tensors import CPU, CUDA, PINNED, Tensors
 from torch_stand_in import Storage, Tensor, stand_in
 
