@@ -1,0 +1,236 @@
+"""Every refusal of a command names what was written and what would be right, with exit code 2; numbers and words mean
+the same in every form.
+"""
+
+import json
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from smemsim.cli import main
+
+LAYOUT = "(64,16):(16,1)"
+WRITTEN = ["--base", "0x400", "--arch", "sm_90a", "--dtype", "bf16", "--major", "K"]
+
+
+def ran(*words):
+    return CliRunner().invoke(main, [str(word) for word in words])
+
+
+@pytest.fixture
+def files(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("d", "a", "b"):
+        np.save(f"{name}.npy", np.zeros((64, 64), np.float32))
+    np.save("floats.npy", np.zeros(64, np.float32))
+    (tmp_path / "k.toml").write_text("")
+
+
+REFUSED = [
+    # words
+    ("decode xyz", "'xyz': no such file, and not a 64-bit word; write a word as 0x…, as 16 hex digits, or in decimal (a tensor map: 256 hex digits"),
+    ("decode xyz --kind f16", "'xyz': no such file, and not a 32-bit word; write a word as 0x…, or in decimal"),
+    ("decode 'x y'", "'x y': not a 64-bit word"),
+    # solve: its forms
+    ("solve", "no input: give one of a scenario, a dump and an operand, --d --a --b, --layout, --conflicts"),
+    ("solve a.npy b.npy d.npy", "3 files: give one of"),
+    ("solve k.toml --layout {L}", "a scenario and --layout: needs one of"),
+    ("solve a.npy b.npy --d d.npy", "a dump and an operand and --d --a --b: needs one of"),
+    ("solve k.toml --rows 3", "--rows: not an option of a scenario"),
+    ("solve k.toml --base 0x400 --packing padded", "--base, --packing: not an option of a scenario"),
+    ("solve k.toml --a-type bf16", "--a-type: not an option of a scenario"),
+    ("solve a.npy b.npy --operand step[1].a", "--operand: not an option of a dump and an operand"),
+    ("solve a.npy b.npy --pitch 8", "--pitch: not an option of a dump and an operand"),
+    ("solve --layout {L} --d-type f16", "--d-type: not an option of --layout"),
+    ("solve --layout {L} --operand x", "--operand: not an option of --layout"),
+    ("solve --d d.npy --a a.npy --b b.npy --rows 3", "--rows: not an option of --d --a --b"),
+    ("solve --d d.npy --a a.npy --b b.npy --tma", "--tma: not an option of --d --a --b"),
+    ("solve --a a.npy", "--d, --b, --arch, --a-type are missing"),
+    ("solve --d d.npy --a a.npy --b b.npy --arch sm_90a", "--a-type is missing"),
+    ("solve a.npy b.npy", "--base, --arch, --dtype, --major are missing; smemsim solve --help has examples"),
+    ("solve --layout {L} --base 0 --arch sm_90a --dtype bf16", "--major is missing; smemsim solve --help has examples"),
+    ("solve --layout (4,4,4):(1,4,16) {W}", "needs two modes, (M or N, K), and at most"),
+    ("solve --layout (65536,65536):(65536,1) {W}", "needs two modes, (M or N, K), and at most"),
+    ("solve floats.npy a.npy {W}", "floats.npy: an array of float32; needs bytes, uint8"),
+    # solve --conflicts
+    ("solve k.toml --conflicts", "files: nothing of --conflicts; give accesses by --access OP:BYTES:AT"),
+    ("solve --conflicts --arch sm_90a", "--arch: not an option of --conflicts"),
+    ("solve --conflicts --d d.npy", "--d: not an option of --conflicts"),
+    ("solve --conflicts --rows 3", "--rows: not an option of --conflicts"),
+    ("solve --conflicts --a-type bf16", "--a-type: not an option of --conflicts"),
+    ("solve --conflicts", "--access is missing; smemsim solve --help has an example"),
+    ("solve --conflicts --dtype e2m1 --access st:16:lane*16", "--dtype e2m1: needs elements of whole bytes"),
+    ("solve --conflicts --access nothing", "--access: "),
+    # dot
+    ("dot --a-type bf16 -a ' ' -b 0", "-a: no words"),
+    ("dot --a-type bf16 -a 3f80 -b *3", "-b: '*3' is not a word, or a word * how often"),
+    ("dot --a-type bf16 -a 3f80*257 -b 0", "-a: more than 256 elements; no instruction has as many"),
+    ("dot --a-type bf16 -a 3f80*200,3f80*57 -b 0", "-a: more than 256 elements; no instruction has as many"),
+    ("dot --a-type bf16 -a 3f80*256 -b 0", "256"),
+    ("dot --a-type bf16 -a xyz -b 0", "-a: 'xyz' is not a hexadecimal word; numbers are taken with --values"),
+    ("dot --values --a-type bf16 -a 1 -b abc", "-b: 'abc' is not a number, as 1.5, -2e-3, 2^-24 or inf"),
+    ("dot --values --a-type bf16 -a 2^9999 -b 1", "-a: '2^9999' is not a number"),
+    ("dot --a-type bf16 -a 0 -b 0 --scale-a 38", "--scale-a, --scale-b, --scale-type: wgmma has no scale factors"),
+    ("dot --a-type bf16 -a 0 -b 0 --scale-b 38", "wgmma has no scale factors"),
+    ("dot --a-type bf16 -a 0 -b 0 --scale-type ue8m0", "wgmma has no scale factors"),
+    # CuTe layouts
+    ("decode {L} --zipped-divide 8,8 --recast 8", "--zipped-divide and --recast: one at a time"),
+    ("decode {L} --zipped-divide 8,8 --logical-divide 8,8", "--zipped-divide and --logical-divide: one at a time"),
+    ("decode {L} --recast 8", "--recast: from how many bits? say it with --dtype"),
+    ("decode {L} --zipped-divide 0,8", "--zipped-divide 0,8: every size is at least 1"),
+    ("decode {L} --logical-divide 8,-1", "--logical-divide 8,-1: every size is at least 1"),
+    ("decode {L} --logical-divide a", "--logical-divide 'a': needs whole numbers: a size for each mode, as 64,16"),
+    # campaign
+    *((f"campaign keys --shard {text}", f"--shard {text!r}: needs I/N, as 2/4") for text in ("2", "a/2", "1/b", "1/", "/2", "1/11111111111111111111")),
+    *((f"campaign keys --cases {text}", f"--cases {text!r}: needs a number of cases, as 1e6") for text in ("0", "-5", "x", "1e19", "nan", "0.5")),
+    *((f"campaign --reproduce {text}", "needs SPACE:SEED:CHUNK or SPACE:SEED:CHUNK:CASE, as smem:0:3:17") for text in
+      ("smem:0", "smem:0:1:2:3", "smem:-1:0", "smem:0:-1", "smem:0:1:-2", "smem:9223372036854775808:0", "smem:0:9223372036854775808")),
+    ("campaign --reproduce nothing:0:0", "nothing"),
+    # options
+    ("check k.toml --sm_90a", "--sm_90a: no such option"),
+    ("run k.ptx --kernel k", "--kernel: no such option; did you mean '--entry'?"),
+    ("run k.ptx --blck 1", "--blck: no such option; did you mean '--block'?"),
+    ("run k.ptx -arch sm_90a", "-arch: no such option; did you mean '--arch'?"),
+    ("campaign keys -3", "-3: no such option; a negative number is read as an option: sizes are positive, and a negative value follows =, as --at=-1,0"),
+    ("check k.toml --block 3", "--block: no such option; --block is an option of smemsim run"),
+    ("run k.ptx --block 1 --block 2", "--block: given 2 times; give it once"),
+    ("run k.ptx --block", "--block: needs a value; smemsim run --help lists the options"),
+    ("run k.ptx --counters=3", "--counters: takes no value; smemsim run --help lists the options"),
+    ("solve --conflicts --pitch x", "--pitch x: needs a whole number"),
+    ("solve --conflicts --pitch 9223372036854775808", "--pitch 9223372036854775808: needs a whole number, below 2^63"),
+    ("solve --conflicts --pitch -9223372036854775808", "below 2^63"),
+    ("campaign keys --seconds nan", "--seconds nan: needs a number"),
+    ("campaign keys --seconds inf", "--seconds inf: needs a number"),
+    ("plan", "is missing; for example: smemsim plan 128x64 --arch sm_90a --dtype bf16 --major K"),
+    ("nothing", "nothing"),
+    ("check ''", "is empty: name a file or a folder (an unset variable of the shell?)"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("words", "said"), REFUSED, ids=[words for words, _ in REFUSED])
+def test_a_refusal_is_a_sentence_that_names_what_was_written(files, words, said):
+    import shlex
+
+    done = ran(*[part for word in shlex.split(words) for part in ([LAYOUT] if word == "{L}" else WRITTEN if word == "{W}" else [word])])
+    assert done.exit_code == 2, done.output
+    assert said in " ".join(done.stderr.split())
+    assert "Traceback" not in done.output
+    assert done.stdout == ""
+
+
+# ---- One number in several forms
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "0x4000404000010040",
+        "4000404000010040",
+        "0X4000_4040_0001_0040",
+        "0x4000'4040'0001'0040ULL",
+        f"{0x4000404000010040}",
+        " 0x4000404000010040 ",
+        "0b" + f"{0x4000404000010040:b}",
+    ],
+)
+def test_a_word_means_the_same_in_every_form(text):
+    wanted = ran("decode", "0x4000404000010040", "--arch", "sm_90a", "--json")
+    assert ran("decode", text, "--arch", "sm_90a", "--json").stdout == wanted.stdout
+    assert wanted.exit_code == 0
+
+
+def dot_terms(*words):
+    done = ran("dot", *words, "--json")
+    assert done.exit_code == 0, done.output
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "words"),
+    [
+        ("1 1 1", "3f80*3"),
+        ("2^-3,-2^1", "3e00 c000"),
+        ("1.5", "0x3fc0"),
+        ("-0.5*2", "bf00,bf00"),
+        ("inf", "7f80"),
+        ("1e0*2 0 2^0", "3f80 3f80 0 3f80"),
+    ],
+)
+def test_numbers_of_a_dot_product_are_its_words(numbers, words):
+    b = "3f80*16"
+    assert dot_terms("--values", "--a-type", "bf16", "-a", numbers, "-b", "1*16") == dot_terms("--a-type", "bf16", "-a", words, "-b", b)
+
+
+def test_a_dot_product_takes_types_kinds_and_cards_that_are_left_out():
+    given = ("--a-type", "e4m3", "-a", "38 1", "-b", "38 38")
+    plain = dot_terms(*given)
+    assert plain == dot_terms(*given, "--b-type", "e4m3", "--arch", "sm_90a", "--kind", "wgmma", "-c", "0", "--d-type", "f32")
+    assert plain != dot_terms(*given, "-c", "3f800000")
+    other = dot_terms(*given, "--kind", "kind::f8f6f4")
+    assert other == dot_terms(*given, "--kind", "f8f6f4", "--arch", "sm_100a")
+
+
+@pytest.mark.parametrize(("count", "scale"), [(2, "ue8m0"), (4, "ue4m3")])
+def test_scale_factors_of_blocks_of_32_are_powers_of_two(count, scale):
+    """The kind mxf4nvf4 has both types; how many factors a row has says which."""
+    one = {"ue8m0": "7f", "ue4m3": "38"}[scale]
+    given = (
+        "--kind",
+        "mxf4nvf4",
+        "--a-type",
+        "e2m1",
+        "-a",
+        "2*64",
+        "-b",
+        "2*64",
+        "--scale-a",
+        f"{one}*{count}",
+        "--scale-b",
+        f"{one}*{count}",
+    )
+    assert dot_terms(*given) == dot_terms(*given, "--scale-type", scale)
+
+
+# ---- Layouts
+
+
+@pytest.mark.parametrize(("layout", "code"), [("(64,16):(16,1)", 0), ("(4,4):(1,1)", 1)])
+def test_a_layout_in_which_elements_share_a_place_has_exit_code_1(layout, code):
+    assert [
+        ran(command, layout, "--dtype", "bf16", *more).exit_code
+        for command, more in (("decode", ()), ("decode", ("--json",)), ("map", ()), ("map", ("--json",)))
+    ] == [code] * 4
+
+
+@pytest.mark.parametrize("option", ["--zipped-divide", "--logical-divide"])
+def test_a_divided_layout_has_the_same_elements(option):
+    whole, divided = (json.loads(ran("map", LAYOUT, "--dtype", "bf16", "--json", *more).stdout) for more in ((), (option, "8,4")))
+    assert sorted(np.ravel(whole["bit_address"])) == sorted(np.ravel(divided["bit_address"]))
+    assert whole["base"] == divided["base"] == 0x400
+
+
+def test_a_recast_layout_covers_the_same_bits():
+    whole, recast = (
+        json.loads(ran("map", LAYOUT, "--dtype", "bf16", "--smem", "0", "--json", *more).stdout) for more in ((), ("--recast", "8"))
+    )
+    assert {int(bit) for bit in np.ravel(recast["bit_address"])} == {
+        int(bit) + half for bit in np.ravel(whole["bit_address"]) for half in (0, 8)
+    }
+
+
+def test_a_tile_that_lies_the_other_way_is_said():
+    done = ran("solve", "--layout", "Sw<3,4,3> o (64,16):(1,64)", *WRITTEN)
+    assert done.exit_code == 1
+    assert "as MN-major: --major MN" in done.stderr
+    right = ran("solve", "--layout", "Sw<3,4,3> o (64,16):(1,64)", *WRITTEN[:-1], "MN")
+    assert (right.exit_code, right.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("access", "more", "code"), [("ld:4:lane * 128", (), 0), ("ld:4:lane * 128", ("--pitch", "128"), 0), ("atom:4:0", (), 1)]
+)
+def test_a_layout_without_conflicts_is_found_or_not(access, more, code):
+    done = ran("solve", "--conflicts", "--access", access, *more)
+    assert done.exit_code == code, done.output
+    assert (json.loads(ran("solve", "--conflicts", "--access", access, *more, "--json").stdout)["layouts"] == []) == bool(code)
