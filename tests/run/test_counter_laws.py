@@ -1,4 +1,4 @@
-"""Laws of the counters without a launch: what an instruction is, what accesses cost lane by lane, sums, limits, words."""
+"""Laws of the counters without a launch: what an instruction is, what accesses cost lane by lane, sums, limits."""
 
 import dataclasses
 import itertools
@@ -94,7 +94,7 @@ def test_a_number_that_is_always_one_is_counted_where_nobody_reads_the_result(be
     ],
 )  # fmt: skip
 def test_a_matrix_instruction_has_the_operations_and_the_operand_bytes_of_its_shape(text, found):
-    """A row of an operand has 32 bytes of K; of a sparse product B has the K of all elements. A in registers reads nothing."""
+    """A row has 32 bytes of K; of a sparse product B has the K of all elements. A in registers reads nothing."""
     assert product_of(one(text)) == found
 
 

@@ -1,4 +1,4 @@
-"""Laws of the driver's calls: what each error answers, what is gone afterwards, what a description means, field by field."""
+"""Laws of the driver's calls: what each error answers, what is gone afterwards, what each field means."""
 
 import ctypes
 import itertools
@@ -441,7 +441,7 @@ def test_an_alignment_is_a_power_of_two(cuda, align):
 
 @pytest.mark.parametrize("form", ARRAY_FORMATS)
 def test_flags_of_the_drivers_textures_mean_what_cuda_h_says(cuda, form):
-    """CU_TRSF_READ_AS_INTEGER 1, NORMALIZED_COORDINATES 2, SRGB 0x10, SEAMLESS_CUBEMAP 0x40. Integers of 32 bits stay."""
+    """CU_TRSF_READ_AS_INTEGER 1, NORMALIZED_COORDINATES 2, SRGB 0x10, SEAMLESS_CUBEMAP 0x40; s32 and u32 stay."""
     kind, bits = ARRAY_FORMATS[form]
     array = cuda.made("array_create_of", 8, 8, 0, form, 1, 0, 0, "")
     for flags in filter(lambda flags: not flags & ~0x53, range(0x80)):
