@@ -604,7 +604,7 @@ _COUNTERS = RuleTopic(
             "The lanes of a warp are divided into groups: 32 lanes if each accesses 1 to 4 B, 16 lanes if 8 B, 8 lanes if 16 B. "
             "A group costs the number of different words in its busiest bank. "
             "Atomics and cp.async.ca cost the number of lanes in that bank. "
-            "Two groups of a load of 8 or 16 B cost as much as one if lanes share addresses in pairs: each lane n reads the same address as lane n XOR 1, or each lane n reads the same address as lane n XOR 2.",
+            "In a load of 8 or 16 B, lanes may share addresses in pairs: each lane n reads the same address as lane n XOR 1 (or each as lane n XOR 2). Then two groups cost as much as one.",
             "32 lanes read 4 B each at a stride of 8 B: each of 16 banks has two words, so the load costs 2 wavefronts.",
             "`run --counters` prints the sum. Many conflicts are P901 and P902.",
         ),
@@ -754,7 +754,8 @@ _FENCES = RuleTopic(
             "The value is old only if the L1 has an older copy of the 128 bytes.",
             "The last block of a reduction: atomicInc tells a CTA that it is the last one, and the CTA sums the partial results.",
             "It reports the remark X008 if the thread accesses the data by a plain store. "
-            "For a load it reports the remark if no L1 can have an older copy: in this launch no other CTA has loaded from these 128 bytes, and the thread's own CTA has loaded from them only after the relaxed operation. "
+            "For a load it reports the remark if no L1 can have an older copy. "
+            "This is so if no other CTA of the launch has loaded from these 128 bytes, and the thread's own CTA has loaded from them only after the relaxed operation. "
             "Otherwise X008 is a finding.",
         ),
         "order.barrier_fences": RuleText(
