@@ -12,6 +12,7 @@ import dataclasses
 import functools
 import itertools
 import operator
+import weakref
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -144,6 +145,9 @@ def _bits(i: Instruction) -> int:
 # ---- Registers of asynchronous instructions: not to be touched before these are waited for (PTX ISA 9.1 §9.7.15.7)
 
 
+_given: weakref.WeakKeyDictionary[Program, frozenset[int]] = weakref.WeakKeyDictionary()  # `RegistersInFlight._given`
+
+
 @functools.lru_cache(maxsize=1024)
 def _mask(slots: frozenset[int]) -> int:
     """Registers as a bit set."""
@@ -264,10 +268,14 @@ class RegistersInFlight:
         self._sums[key] = op.instruction
 
     @functools.cached_property
-    def _given(self) -> set[int]:
+    def _given(self) -> frozenset[int]:
         """The registers that get a value from some instruction other than wgmma, anywhere in the program."""
-        body = self.x.program.inlined.body
-        return {slot for i in body if i.op != "wgmma" for slot, gives in i.mentions if gives}
+        program = self.x.program
+        found = _given.get(program)
+        if found is None:
+            body = program.inlined.body
+            found = _given[program] = frozenset(slot for i in body if i.op != "wgmma" for slot, gives in i.mentions if gives)
+        return found
 
     @functools.cached_property
     def _used(self) -> frozenset[int]:
