@@ -355,6 +355,7 @@ def _raw(name: str, parameter: Parameter, value: Any, memory: GlobalMemory | Non
         raise InputError(f"{name} = {shown(value)}: {WANTED_ARGUMENT}") from None
     if len(raw) != size:
         hint = "; the address of a tensor map? that is `maps` in a launch file" if (size, len(raw)) == (ADDRESS_BYTES, MAP_BYTES) else ""
+        hint = hint or "; a tensor map? write {map = {...}} in a launch file, or pass a TensorMap" * (size == MAP_BYTES)
         raise InputError(f"{name}: has {size} bytes, {len(raw)} were given{hint}")
     return raw
 

@@ -131,8 +131,12 @@ def _why_unseen(barrier: Mbarrier, x: Wave, phase: int) -> str:
     lines = _lines(state.done["arrives"])
     waits = f"the wait is for phase {phase} (parity {phase & 1}) of {_named(barrier, x)}"
     if last == seen:
-        late = "; if the copies are late, it passes at once, and old bytes are read (--schedule latest)" if state.deliveries.sources else ""
-        return f"{waits}; {'only ' * (not seen)}phase {last} is complete{f', by the arrivals of {lines}' if lines else ''}, and no wait has seen it{late}"
+        late = (
+            "; if the copies come late, the wait passes at once and old bytes are read (--schedule latest)"
+            if state.deliveries.sources
+            else ""
+        )
+        return f"{waits}, but {'only ' * (not seen)}phase {last} is complete{f' (by arrivals of {lines})' if lines else ''}, and no wait was for that one{late}"
     before = f"phases {ranges(range(seen, last + 1))} completed without a wait"
     if state.arrivals.run_ahead:
         return f"{waits}, because {before}: the same threads arrived in each{f', in {lines}' if lines else ''}"
@@ -141,8 +145,13 @@ def _why_unseen(barrier: Mbarrier, x: Wave, phase: int) -> str:
 
 
 def _named(barrier: Mbarrier, x: Wave) -> str:
+    return f"{_placed(barrier, x)} of CTA {barrier.cta.number}"
+
+
+def _placed(barrier: Mbarrier, x: Wave) -> str:
+    """An mbarrier by its name and address, without its CTA."""
     name = x.launch.program.places.mbarrier_at(barrier.offset)
-    return f"the mbarrier {f'{name} ({barrier.offset:#x})' if name else f'at {barrier.offset:#x}'} of CTA {barrier.cta.number}"
+    return f"the mbarrier {f'{name} ({barrier.offset:#x})' if name else f'at {barrier.offset:#x}'}"
 
 
 def _lines(by: Collection[int]) -> str:
@@ -501,7 +510,7 @@ class _Count:
         first, alike = self.first, [r.phase for r in self.wrong if (r.expected, r.brought) == (self.first.expected, self.first.brought)]
         ctas, many = self._ctas(), len(alike) > 1
         named = of_ctas(ctas)
-        of = f"of the mbarrier at {self.barrier.offset:#x} {named}"
+        of = f"of {_placed(self.barrier, self.x)} {named}"
         comes = f"{first.brought:,} arrive" if first.brought else "none arrive"
         told = (
             f"phases {ranges(alike)} {of} expect {first.expected:,} bytes each, and {comes} each time"
