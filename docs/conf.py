@@ -49,7 +49,9 @@ def _copy_explanations(*_: Any) -> None:
 
 
 def _blocks(_: Any, docname: str, source: list[str]) -> None:
-    """The words after a block's language are for tools.docs. A file name becomes a caption."""
+    """The words after a block's language are for tools.docs. A file name becomes a caption. Links to explanations lead
+    to the copies.
+    """
 
     def block(found: re.Match[str]) -> str:
         language, words = found[1], found[2].split()
@@ -61,6 +63,8 @@ def _blocks(_: Any, docname: str, source: list[str]) -> None:
         return f"```{{code-block}} {lexer}{caption}\n\n" if caption else f"```{lexer}\n"
 
     source[0] = re.sub(r"^```(\w+)[ ]*([^\n`]*)\n", block, source[0], flags=re.MULTILINE)
+    findings = "../" * docname.count("/") + "findings/"
+    source[0] = re.sub(r"\]\((?:\.\./)+sim/smemsim/explanations/", f"]({findings}", source[0])
     source[0] = re.sub(r"<!-- /?\w+[^>]*-->\n?", "", source[0])
     source[0] = re.sub(r"^!\[([^\]]*)\]\(([./\w]*?pictures/)([\w-]+\.svg)\)$", _picture, source[0], flags=re.MULTILINE)
 

@@ -143,10 +143,15 @@ def _filled_parts(text: str) -> str:
     return "\n\n".join(part if part.startswith("```") else filled(part) for part in text.split("\n\n"))
 
 
+def _to_code(number: str, page: Page) -> str:
+    """A link to the page of a code where the checkout has it, so that it works on GitHub too: docs/conf.py turns it."""
+    depth = len(page.parent.relative_to(ROOT).parts)
+    return f"[{number}]({'../' * depth}sim/smemsim/explanations/{number}.md)"
+
+
 def findings(page: Page) -> str:
     """Every code, with a link to its page."""
-    folder = "" if page.parent.name == "findings" else "findings/"
-    rows = [(f"[{c.number}]({folder}{c.number}.md)", c.slug, str(c.severity), c.says) for c in CODES.values()]
+    rows = [(_to_code(c.number, page), c.slug, str(c.severity), c.says) for c in CODES.values()]
     return table(("code", "name", "severity", "meaning"), rows)
 
 
@@ -749,7 +754,7 @@ def projects(page: Page) -> str:
             depths = [len(marks) for marks in re.findall("^(##+) ", text, flags=re.MULTILINE)]
             findings = sum(depth >= after for depth, after in zip(depths, [*depths[1:], 0], strict=True))
             named = " ".join(re.findall("^- Finding: .*", text, flags=re.MULTILINE))
-            codes = [f"[{code}](../findings/{code}.md)" for code in sorted(set(re.findall(r"\b[A-Z]\d{3}\b", named)))]
+            codes = [_to_code(code, page) for code in sorted(set(re.findall(r"\b[A-Z]\d{3}\b", named)))]
             rows.append((f"[{title[1]}]({one.name})", str(findings), ", ".join(codes) or "no code: wrong results or wrong machine code"))
     return table(("project", "faults", "codes of the findings"), rows)
 

@@ -78,7 +78,7 @@ def _clean(*, card: Mapping[str, Any] | None = None, here: Mapping[str, Any]) ->
 
 
 def _link(code: str) -> str:
-    return f"[{code}](findings/{code}.md)" if code in CODES else code
+    return f"[{code}](../sim/smemsim/explanations/{code}.md)" if code in CODES else code
 
 
 def _here() -> Tool:
@@ -114,9 +114,10 @@ def page() -> str:
         "- *all four*: at least one of the four tools.", "",
         "Each kernel has a table below. *Found by compute-sanitizer* lists the tools that found the fault, a dash none. "
         "*Found by smemsim* is the code of its first finding:", "",
-        "- A code in brackets names another cause than the fault, or is at another line. The fault is found, but not right.",
-        "- *Not found*: smemsim reports something for the correct kernel too. So a report for a fault of this kernel counts only if it is at a line of the fault. "
-        "The first report, whose code is in brackets, is not.",
+        "- A code without brackets: the fault is found and right.",
+        "- A code in brackets: the fault is found, but not right. The code names another cause, or the finding is at another line.",
+        "- *not found* with a code in brackets: smemsim reports this code, but not at a line of the fault. It reports something for the correct kernel too. "
+        "So this report does not count, and the fault is not found.",
         "- *Unmodelled*: smemsim stops at the fault and names its line. This counts as found and as right.",
         "- The numbers have gaps. Each fault that is planted today has a row.", "",
         "The kernels:", "",

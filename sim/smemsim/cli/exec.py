@@ -34,7 +34,7 @@ __all__ = ["exec_command"]
     metavar="0-3",
     help="Run only these CTAs of every grid. sample: CTAs that represent the grid (corners, edges, interior); outputs are partial then.",
 )
-@click.option("--no-sanitize", is_flag=True, help="Execute only: no race detector, no operand check.")
+@click.option("--no-sanitize", is_flag=True, help="Execute only: nothing is checked.")
 @global_races_option
 @click.option(
     "--no-sanitize-kernels",

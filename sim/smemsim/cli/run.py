@@ -167,7 +167,7 @@ COMMAND_LINE = "command line"
     help="Run in another order that the memory model allows: a seed, earliest or latest. all:N compares these with N seeds.",
 )
 @click.option("--random", is_flag=True, help="Fill each array by its key `random` in the launch file, if it has one.")
-@click.option("--no-sanitize", is_flag=True, default=None, help="Execute only: no race detector, no uninitialised values.")
+@click.option("--no-sanitize", is_flag=True, default=None, help="Execute only: nothing is checked.")
 @global_races_option
 @click.option("--strict", is_flag=True, help="Remarks about documented rules that the kernel breaks count as findings.")
 @click.option(

@@ -27,7 +27,7 @@ MOST_ROWS = 16  # of a table; JSON has all
 
 _GRADES = {
     "measured": "measured on an H200",
-    "witnessed": "witnessed: programs known right on such cards come out right with them, and wrong with their alternatives",
+    "witnessed": "witnessed: programs that are right on such a card are right in smemsim with these rules, and wrong with any other known reading",
     "documented": "documented",
     "compiled": "compiled: what shipping compilers and kernels rely on",
     "inferred": "inferred from documented ones",
@@ -122,12 +122,12 @@ def _memory(plan: Planned) -> Iterator[str]:
     gaps = f" ({plan.tile_bytes - data:,} B of them gaps of the padded type)" if plan.tile_bytes != data else ""
     yield "Shared memory"
     yield f"  {plan.tile_bytes:,} B a stage{gaps}{stages}, planned at {wish.base_address:#x} (--base takes another address)"
-    yield f"  align it to {LIMITS.smem_alignment} B; TMA and the MMA need no more: both compute the swizzle from the address"
+    yield f"  align it to {LIMITS.smem_alignment} B at least: TMA and the MMA compute the swizzle from the address"
     if wish.mode.mask:
         period = wish.mode.period
         phase = f"; {wish.base_address:#x} is {wish.base_address % period} past one" if wish.base_address % period else ""
         yield from _wrapped(
-            f"software that computes the swizzle from offsets in the tile needs {period} B, the period of the swizzle{phase}"
+            f"align it to {period} B, the period of the swizzle, if your code computes the swizzle from an offset in the tile{phase}"
         )
     c = plan.conflicts
     yield "  passes through the banks of an access, by its addresses (1: no bank conflict)"
@@ -305,7 +305,7 @@ def choices_text(title: str, choices: Sequence[dict[str, Any]], axes: tuple[str,
             "stack: the axis along which the next swizzle atom in memory is the next atom of the tile (--stack)",
             "boxes: TMA issues of rank 2 that load a stage; one box: the rank of a tensor map that loads it in one issue",
             "bytes: the size of one stage; gaps: bytes of it that hold no data",
-            "period: the alignment for software that computes the swizzle from offsets; TMA and the MMA need 128 B",
+            "period: the alignment in bytes if your code computes the swizzle from an offset in the tile; TMA and the MMA need only 128 B",
             "LBO, SBO: in brackets if the instruction does not use it",
             "K advances: bytes from one K step to the next; jumps: a larger step where K leaves the swizzle width",
             "mma, col, line: passes through the banks of an access, by its addresses (1: no bank conflict): the MMA reads 8 rows x 16 B, "
