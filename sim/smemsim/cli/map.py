@@ -55,7 +55,7 @@ def accumulator_options(function: F) -> F:
         click.option(
             "--register",
             metavar="WARP,THREAD,REG",
-            help="D: which element does a tcgen05.ld (--ld) put into this register? WARP,LANE,REGISTER of CTA 0, or with ,CTA.",
+            help="D: which element does a tcgen05.ld (--ld) put into this register? The lane of the warp is THREAD. A fourth number names the CTA; CTA 0 if left out.",
         ),
         click.option(
             "--ld",
@@ -175,7 +175,7 @@ LINES = 32
 @click.option(
     "--mode",
     metavar="MODE",
-    help=f"Tensor map: the instruction's mode where it is not the map's own; loads {', '.join(LOAD_MODES)}; stores {', '.join(STORE_MODES)}.",
+    help=f"Tensor map: the mode of the instruction, if it differs from the mode of the map. Loads: {', '.join(LOAD_MODES)}. Stores: {', '.join(STORE_MODES)}.",
 )
 @click.option("--store", is_flag=True, help="Tensor map: a store, not a load.")
 @accumulator_options

@@ -87,7 +87,7 @@ class Tensor:
         "axes",
         "only for scale factors that are stored in blocks of 512 bytes (128 rows x 4 factors): the axis of rows, and the axis of factors along K",
     )
-    walks: Mapping[str, tuple[tuple[int, int, int, int], ...]] | None = key("table", "only for an axis that is not at one stride: the dimensions of memory that make up the axis, fastest first. Each dimension is a list of four numbers: the number of indices, the stride in bytes, the first index inside of the tensor, and the index after the last one inside. Indices outside of the tensor are padding. Example: 64 rows in two planes of 32 rows, rows 128 B apart, planes 16384 B apart: [[32, 128, 0, 32], [2, 16384, 0, 2]]. Row 33 is then at 16384 + 128")  # fmt: skip
+    walks: Mapping[str, tuple[tuple[int, int, int, int], ...]] | None = key("table", "only for an axis whose elements do not have one stride: the axis, and the list of its dimensions in memory, fastest first. A dimension has four numbers: how many indices, the bytes from one to the next, the first index that is in the tensor, and the index after the last one. Other indices are padding. Example: m has 64 rows in two planes of 32. Rows are 128 B apart, planes 16384 B: m = [[32, 128, 0, 32], [2, 16384, 0, 2]]. Row 33 is at 16384 + 128")  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -343,10 +343,14 @@ class BulkStep(Step):
 class ThreadsStep(Step):
     """`op = "threads"`: ordinary stores or loads through the layout of the buffer."""
 
-    to: str | None = key("text", "the name of the buffer that is written", default="required without `from`")
-    source: str | None = key("text", "instead of `to`: the name of the buffer that is read", name="from", default="required without `to`")
+    to: str | None = key("text", "the name of the buffer that threads write", default="required without `from`")
+    source: str | None = key(
+        "text", "instead of `to`: the name of the buffer that threads read. Set `load` too", name="from", default="required without `to`"
+    )
     load: bool | None = key(
-        "bool", "true: threads read the buffer, and check compares with the tensor's elements. Else they write", default="false"
+        "bool",
+        "false: threads write the tensor's elements. true: threads read the buffer, and check compares what they read with the tensor's elements",
+        default="false",
     )
     tensor: str = key("text", "the tensor whose elements the threads write or read", required=True)
     axes: tuple[str, str] = key("axes", "two axes of the tensor: that of `mn` of the layout, that of `k`", required=True)
