@@ -57,6 +57,7 @@ def ran(body: str, *, try_fixes: bool = True, **given):
         (STORED.format(FENCE) + BULK + AGAIN, "X005", "cp.async.bulk.wait_group.read 0 before line 20", ""),
         (STORED.format(FENCE) + BULK + WAITED.replace("0", "1") + AGAIN, "X005", "cp.async.bulk.wait_group 0 instead of 1 in line {cp.async.bulk.wait}", ""),
         (COPY + "cp.async.commit_group;\ncp.async.wait_group 2;\n" + OTHERS, "X004", "cp.async.wait_group 0 instead of 2 in line {cp.async.wait}", ""),
+        (COPY + "cp.async.commit_group;\ncp.async.wait_group 0;\n" + OTHERS.removeprefix("bar.sync 0;\n"), "X004", "bar.sync 0 before line {ld.shared}", ""),
         (COPY + OTHERS, "X004", "cp.async.commit_group and cp.async.wait_group 0 before line {bar.sync}", ""),
         (INIT.format(1) + EXPECT.format(256) + LOAD + WAIT.format(".relaxed.cta") + LEAVE, "X004", ".acquire instead of .relaxed in line {mbarrier.try_wait}", ""),
         (INIT.format(1) + EXPECT.format(256) + LOAD + "bar.sync 0;\nst.global.b32 [%d1], 5;\n" + WAIT.format(""), "X008", "wait for the mbarrier of line {cp.async.bulk}", "mbarrier.try_wait.parity on the load's mbarrier bar[0] (0x1400) before line {st.global}, parity 0"),
@@ -82,6 +83,38 @@ def test_the_fix_was_executed_and_helps(wrong, code, fix, trial):
     assert (left == same).all()  # a trial leaves nothing
     assert [(f.code, f.line) for f in untried.findings] == [(f.code, f.line) for f in run.findings]
     assert not any(f.tried for f in untried.findings)
+
+
+COPIED = """mov.u32 %r5, sm; mad.lo.u32 %r3, %r1, 16, %r5; mov.u32 %r10, 3; st.shared.v4.b32 [%r3], {%r10, %r10, %r10, %r10};
+fence.proxy.async.shared::cta; tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [bar+56], 32; @%p9 mbarrier.init.shared::cta.b64 [bar], 1; bar.sync 0;
+ld.shared.u32 %r11, [bar+56]; shr.u32 %r12, %r5, 4; cvt.u64.u32 %d5, %r12; or.b64 %d5, %d5, 0x0000400800000000;
+@%p9 tcgen05.cp.cta_group::1.32x128b.warpx4 [%r11], %d5;
+@%p9 DONE
+W: mbarrier.try_wait.parity.shared::cta.b64 %p2, [bar], 0; @!%p2 bra W;
+st.shared.v4.b32 [%r3], {%r1, %r1, %r1, %r1}; bar.sync 0;
+tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r11, 32;
+"""
+
+
+def test_an_arrival_in_place_of_a_commit_is_why_an_operand_is_overwritten():
+    """Only tcgen05.commit makes the arrival wait for the copy: a wait for another commit would not help."""
+    commit, arrive = (
+        "tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [bar];",
+        "mbarrier.arrive.shared::cta.b64 _, [bar];",
+    )
+
+    def found(done, **given):
+        gpu = Gpu("sm_100a")
+        return gpu.launch(
+            kernel(1, COPIED.replace("DONE", done), arch="sm_100a"), block=32, args=[gpu.zeros(64, "u4")], progress=False, **given
+        ).findings
+
+    assert not found(commit)
+    tried, untried = found(arrive, try_fixes=True)[0], found(arrive, try_fixes=False)[0]
+    line = next(n for n, one in enumerate(kernel(1, COPIED).split("\n"), 1) if "DONE" in one)
+    said = f"tcgen05.commit instead of mbarrier.arrive.shared::cta.b64 in line {line}"
+    assert (tried.code, tried.tried, tried.repair) == ("X005", True, said)
+    assert untried.repair == f"{said}, at the mbarrier that line {line + 1} waits for"
 
 
 def test_what_was_tried_is_printed_and_in_json():
@@ -283,6 +316,24 @@ def test_the_phase_the_line_and_the_number_of_wrong_bytes_are_named(body, right,
         where = f" in line {line}" if line == first.line else f": change the number in line {line}, which line {first.line} uses"
         assert first.repair == f"expect {right} bytes{where}"
         assert all(f.cause is not None and f.because == f"follows from T210 at line {first.line}" for f in others)
+
+
+UNROLLED = INIT.format(1) + "".join(
+    ROUND.format("{}", 128).replace("bar.sync 0;\n", LOAD.replace("256", "128").replace("[sm], [%d20]", "[sm+128], [%d20]"))
+    + f"V{n}: mbarrier.try_wait.parity.shared.b64 %p2, [bar], {n & 1}; @!%p2 bra V{n};\nbar.sync 0;\n"
+    for n in range(3)
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("wrong", [128, 192])
+def test_bytes_left_out_in_an_unrolled_loop_have_the_number_of_one_round(wrong):
+    """The bytes of a round that are left over come to the next phase: they do not make its number larger."""
+    assert not ran(UNROLLED.replace("{}", "256"))[0].findings
+    text = kernel(1, UNROLLED.replace("{}", str(wrong)))
+    lines = [n for n, one in enumerate(text.split("\n"), 1) if "expect_tx" in one]
+    first = ran(UNROLLED.replace("{}", str(wrong)))[0].findings[0]
+    assert (first.code, first.tried) == ("T210", True)
+    assert first.repair == f"expect 256 bytes in lines {', '.join(map(str, lines))}"
 
 
 def test_bytes_that_differ_from_time_to_time_have_no_number_for_all():

@@ -26,7 +26,7 @@ from typing import NamedTuple, cast
 
 from smemsim.core.finding import Finding, InLaunch, expect_words
 from smemsim.core.ptx.edits import Edit, instructions, replaced_by, with_number
-from smemsim.core.ptx.module import Function, Immediate, Instruction, Label, Module, Register, RegisterType, Special
+from smemsim.core.ptx.module import Address, Function, Immediate, Instruction, Label, Module, Register, RegisterType, Special
 from smemsim.core.ptx.origins import number_of, origin
 from smemsim.run.async_ops import is_bulk
 
@@ -181,7 +181,7 @@ def _bytes(f: Finding, at: InLaunch, i: Instruction, code: _Code) -> Iterator[Ca
             continue
         yield changed(numbers)
         alike = [line for line, other in expecting.items() if _expected(other, code) == f.numbers.get("was")]
-        if len(numbers) == 1 and len(alike) > 1:
+        if len({size for _, size in numbers}) == 1 and len(alike) > len(numbers):
             yield changed([(line, numbers[0][1]) for line in alike])
     yield from _masks_of_ctas(f, code)
 
@@ -443,7 +443,7 @@ def _lines(those: Iterable[Instruction]) -> str:
 
 def _proxy_fence(f: Finding, at: InLaunch, i: Instruction, code: _Code) -> Iterator[Candidate]:
     store = at.other
-    if store is None or not (f.touched or at.arrays):  # a tensor map in global memory needs another fence
+    if store is None or "map" in f.numbers or not (f.touched or at.arrays):  # a tensor map needs another fence
         return
     fence = "fence.proxy.async.shared::cta;" if f.touched else "fence.proxy.async;"
     if store.name.startswith("cp.async") and not is_bulk(store):
@@ -507,6 +507,8 @@ def _waits(f: Finding, at: InLaunch, i: Instruction, code: _Code) -> Iterator[Ca
         if kind := _group_kind(op):
             yield from _of_groups(kind, op, i, code, is_all=f.code == "X007")
             break
+        if op.op == "tcgen05" and f.code == "X005":
+            yield from _commits_instead(op, code)
     waits = code.nearest([other for other in code.named("mbarrier.") if _is_wait(other)], i)
     for wait in [other for other in waits if "relaxed" in other.modifiers][:MOST_LINES]:
         words = tuple("acquire" if word == "relaxed" else word for word in wait.modifiers)
@@ -519,6 +521,22 @@ def _waits(f: Finding, at: InLaunch, i: Instruction, code: _Code) -> Iterator[Ca
         yield from _counted_parity(wait, code)
     if f.code == "X004":
         yield from _missing_wait(i, code)
+
+
+def _commits_instead(op: Instruction, code: _Code) -> Iterator[Candidate]:
+    """tcgen05.commit for an arrival after an operation of tcgen05; in all copies that a compiler made of its line."""
+    arrivals = [i for i in code.named("mbarrier.arrive") if "expect_tx" not in i.modifiers and i.line > op.line]
+    for first in code.nearest(arrivals, op)[:1]:
+        alike = [i for i in arrivals if i is first or (first.location and i.location == first.location)]
+        group = next((word for word in op.modifiers if word.startswith("cta_group")), "cta_group::1")
+        words = "commit", group, "mbarrier::arrive::one", "shared::cluster", "b64"
+        edits = tuple(
+            Edit(
+                i, (dataclasses.replace(i, op="tcgen05", modifiers=words, operands=tuple(x for x in i.operands if isinstance(x, Address))),)
+            )
+            for i in alike
+        )
+        yield Candidate(edits, f"tcgen05.commit instead of {first.name} in {_lines(alike)}")
 
 
 def _is_wait(i: Instruction) -> bool:
@@ -601,6 +619,7 @@ def _new_groups(kind: str, op: Instruction, access: Instruction, code: _Code, *,
         if place is not None:
             yield Candidate((code.put(new, place, is_before=True),), f"{both} before line {place.line}", is_all=is_all)
     if kind == "cp.async":
+        yield Candidate((code.put("bar.sync 0;", access, is_before=True),), f"bar.sync 0 before line {access.line}", is_all=is_all)
         edit = code.put(f"{new} bar.sync 0;", access, is_before=True)
         yield Candidate((edit,), f"{both}, then bar.sync 0 before line {access.line}", is_all=is_all)
 
