@@ -153,6 +153,28 @@ def test_a_store_to_another_cta_that_only_one_gets():
 
 # ---- hangs
 
+# Three times both CTAs give CTA 0 a word; in one `round` CTA 1 waits first for an arrival that never comes.
+HELD = """mov.u32 %r4, %cluster_ctarank; setp.eq.u32 %p3, %r4, 0; mbarrier.init.shared::cta.b64 [bar], 1; mbarrier.init.shared::cta.b64 [bar+8], 1;
+fence.mbarrier_init.release.cluster; barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned; mov.u32 %r8, sm; mov.u32 %r9, bar; mov.u32 %r11, 0;
+mapa.shared::cluster.u32 %r6, %r8, 0; mapa.shared::cluster.u32 %r7, %r9, 0; mad.lo.u32 %r6, %r4, 4, %r6;
+L: @%p3 mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 8; setp.ne.u32 %p4, %r11, {round}; or.pred %p4, %p4, %p3; @%p4 bra S;
+H: mbarrier.try_wait.parity.shared::cta.b64 %p1, [bar+8], 0; @!%p1 bra H;
+S: st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b32 [%r6], %r4, [%r7]; and.b32 %r12, %r11, 1; @!%p3 bra N;
+W: mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 %p1, [bar], %r12; @!%p1 bra W;
+N: barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned; add.u32 %r11, %r11, 1; setp.lt.u32 %p5, %r11, 3; @%p5 bra L;
+"""
+
+
+@pytest.mark.parametrize("held", [0, 1, 2, 3])
+def test_bytes_of_a_cta_that_waits_elsewhere_are_not_counted_wrongly(held):
+    """The number of expected bytes is right: the first finding is the wait that holds up the copy, and there is no T210."""
+    gpu = smemsim.Gpu("sm_90a")
+    text = kernel(1, HELD.format(round=held))
+    findings = gpu.launch(text, grid=2, cluster=2, block=1, args=[gpu.zeros(64, "u4")], progress=False).findings
+    line = next(n for n, one in enumerate(text.split("\n"), 1) if one.startswith("H:"))
+    assert [(f.code, f.line) for f in findings][:1] == [("X006", line)] * (held < 3)
+    assert "T210" not in {f.code for f in findings}
+
 
 def test_what_holds_others_up_is_told_first():
     """Warps 1 and 2 wait for each other at two barriers, and warp 0 for an arrival that comes behind them; its line is

@@ -77,6 +77,7 @@ def symbols_behind(body: Sequence[Instruction], address: Address) -> frozenset[s
 
 def number_of(body: Sequence[Instruction], lines: Sequence[int]) -> int:
     """The line of the `mov` whose number is the last operand of these lines, and which no other line uses; 0 for none.
+    Source lines have the number themselves: 0 if the PTX names them. Compilers give the `mov` any line.
 
     >>> from smemsim.core.ptx.parser import read_module
     >>> head = ".version 8.8 .target sm_90a .address_size 64 .entry k() { .reg .b32 %r<3>;"
@@ -91,4 +92,4 @@ def number_of(body: Sequence[Instruction], lines: Sequence[int]) -> int:
     writers = [i for i in body if register.slot in i.given]
     users = {i.line for i in body if register.slot in i.used}
     is_number = len(writers) == 1 and writers[0].op == "mov" and isinstance(writers[0].operands[-1], Immediate)
-    return writers[0].line if is_number and users == set(lines) else 0
+    return writers[0].line if is_number and users == set(lines) and writers[0].location is None else 0

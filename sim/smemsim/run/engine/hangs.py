@@ -5,6 +5,7 @@ the likeliest cause first.
 from __future__ import annotations
 
 import functools
+from collections.abc import Collection
 
 import numpy as np
 
@@ -41,15 +42,16 @@ def count_bytes(launch: Launch, wave: Wave, *, hangs: bool = False) -> None:
     tell_parted(wave)
 
 
-def _is_to_come(x: Wave, barrier: Mbarrier) -> bool:
-    """Do threads of an mbarrier's cluster wait elsewhere, before copies that may complete on it? Then their wait is the
-    cause.
+def _is_to_come(x: Wave, barrier: Mbarrier, ranks: Collection[int]) -> bool:
+    """Do threads of an mbarrier's cluster, or of these CTAs of it, wait elsewhere, before copies that may complete on it?
+    Then their wait is the cause.
     """
     waiting = [wait.threads for wait in x.positions.waiting if all(wait is not own for own, _ in barrier.waits)]
     if not waiting:
         return False
     threads = np.concatenate(waiting)
-    near = threads[x.cta_of[threads] // x.launch.cluster_size == barrier.cta.index // x.launch.cluster_size]
+    clusters, own = np.divmod(x.cta_of[threads], x.launch.cluster_size)
+    near = threads[(clusters == barrier.cta.index // x.launch.cluster_size) & (np.isin(own, [*ranks]) if ranks else True)]
     return bool(could_come(x, near, (i.line for i in x.program.inlined.body if brings_bytes(i))).size)
 
 

@@ -70,7 +70,7 @@ def suspicion(barrier: Mbarrier, i: Instruction, x: Wave) -> tuple[int, str]:
     if state.tx < 0 and not state.bytes.expecting:
         return 1, f"mbarrier.arrive.expect_tx of {-state.tx} bytes by the thread that issues the copies"
     if state.tx or state.pending != state.expected:
-        return (4, "") if state.is_late else (1, _missing_bytes(barrier, x))
+        return (4, "") if state.is_late else _missing_bytes(barrier, x)
     if not any(state.done.values()):
         if not before_loads(i, x):
             return 3, ""
@@ -95,16 +95,18 @@ def suspicion(barrier: Mbarrier, i: Instruction, x: Wave) -> tuple[int, str]:
     return (1 if state.arrivals.warps and not is_held else 4), repair
 
 
-def _missing_bytes(barrier: Mbarrier, x: Wave) -> str:
-    """The change if all arrivals of a phase have come, and copies have brought too few bytes."""
+def _missing_bytes(barrier: Mbarrier, x: Wave) -> tuple[int, str]:
+    """`suspicion` if all arrivals of a phase have come, and copies have brought too few bytes."""
     state = barrier.state
     if state.tx <= 0 or not state.bytes.brought or not state.bytes.expecting:
-        return ""
+        return 1, ""
     cause = wrong_delivery(barrier, x, state.tx)
     if cause is not None:
-        return cause[2]
+        return 1, cause[2]
     count = _Count(barrier, x)
-    return f"expect {state.tx} bytes fewer in line {count.at.line}, or let copies bring the {state.tx} missing bytes"
+    bring = f"let copies bring the {state.tx} missing bytes"
+    is_held = count.is_held_up or any(_is_stuck(x, barrier, members(barrier, x)[rank]) for rank in _idle(barrier, x))
+    return (4, bring) if is_held else (1, f"expect {state.tx} bytes fewer in line {count.at.line}, or {bring}")
 
 
 def _unseen(barrier: Mbarrier, i: Instruction) -> str:
@@ -355,6 +357,12 @@ def _not_issued(barrier: Mbarrier, x: Wave, missing: int) -> Cause | None:
     return None
 
 
+def _idle(barrier: Mbarrier, x: Wave) -> list[int]:
+    """The ranks of the CTAs of a cluster that have issued no copy to an mbarrier at this place, if others have."""
+    came = {d.issuer for other in (barrier, *siblings(barrier, x)) for d in other.state.deliveries.sources.values()}
+    return [cta.rank for cta in members(barrier, x) if cta.rank not in came] if came else []
+
+
 def _counterpart(barrier: Mbarrier) -> Mbarrier | None:
     """An mbarrier of the CTA that lacks as many bytes as this one has too many, or the reverse."""
     short = barrier.state.bytes.expected - barrier.state.bytes.brought
@@ -420,14 +428,17 @@ def _uncounted(parts: list[Delivery], missing: int) -> list[int]:
     return []
 
 
-def check_bytes(barrier: Mbarrier, x: Wave, *, hangs: bool = False, is_to_come: Callable[[], bool] = lambda: False) -> None:
+def check_bytes(
+    barrier: Mbarrier, x: Wave, *, hangs: bool = False, is_to_come: Callable[[Collection[int]], bool] = lambda _: False
+) -> None:
     """T210 if the expected bytes of all phases differ from the bytes that came: of a barrier at its end, or of one that
     no operation can reach any more.
 
     It is at the copy that is one too many or has a wrong destination, if one can be named, else at the instruction
-    that expects the bytes. It is not reported in two cases of a hang: all missing bytes came in an earlier phase, or no
-    bytes came and the copy is still `is_to_come`. Then another wait delays the loads. It is a remark if bytes are
-    missing in a phase on which no thread has ever waited. Pipelines arm a stage without a copy (CuTe DSL's
+    that expects the bytes. It is not reported in two cases of a hang: all missing bytes came in an earlier phase, or a
+    copy is still `is_to_come`, and the phase `is_held_up` or the copy is one of a CTA that has issued none. Then another
+    wait delays the loads. It is a remark if bytes
+    are missing in a phase on which no thread has ever waited. Pipelines arm a stage without a copy (CuTe DSL's
     mixed_input_fmha_decode.py), and an mbarrier may end in any phase.
     """
     state = barrier.state
@@ -438,7 +449,7 @@ def check_bytes(barrier: Mbarrier, x: Wave, *, hangs: bool = False, is_to_come: 
         return
     count = _Count(barrier, x)
     cause = wrong_delivery(barrier, x, count.missing)
-    if cause is None and hangs and not state.bytes.brought and is_to_come():
+    if cause is None and hangs and ((count.is_held_up and is_to_come(())) or ((idle := _idle(barrier, x)) and is_to_come(idle))):
         return
     at, why, right = count.at, "", count.fix
     halves, milder, because = count.halves, None, "PTX ISA 9.1 §9.7.13.15.3"
@@ -497,6 +508,15 @@ class _Count:
         self.event = next((e for e in expects if any(e.instruction.line == line for line, _ in lines)), expects[0])
         self.expects = expects
         self.at = self.event.instruction
+
+    @property
+    def is_held_up(self) -> bool:
+        """Does only the last phase lack bytes, all of them or of a number that came in an earlier phase? Then the number
+        is not wrong.
+        """
+        first, last = self.first, self.rounds[-1]
+        came = not first.brought or any(r.expected == r.brought == first.expected for r in self.rounds)
+        return self.wrong == [first] and first is last and first.brought < first.expected and came
 
     @property
     def missing(self) -> int:
