@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from smemsim.base.distinct import distinct
-from smemsim.core.finding import Touched
+from smemsim.core.finding import Touched, Value
 from smemsim.core.ptx.module import Address, Immediate, Instruction
 from smemsim.core.spec.findings import Severity
 from smemsim.run.async_ops import Delivery, facts_of
@@ -129,6 +129,11 @@ def _is_relaxed(i: Instruction, word: str) -> bool:
     """Is a strong access without "acquire" or "release"?"""
     words = {*i.modifiers}
     return words.isdisjoint((word, "acq_rel")) and (i.op in ("atom", "red") or not words.isdisjoint(("relaxed", "volatile")))
+
+
+def _only_arrives(i: Instruction) -> bool:
+    """Does an instruction arrive at an mbarrier, and expect no bytes?"""
+    return i.op == "mbarrier" and i.modifiers[0] == "arrive" and "expect_tx" not in i.modifiers
 
 
 def _counts(barrier: Mbarrier, op: Operation) -> bool:
@@ -251,6 +256,7 @@ class Reporting:
     def tell(
         self, i: Instruction, said: Clauses, repair: str, because: str, touched: tuple[Touched, ...] = (), *, formal: Formal = "",
         cause: str = "", other: Instruction | None = None, within_warp: bool = False, arrays: tuple[int, ...] = (), cta: Cta | None = None,
+        numbers: dict[str, Value] | None = None,
     ) -> None:  # fmt: skip
         """A finding; `formal`: nothing but this one of EXCUSES is wrong, which compilers and libraries emit. `cta` is
         the CTA of the race, if no caller has noted it.
@@ -261,7 +267,7 @@ class Reporting:
         if excuse is None:
             self.x.launch.find(
                 code, i, said.what, repair, because=because, touched=touched, operation=cause, other=other, within_warp=within_warp, arrays=arrays,
-                why=said.why, halves=said.halves,
+                why=said.why, halves=said.halves, numbers=numbers or {},
             )  # fmt: skip
             return
         if self._is_told(code, formal):
@@ -387,7 +393,7 @@ class Reporting:
             if kind == "tcgen05.alloc":
                 return BETWEEN
             if op.instruction.op == "tcgen05":
-                return self.commit_of(op.instruction, before)
+                return self._commit_instead(op, warp) or self.commit_of(op.instruction, before)
             if kind in _GROUPS:
                 return f"before line {before.line}: {self.group_of(op, *_GROUPS[kind])}" + self._by_issuer(op)
             return f"before line {before.line}: {self._mbarrier_of(op)}" + self._too_late(op.instruction, before) + self._by_issuer(op)
@@ -415,6 +421,23 @@ class Reporting:
         named = f" {self.x.program.places.mbarrier_named(min(offsets))}" if len(offsets) == 1 else ""
         return f"mbarrier.try_wait.parity on the {'load' if facts_of(op.kind).is_load else 'operation'}'s mbarrier{named}"
 
+    def _commit_instead(self, op: Operation, warp: int) -> str:
+        """The fix if a warp has waited for an arrival that comes after an operation of tcgen05 in the text, but does not
+        wait for the operation; "" if it has not.
+        """
+        barrier, line, _ = self.waits.get(warp, (None, 0, []))
+        if barrier is None or _counts(barrier, op):
+            return ""
+        came = [self.lines.get(by) for by, _ in barrier.state.arrivals.by_line]
+        arrive = next((i for i in came if i is not None and _only_arrives(i) and self._leads(op.instruction, i)), None)
+        if arrive is None:
+            return ""
+        return f"tcgen05.commit instead of {arrive.name} in line {arrive.line}, at the mbarrier that line {line} waits for"
+
+    def _leads(self, i: Instruction, other: Instruction) -> bool:
+        """Does a path lead from an instruction to another one?"""
+        return leads_past(self.x.program, i, other, [])
+
     def commit_of(self, i: Instruction, before: Instruction) -> str:
         """How to wait for an operation of tcgen05 before an instruction: its commit is proposed if no
         tcgen05.commit can follow it.
@@ -439,7 +462,7 @@ class Reporting:
         key = i.line, name
         if key not in self._followers:
             named = (other for other in self.lines.values() if other.name.startswith(name))
-            self._followers[key] = next((other for other in named if leads_past(self.x.program, i, other, [])), None)
+            self._followers[key] = next((other for other in named if self._leads(i, other)), None)
         return self._followers[key]
 
     def group_of(self, op: Operation, commit: str, wait: str, then: str = "") -> str:

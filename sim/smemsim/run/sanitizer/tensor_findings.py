@@ -60,7 +60,7 @@ class TensorFindings:
         """The earlier access, why the two have no order, and the fix."""
         theirs, why = self.reporting.by(op, suspect.does), self.reporting.unwaited(op, a.warp)
         if suspect.does == "read":
-            return theirs, why, self.reporting.commit_of(op.instruction, a.i)
+            return theirs, why, self._wait_for(op, a, only_read=True)
         early = self.clocks.why_early(a.warp)
         if early:
             return (
@@ -74,8 +74,14 @@ class TensorFindings:
         return (
             theirs,
             why,
-            self.reporting.too_weak(op, a.warp) or self.reporting.relaxed_wait(a.warp) or self.reporting.commit_of(op.instruction, a.i),
+            self.reporting.too_weak(op, a.warp) or self.reporting.relaxed_wait(a.warp) or self._wait_for(op, a, only_read=False),
         )
+
+    def _wait_for(self, op: Operation, a: CellAccess, *, only_read: bool) -> str:
+        """The fix: a wait for the commit; before a deallocation, a barrier with the warp that has waited."""
+        if a.i.modifiers[0] == "dealloc":
+            return self.reporting.wait_for(op, a.i, a.warp, only_read=only_read)
+        return self.reporting.commit_of(op.instruction, a.i)
 
     def _of_warp(self, a: CellAccess, suspect: Suspect) -> tuple[Access, str, str]:
         access = "ld" if suspect.does == "read" else "st"
