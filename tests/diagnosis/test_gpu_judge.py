@@ -844,6 +844,8 @@ PARTED: dict[str, tuple[Callable[[int, int], tuple[object, object]], int, int, s
     "another k": (but(0, (2,), lambda k, row: (192, row)), 0, 2, "k = 192 of A with k = 128 of B"),
     "the stage before": (but(1, (1,), lambda k, row: (0, row)), 1, 1, "k = 64 of A with k = 0 of B"),
     "k and row": (but(0, (1,), lambda k, row: (128, 192)), 0, 1, "k = 128 of A with k = 64 of B"),
+    "k of A begins again": (but(0, (2, 3), lambda k, row: (k - 128, row)), 0, 2, "k = 0 of A with k = 128 of B"),
+    "k of B begins again": (but(1, (2, 3), lambda k, row: (k - 128, row)), 1, 2, "k = 128 of A with k = 0 of B"),
     "one k": (but(1, range(4), lambda k, row: (0, row)), 1, 1, "k = 64 of A with k = 0 of B"),
     "one row": (but(0, (3,), lambda k, row: (k, 0)), 0, 3, "rows from 0 on at k = 192, and from 64 on at k = 0"),
 }

@@ -395,12 +395,12 @@ def _wrong_side(entries: list[_Entry], n: int) -> int:
 
 def _parting(its: Sum) -> Iterator[tuple[_Entry, int]]:
     """The first product in which the k of A and of B part, of the same rows as the one before."""
-    for before, now in itertools.pairwise(() if its.is_split else its.entries):
+    for n, (before, now) in enumerate(itertools.pairwise(() if its.is_split else its.entries), 1):
         if before.at().rows != now.at().rows or before.is_fill or now.is_fill:
             continue
         a, b = (now.place(side)[1] - before.place(side)[1] for side in (0, 1))
         if a != b:
-            yield now, 0 if abs(a) < abs(b) else 1
+            yield now, _wrong_side(its.entries, n)
             return
 
 
