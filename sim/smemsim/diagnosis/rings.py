@@ -479,7 +479,9 @@ class Verdicts:
         """What a phase of an mbarrier lacks."""
         many, of = "is" if missing.pending == 1 else "are", f" of {missing.expected}" if missing.expected > 1 else ""
         parts = [f"{missing.pending}{of} arrival{'s' * (missing.expected > 1)} {many} missing"] if missing.pending else []
-        return " and ".join([*parts, *([f"{missing.tx} bytes are missing"] if missing.tx > 0 else [])]) or "nothing is missing"
+        if missing.tx:
+            parts.append(f"{missing.tx} bytes are missing" if missing.tx > 0 else f"{-missing.tx} bytes too many have come")
+        return " and ".join(parts) or "nothing is missing"
 
     def _came(self, missing: Missing) -> str:
         """The warps that have arrived, by instruction."""
@@ -491,7 +493,7 @@ class Verdicts:
 
     def _overdue(self, stuck: Stuck) -> str:
         """The warps that have not arrived, and where they have."""
-        absent = stuck.missing.absent if stuck.missing is not None else ()
+        absent = stuck.missing.absent if stuck.missing is not None and stuck.missing.pending else ()
         others = "".join(
             f"; CTA {cta} has arrived at the mbarrier of CTA {cta}, never at this one. Let it arrive here too" for cta in absent
         )
