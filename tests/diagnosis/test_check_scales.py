@@ -540,6 +540,8 @@ WRONG = {
     "one row block": (Gemm(grid=(2, 1), block=lambda side, tile: (tile, 0, int(side == "b"))), ["R508"], "mma", "rows 0 to 127 of A and rows 128 to 255"),
     "a copy of those of A for B": (Gemm(source=lambda offset: 0), ["S701"], "cp", "rows of B, the first one row 0, get scale factors that rows of A get"),
     "B's over A's": (Gemm(one_column=True), ["S701"], "cp", "this copy overwrites the columns from"),
+    "B's over half of A's": (Gemm(apart=2), ["S701"], "cp", "64 of 128 rows of A, the first one row 64, get scale factors of B"),
+    "B's over half of A's, of two tiles": (Gemm(apart=2, tiles=2), ["S701"], "cp", "64 of 128 rows of A, the first one row 64, get scale factors of B"),
     "B's over A's, of two tiles": (Gemm(one_column=True, tiles=2), ["S701"], "cp", "rows of A and of B get the same scale factors"),
     "one id, stored by threads": (Gemm(by_threads=True, id=first_of_a), ["S702"], "mma", "of A are multiplied at k = 32"),
     "one id of a pair's B": (Gemm(pair=True, grid=(2, 1), id=lambda side, tile, step: 0 if side == "b" else step), ["S702"], "mma", "rows 0 to 63 of B are multiplied at k = 32"),

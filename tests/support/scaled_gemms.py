@@ -44,6 +44,7 @@ class Gemm:
     loads: Callable[[str, int], bool] | None = None  # (side, tile): are its scale factors loaded?
     copies: Callable[[str, int], bool] | None = None
     swapped: bool = False
+    apart: int = 64  # columns from A's scale factors to B's
     one_column: bool = False  # are B's scale factors copied to A's columns, and read there?
     source: Callable[[int], int] | None = None  # offset of a copy's descriptor
     stride: int = 128  # between groups of 8 rows of a copy
@@ -186,7 +187,7 @@ class Gemm:
     @!%p1 tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r7+16], {columns};
     @%p2 mbarrier.init.shared::cta.b64 [%r7], 1; @%p2 mbarrier.init.shared::cta.b64 [%r7+8], 1; fence.mbarrier_init.release.cluster;
     tcgen05.fence::before_thread_sync; bar.sync 0; tcgen05.fence::after_thread_sync;
-    ld.shared.b32 %r9, [%r7+16]; add.u32 %r20, %r9, {self.n}; add.u32 %r21, %r20, 64;
+    ld.shared.b32 %r9, [%r7+16]; add.u32 %r20, %r9, {self.n}; add.u32 %r21, %r20, {self.apart};
     shr.u32 %r30, %r5, 4; cvt.u64.u32 %rd5, %r30; or.b64 %rd5, %rd5, {operand}; shr.u32 %r30, %r6, 4; cvt.u64.u32 %rd6, %r30; or.b64 %rd6, %rd6, {operand};
     {"".join(self._tile(tile) for tile in range(self.tiles))}
     ld.param.u64 %rd7, [out]; shl.b32 %r40, %r2, 21; add.u32 %r40, %r40, %r9; mov.u32 %r41, 0; shl.b32 %r42, %r3, 7; add.u32 %r42, %r42, %r1;

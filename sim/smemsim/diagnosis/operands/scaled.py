@@ -358,6 +358,11 @@ class AllFactors:
             if not shared.any() or not self.is_data(inside):
                 continue
             own = self.used[side][~among(self.used[side], other)]
+            if not shared.all():
+                if (found := self._overlapped(x, use, at, other)) is not None:
+                    return found
+                if self._overlaps(use, side):
+                    continue
             if shared.all() and not len(own) and side == "b" and use.copies and (found := self._copied_over(use)) is not None:
                 return found
             if shared.all() and (len(own) or self._idle_load() is None or (use.by_threads and side == "a")):
@@ -374,6 +379,28 @@ class AllFactors:
                 arrays=self._arrays(use), other=idle.instruction if idle is not None else use.event.instruction,
             )  # fmt: skip
         return None
+
+    def _overlapped(self, x: InRows, use: Use, at: np.ndarray, other: np.ndarray) -> Finding | None:
+        """S701 where a copy of the other operand's factors overwrites some of the columns that hold those of this one."""
+        over = next((copy for copy in use.copies if among(copy.addresses[copy.addresses >= 0], other).all()), None)
+        under = None if over is None else next((copy for copy in use.copies if copy.column != over.column), None)
+        if over is None or under is None:
+            return None
+        side, its = (name.upper() for name in (x.rows.side, "b" if x.rows.side == "a" else "a"))
+        wrong = among(at, other)
+        return at_instruction(
+            "S701", over.event.instruction,
+            f"{int(wrong.sum())} of {len(at)} rows of {side}, the first one row {x.rows.first + int(np.flatnonzero(wrong)[0])}, get scale factors of {its}",
+            f"separate columns for the scale factors of each operand: those of {side} begin at column {under.column}, those of {its} at {over.column}",
+            why=f"this copy overwrites columns that line {under.event.instruction.line} has filled for {side}",
+            arrays=self._arrays(use), other=under.event.instruction,
+        )  # fmt: skip
+
+    def _overlaps(self, use: Use, side: str) -> bool:
+        """Does a copy of these factors lie on columns of the other operand, which also has others?"""
+        others = (u for rows, x in self.rows.items() if rows.side != side for u in x.uses)
+        mine = {id(copy.event) for copy in use.copies}
+        return any(len({copy.column for copy in u.copies}) > 1 and any(id(copy.event) in mine for copy in u.copies) for u in others)
 
     def _copied_over(self, use: Use) -> Finding | None:
         """S701 where A and B have the factors of one copy, which overwrites another one that no product has used."""
