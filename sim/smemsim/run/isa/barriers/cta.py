@@ -362,7 +362,7 @@ class NamedBarrier:
             before = f" ({self._lines()})" if came else ""
             find_misuse(
                 x, i, f"{came + len(threads)} threads have arrived at barrier {self.number}, which is for {count}{before}: which of them it releases together is undefined",
-                "correct the thread count",
+                "a barrier number for each group of warps, or another thread count",
             )  # fmt: skip
         return left * WARP
 

@@ -80,7 +80,11 @@ def refusals(x: Wave, i: Instruction) -> Iterator[None]:
     except HardwareTrap as trap:
         if not any(f.line == i.line for f in x.launch.result.findings.values()):
             code = "A107" if trap.cuda_error == ILLEGAL_ADDRESS else "X015"
-            repair = "check the descriptor's start address, LBO and SBO, and shared_bytes of the launch" if code == "A107" else ""
+            repair = (
+                "check the descriptor's start address, LBO and SBO, M and N of the instruction descriptor, and shared_bytes of the launch"
+                if code == "A107"
+                else ""
+            )
             x.launch.find(code, i, trap.reason, repair, why=f"{i.name} traps: CUDA error {trap.cuda_error}")
         raise
     except BrokenRule as rule:
