@@ -167,7 +167,7 @@ N: barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned; add.u32 %r11, %
 
 @pytest.mark.parametrize("held", [0, 1, 2, 3])
 def test_bytes_of_a_cta_that_waits_elsewhere_are_not_counted_wrongly(held):
-    """The number of expected bytes is right: the first finding is the wait that holds up the copy, and there is no T210."""
+    """The expected bytes are right: the first finding is the wait that holds up the copy. There is no T210."""
     gpu = smemsim.Gpu("sm_90a")
     text = kernel(1, HELD.format(round=held))
     findings = gpu.launch(text, grid=2, cluster=2, block=1, args=[gpu.zeros(64, "u4")], progress=False).findings

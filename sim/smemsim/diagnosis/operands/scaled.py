@@ -381,7 +381,7 @@ class AllFactors:
         return None
 
     def _overlapped(self, x: InRows, use: Use, at: np.ndarray, other: np.ndarray) -> Finding | None:
-        """S701 where a copy of the other operand's factors overwrites some of the columns that hold those of this one."""
+        """S701 where a copy of the other operand's factors overwrites some columns of those of this one."""
         over = next((copy for copy in use.copies if among(copy.addresses[copy.addresses >= 0], other).all()), None)
         under = None if over is None else next((copy for copy in use.copies if copy.column != over.column), None)
         if over is None or under is None:

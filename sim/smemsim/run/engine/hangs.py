@@ -43,8 +43,8 @@ def count_bytes(launch: Launch, wave: Wave, *, hangs: bool = False) -> None:
 
 
 def _is_to_come(x: Wave, barrier: Mbarrier, ranks: Collection[int]) -> bool:
-    """Do threads of an mbarrier's cluster, or of these CTAs of it, wait elsewhere, before copies that may complete on it?
-    Then their wait is the cause.
+    """Do threads of an mbarrier's cluster, or of these CTAs of it, wait elsewhere, before copies that may complete on
+    it? Then their wait is the cause.
     """
     waiting = [wait.threads for wait in x.positions.waiting if all(wait is not own for own, _ in barrier.waits)]
     if not waiting:

@@ -422,8 +422,8 @@ class Reporting:
         return f"mbarrier.try_wait.parity on the {'load' if facts_of(op.kind).is_load else 'operation'}'s mbarrier{named}"
 
     def _commit_instead(self, op: Operation, warp: int) -> str:
-        """The fix if a warp has waited for an arrival that comes after an operation of tcgen05 in the text, but does not
-        wait for the operation; "" if it has not.
+        """The fix if a warp has waited for an arrival that comes after an operation of tcgen05 in the text, but does
+        not wait for the operation; "" if it has not.
         """
         barrier, line, _ = self.waits.get(warp, (None, 0, []))
         if barrier is None or _counts(barrier, op):

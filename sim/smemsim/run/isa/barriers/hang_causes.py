@@ -435,11 +435,10 @@ def check_bytes(
     no operation can reach any more.
 
     It is at the copy that is one too many or has a wrong destination, if one can be named, else at the instruction
-    that expects the bytes. It is not reported in two cases of a hang: all missing bytes came in an earlier phase, or a
-    copy is still `is_to_come`, and the phase `is_held_up` or the copy is one of a CTA that has issued none. Then another
-    wait delays the loads. It is a remark if bytes
-    are missing in a phase on which no thread has ever waited. Pipelines arm a stage without a copy (CuTe DSL's
-    mixed_input_fmha_decode.py), and an mbarrier may end in any phase.
+    that expects the bytes. It is not reported in two cases of a hang. All missing bytes came in an earlier phase. Or a
+    copy is still `is_to_come`, and the phase `is_held_up` or the copy is one of a CTA that has issued none: then
+    another wait delays the loads. It is a remark if bytes are missing in a phase on which no thread has ever waited.
+    Pipelines arm a stage without a copy (CuTe DSL's mixed_input_fmha_decode.py), and an mbarrier may end in any phase.
     """
     state = barrier.state
     if state.is_even:
@@ -511,8 +510,8 @@ class _Count:
 
     @property
     def is_held_up(self) -> bool:
-        """Does only the last phase lack bytes, all of them or of a number that came in an earlier phase? Then the number
-        is not wrong.
+        """Does only the last phase lack bytes, all of them or of a number that came in an earlier phase? Then the
+        number is not wrong.
         """
         first, last = self.first, self.rounds[-1]
         came = not first.brought or any(r.expected == r.brought == first.expected for r in self.rounds)
