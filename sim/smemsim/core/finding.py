@@ -366,7 +366,7 @@ class Finding(metaclass=OwnMembers):
     >>> word = smemsim.SmemDescriptor(arch="sm_90a", start_address=0x400, stride_byte_offset=128, swizzle="128B")
     >>> finding = word.problems(dtype="bf16", major="K", rows=64, k=16)[0]
     >>> str(finding.code), finding.where, finding.repair
-    ('D307', 'stride_byte_offset', 'stride_byte_offset of 1024 B or more (now 128 B), to step over an atom of 8 x 128 B')
+    ('D307', 'stride_byte_offset', 'stride_byte_offset 128 B must be 1024 B or more, to step over an atom of 8 x 128 B (1024 B: 0x4000004000000040)')
     """
 
     _internal: ClassVar[tuple[str, ...]] = (

@@ -122,10 +122,13 @@ class Word:
         Traceback (most recent call last):
         smemsim.base.errors.InputError: demo.address = 24 B: needs a multiple of 16 from 0 to 4080 B
         """
+        return self.changed(self._defaults, **values)
+
+    def changed(self, word: int, **values: Any) -> int:
+        """A word with other values in these fields."""
         unknown = sorted(values.keys() - self.fields.keys())
         if unknown:
             raise InputError(f"{self.name} has no field {', '.join(unknown)}; it has {', '.join(self.fields)}")
-        word = self._defaults
         for name, value in values.items():
             field = self.fields[name]
             word = word & ~(field.mask << field.low) | field.bits(f"{self.name}.{name}", value)

@@ -177,7 +177,7 @@ class SmemDescriptor(metaclass=OwnMembers):
                 f"start address {self.start_address} B + {byte_offset} B = {moved} B does not fit the {field.width}-bit start_address field "
                 f"(0 to {field.mask << field.shift} B); adding {byte_offset >> 4} to the word would carry out of it"
             )
-        return SmemDescriptor.decode(self.word & ~(field.mask << field.low) | (moved >> field.shift) << field.low, arch=self.arch)
+        return SmemDescriptor.decode(self.table.changed(self.word, start_address=moved), arch=self.arch)
 
     def problems(
         self,
@@ -459,9 +459,11 @@ def aliases(d: SmemDescriptor, c: Context) -> Iterator[Finding]:
         groups_differ = l0 // mode.k_rows != l1 // mode.k_rows
         steps_lines = groups_differ == (c.major == "K" or bool(mode.mask))  # unswizzled MN-major exchanges the roles
         field = "stride_byte_offset" if steps_lines else "leading_byte_offset"
+        atom = mode.k_rows * mode.width
         yield _finding("D307", field,
                        f"{shared} of {lines * chunks} chunks of 16 B share their bytes with earlier chunks",
-                       f"{field} of {mode.k_rows * mode.width} B or more (now {getattr(d, field)} B), to step over an atom of {mode.k_rows} x {mode.width} B",
+                       f"{field} {getattr(d, field)} B must be {atom} B or more, to step over an atom of {mode.k_rows} x {mode.width} B "
+                       f"({atom} B: {d.table.changed(d.word, **{field: atom}):#x})",
                        source, why=f"({names[0]} {l0}, {names[1]} {c0 * per_chunk}) and ({names[0]} {l1}, {names[1]} {c1 * per_chunk}) are both at {address:#x}")  # fmt: skip
 
 
