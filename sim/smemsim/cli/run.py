@@ -620,14 +620,16 @@ def _compared(done: Run, outputs: list[Output], expected: dict[str, str], launch
 
 def _explanation(done: Run, output: Output, array: Any, before: Any, expected: str, launch: LaunchFile, how: Wanted, asked: str) -> str:
     """The rule that explains a difference; "" if there is none, or if only a digest was expected."""
-    from smemsim.base.array_files import read_array
     from smemsim.diagnosis.numbers import EXACT
+    from smemsim.diagnosis.outputs import expected_array
 
     if not expected.endswith(".npy"):
         return ""
     address = array.address if array.is_contiguous else None
     was = _output(launch, output.name, before, asked, expected).array
-    return done.explain_output(output, read_array(launch.folder / expected), was, address=address, tolerance=how.tolerance or EXACT)
+    return done.explain_output(
+        output, expected_array(launch.folder / expected, output.array), was, address=address, tolerance=how.tolerance or EXACT
+    )
 
 
 def _as_dict(output: Output, comparison: Comparison | None, difference: str | None, explanation: str) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from smemsim.core.arithmetic.values import to_float64
 from smemsim.core.spec.formats import FORMATS
 from smemsim.diagnosis.numbers import NO_ROUNDING, Rounding, Tolerance, numbers_told, rounded
 
-__all__ = ["Comparison", "Error", "Output", "Wanted", "out_names"]
+__all__ = ["Comparison", "Error", "Output", "Wanted", "expected_array", "out_names"]
 
 
 FIRST = 6
@@ -140,6 +140,14 @@ def out_names(arrays: Iterable[str]) -> dict[str, str]:
     return names
 
 
+def expected_array(path: pathlib.Path, array: np.ndarray) -> np.ndarray:
+    """The expected contents of an array from an .npy file. Recorded contents are bytes: they get its elements and shape."""
+    made = read_array(path)
+    if made.dtype == np.uint8 and made.nbytes == array.nbytes and array.itemsize > 1:
+        return np.ascontiguousarray(made).reshape(-1).view(array.dtype).reshape(array.shape)
+    return made
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Output:
     """An array after a launch; `dtype` is its element type by name where `array` has raw bits."""
@@ -205,7 +213,7 @@ class Output:
             )
         if not expected.endswith(".npy"):
             raise InputError(f"{self.name}: expected {shown(expected)}: needs the name of an .npy file, or sha256:DIGEST")
-        return self.against(read_array(folder / expected), expected, how or Wanted())
+        return self.against(expected_array(folder / expected, self.array), expected, how or Wanted())
 
     def against(self, wanted: np.ndarray, name: str, how: Wanted) -> Comparison:
         """Compares the output with an array of what was expected; messages call that array `name`."""

@@ -19,6 +19,7 @@ from smemsim.diagnosis.scenario_machine import Machine
 
 if TYPE_CHECKING:
     from smemsim.core.picture.model import Entry, Page, Picture
+    from smemsim.diagnosis.filled import Filling
     from smemsim.diagnosis.tile import TilePicture
 
 __all__ = ["Report", "cause_of", "fitting", "share_of", "share_rows", "target_of"]
@@ -163,9 +164,13 @@ class Report(metaclass=OwnMembers):
         machine = self.machine
         return [] if machine is None else [TilePicture.of_seen(machine, seen) for seen in machine.seen]
 
-    def page(self, tiles: Sequence[TilePicture] | None = None, *, names: Mapping[int, str] = {}, unfilled: str = "nothing") -> Page:
+    def page(
+        self, tiles: Sequence[TilePicture] | None = None, *, names: Mapping[int, str] = {}, unfilled: str = "nothing",
+        filled: Filling | None = None,
+    ) -> Page:  # fmt: skip
         """The page as a value. `tiles` are the operands to draw (default: all). `names` are names of steps other than
-        step 1, 2, …. `unfilled` says what may have written bytes that no step wrote.
+        step 1, 2, …. `unfilled` says what may have written bytes that no step wrote, `filled` which copies of a launch
+        fill a range.
         """
         from smemsim.core.picture.model import Page
         from smemsim.diagnosis.tile import buffer_strips, page_data
@@ -178,7 +183,7 @@ class Report(metaclass=OwnMembers):
             self.title or "smemsim report", self._evidence(), self._counted(),
             tuple(_entry(f, drawn) for f in self.findings), remarks=tuple(_entry(f, ()) for f in self.remarks),
             clean="Every operand with an intended tile reads exactly that tile.", unchecked=self.unchecked,
-            strips=buffer_strips(self.machine, names, unfilled) if self.machine else (), strips_title="Buffers",
+            strips=buffer_strips(self.machine, names, unfilled, filled) if self.machine else (), strips_title="Buffers",
             data=page_data(self.machine, drawn, names, unfilled) if self.machine else {"operands": []},
             stills=_stills(ordered[:MOST_DRAWN]), undrawn=undrawn, missing=missing,
         )  # fmt: skip

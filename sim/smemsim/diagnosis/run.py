@@ -29,6 +29,7 @@ from smemsim.diagnosis.costs import cost_notes, heat_of, limit_findings
 from smemsim.diagnosis.counted import counters_of
 from smemsim.diagnosis.epilogue import stored_tiles
 from smemsim.diagnosis.explained_output import Executed, Wrong, explained, rounding_of
+from smemsim.diagnosis.filled import Filling
 from smemsim.diagnosis.fills import exchanged_boxes
 from smemsim.diagnosis.numbers import Rounding, Tolerance
 from smemsim.diagnosis.operands.boxes import cut_off
@@ -962,7 +963,7 @@ class Run(metaclass=OwnMembers):
         on_cost = " on cost" * all(f.code.startswith("P") for f in self.remarks)
         remarks = f", {len(self.remarks)} remark{'s' * (len(self.remarks) > 1)}{on_cost}" if self.remarks else ""
         heading = counted[0].upper() + counted[1:] + remarks
-        whole = report.page(tiles, names=names, unfilled=self._stores(place))
+        whole = report.page(tiles, names=names, unfilled=self._stores(place), filled=Filling(self.launch, place))
         return dataclasses.replace(
             whole, title=f"{shorter_name(self.launch.program.name)} on {self.launch.arch}", counted=heading, entries=entries, more=more,
             remarks=(), unchecked=(), clean="No findings.", above=above, named=tuple(named), back=back, heat=self._heat(), checked=self._checks(), stages=self._drawn_stages(),

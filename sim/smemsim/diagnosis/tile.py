@@ -27,6 +27,7 @@ from smemsim.core.tables import frozen
 from smemsim.core.words.operand import operand_addresses
 from smemsim.core.words.operand_layout import rules_in_force, used_strides, weakest
 from smemsim.core.words.smem import SmemDescriptor
+from smemsim.diagnosis.filled import Filling
 from smemsim.diagnosis.parts import part_name
 from smemsim.diagnosis.reads import made_words, meant_places
 from smemsim.diagnosis.scenario import AnyOperand
@@ -905,14 +906,19 @@ def _got(held: Held, place: Place, names: list[str]) -> Any:
 
 
 BAND_HEADS = ("range", "bytes", "written last by")
+LAUNCH_HEADS = ("range", "bytes", "filled by")
 
 
-def buffer_strips(machine: Machine, names: Mapping[int, str] = {}, unfilled: str = UNTOUCHED) -> tuple[Strip, ...]:
+def buffer_strips(
+    machine: Machine, names: Mapping[int, str] = {}, unfilled: str = UNTOUCHED, filled: Filling | None = None
+) -> tuple[Strip, ...]:
     """The buffers in the order of their addresses: where each lies, and what filled which bytes of it last. A part that
     no step filled has an empty band, with `unfilled` as its text.
 
-    The cells of a band are its range, its bytes, and what wrote them.
+    The cells of a band are its range, its bytes, and what wrote them. `filled` names all copies of a launch into a
+    range: the steps of its scenario are only some of them.
     """
+    heads = BAND_HEADS if filled is None else LAUNCH_HEADS
     ordered = sorted(machine.buffers.values(), key=lambda b: b.address)
     strips = []
     for buffer, after in zip(ordered, [*(b.address for b in ordered), REACH][1:], strict=True):
@@ -921,11 +927,12 @@ def buffer_strips(machine: Machine, names: Mapping[int, str] = {}, unfilled: str
         if not buffer.bytes:
             written = np.flatnonzero(writer >= 0)
             writer = writer[: -(-(int(written[-1]) + 1) // CHUNK) * CHUNK if len(written) else 0]
-        cuts = [0, *(np.flatnonzero(np.diff(writer)) + 1).tolist(), len(writer)] if len(writer) else []
-        runs = [(buffer.address + a, buffer.address + b, int(writer[a])) for a, b in itertools.pairwise(cuts)]
+        cuts = {0, *(np.flatnonzero(np.diff(writer)) + 1).tolist(), len(writer)} if len(writer) else set()
+        cuts |= {at - buffer.address for at in (filled.bounds if filled else ()) if 0 < at - buffer.address < len(writer)}
+        runs = [(buffer.address + a, buffer.address + b, int(writer[a])) for a, b in itertools.pairwise(sorted(cuts))]
         end = buffer.address + len(writer)
-        bands = tuple(_band(machine, names, *run, unfilled) for run in runs)
-        strips.append(Strip(buffer.name, buffer.address, end, bands, BAND_HEADS, f"{buffer.address:#x}, {len(writer):,} B", empty=unfilled))
+        bands = tuple(_band(machine, names, *run, unfilled, filled) for run in runs)
+        strips.append(Strip(buffer.name, buffer.address, end, bands, heads, f"{buffer.address:#x}, {len(writer):,} B", empty=unfilled))
     return tuple(strips)
 
 
@@ -934,9 +941,9 @@ def _issued(issue: Issue, names: Mapping[int, str]) -> str:
     return f"{issue.text} ({step_name(issue.step, names)})"
 
 
-def _band(machine: Machine, names: Mapping[int, str], begin: int, end: int, issue: int, empty: str) -> Band:
+def _band(machine: Machine, names: Mapping[int, str], begin: int, end: int, issue: int, empty: str, filled: Filling | None) -> Band:
     """Bytes that one issue filled, or none."""
     written = machine.issues[issue] if issue >= 0 else None
-    told = _issued(written, names) if written else empty
-    fill = colour(issue) if written else ""
+    told = (filled.by(begin, end) if filled else "") or (_issued(written, names) if written else empty)
+    fill = colour(max(issue, 0)) if written or told != empty else ""
     return Band(begin, end, fill, "", (f"{begin:#x} to {end - 1:#x}", f"{end - begin:,} B", told))
