@@ -159,7 +159,7 @@ def parse_extents(name: str, text: str) -> tuple[int, int]:
     """
     match = re.fullmatch(r"\s*(\d{1,9})\s*[xX×,]\s*(\d{1,9})\s*", text)
     if match is None:
-        raise InputError(f"{name} {shown(text)}: needs ROWSxK, as 128x64")
+        raise InputError(f"{name} {shown(text)}: needs ROWSxK, as 128x64, each a whole number of up to 9 digits")
     return int(match[1]), int(match[2])
 
 

@@ -78,7 +78,7 @@ def plan_command(tile: str, swizzle: str | None, base: str, matrix: str | None, 
     from smemsim.planning.text import choices_text
 
     if not _PRODUCT.fullmatch(tile) and not _OPERAND.fullmatch(tile):
-        raise InputError(f"the tile {shown(tile)}: needs ROWSxK, as 128x64, or MxNxK, as 128x256x64")
+        raise InputError(f"the tile {shown(tile)}: needs ROWSxK, as 128x64, or MxNxK, as 128x256x64, each a whole number of up to 9 digits")
     _assume(given)
     given["base_address"] = parse_address("--base", base)
     if _PRODUCT.fullmatch(tile):
