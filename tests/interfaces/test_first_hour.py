@@ -329,7 +329,10 @@ def test_a_scenario_with_nothing_to_check_is_not_fine(held, tmp_path):
 @pytest.mark.parametrize("tile", ["128x", "x64", "12ax64", "128"])
 def test_what_is_no_tile_is_told_before_what_is_missing(tile):
     code, told = called("plan", tile, "--dtype", "bf16")
-    assert (code, told) == (2, f"smemsim: the tile '{tile}': needs ROWSxK, as 128x64, or MxNxK, as 128x256x64, each a whole number of up to 9 digits\n")
+    assert (code, told) == (
+        2,
+        f"smemsim: the tile '{tile}': needs ROWSxK, as 128x64, or MxNxK, as 128x256x64, each a whole number of up to 9 digits\n",
+    )
 
 
 @pytest.mark.parametrize(
@@ -440,7 +443,7 @@ def test_a_launch_in_which_the_program_ends_is_named(tmp_path):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("explain", "race"), "'race' is not a finding code; X008, X030 mention it"),
+        (("explain", "race"), "'race' is not a finding code; R507, X008, X030 mention it"),
         (("decode", "kernel.ptx"), "kernel.ptx: is PTX: smemsim run kernel.ptx"),
         (("run", "kernel.ptx", "--arg", "x.npy"), "a file is file:x.npy"),
         (("run", "kernel.cu"), "this is not PTX, which begins with .version; nvcc -ptx writes it"),

@@ -272,7 +272,7 @@ class CampaignReport(metaclass=OwnMembers):
             lines += [f"trouble: {t.what}", f"  {t.reproduce}"]
         if (more := len(self.troubles) - MOST_TROUBLES) > 0:
             lines.append(f"and {more} more troubles")
-        lines.append("rules for sm_100a and sm_103a are documented, compiled or inferred: nothing is measured on Blackwell")
+        lines.append("rules for sm_100a and sm_103a are witnessed, documented, compiled or inferred: nothing is measured on Blackwell")
         shard = "" if self.shard == (1, 1) else f", shard {self.shard[0]}/{self.shard[1]}"
         lines.append(f"smemsim {self.version}, seed {self.seed}{shard}{'; broken off' if self.interrupted else ''}")
         lines.append(f"{self.cases:,} cases, {len(self.troubles) or 'no'} trouble{'s' if len(self.troubles) != 1 else ''}")

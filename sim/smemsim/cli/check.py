@@ -32,7 +32,7 @@ def check(ctx: click.Context, paths: tuple[pathlib.Path, ...], schema: bool, ass
 
     Exit code 0: nothing is wrong, or exactly the expected findings were reported. 1: findings. 2: the file cannot be
     read, or has nothing to check. 3: not modelled. Rules for sm_90a are measured on an H200. Rules for Blackwell are
-    documented, compiled or inferred.
+    witnessed, documented, compiled or inferred.
 
     \b
     smemsim check kernel.toml

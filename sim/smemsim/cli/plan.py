@@ -61,9 +61,9 @@ def plan_command(tile: str, swizzle: str | None, base: str, matrix: str | None, 
     Every plan is simulated before it is printed: TMA loads the tile, every descriptor reads it, and
     every element is compared.
 
-    Exit code 1: the hardware cannot have the tile. The message has the reason and the nearest possible tile. Rules of
-    sm_90a are measured on an H200. Those of Blackwell are documented, compiled or inferred; the plan prints the grade.
-    Assumed options are printed to stderr.
+    Exit code 1: the hardware cannot have the tile. The message has the reason and the nearest possible tile. Rules
+    of sm_90a are measured on an H200. Those of Blackwell are witnessed, documented, compiled or inferred; the plan
+    prints the grade. Assumed options are printed to stderr.
 
     \b
     smemsim plan 128x256x64 --dtype fp8 --cta-group 2

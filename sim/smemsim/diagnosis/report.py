@@ -148,7 +148,7 @@ class Report(metaclass=OwnMembers):
         )
         if self.arch and not any_architecture(self.arch).measured:
             lines.append(
-                f"rules for {self.arch} are documented, compiled or inferred: {any_architecture(self.arch).unmeasured}; a card would settle them: smemsim capture"
+                f"rules for {self.arch} are witnessed, documented, compiled or inferred: {any_architecture(self.arch).unmeasured}; a card would settle them: smemsim capture"
             )
         if self.is_empty:
             return "\n".join([*lines, f"nothing to check: {NOTHING}"])
@@ -206,7 +206,7 @@ class Report(metaclass=OwnMembers):
             return ""
         if any_architecture(self.arch).measured:
             return f"{self.arch}: rules were measured on an H200, except those that are marked otherwise"
-        return f"{self.arch}: rules are documented, compiled or inferred; {any_architecture(self.arch).unmeasured}. {CARD}"
+        return f"{self.arch}: rules are witnessed, documented, compiled or inferred; {any_architecture(self.arch).unmeasured}. {CARD}"
 
     def _counted(self) -> str:
         number = len(self._alarms)

@@ -748,7 +748,8 @@ class Run(metaclass=OwnMembers):
         grades = sorted(self.launch.result.evidence)
         if not any_architecture(self.launch.arch).measured:
             grades.insert(
-                0, f"rules for {self.launch.arch} are documented, compiled or inferred: {any_architecture(self.launch.arch).unmeasured}"
+                0,
+                f"rules for {self.launch.arch} are witnessed, documented, compiled or inferred: {any_architecture(self.launch.arch).unmeasured}",
             )
         if self.approximate:
             grades.append(f"within the ISA's error bound, not bit-exact: {', '.join(self.approximate)}")

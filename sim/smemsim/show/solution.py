@@ -42,7 +42,7 @@ def answer_view(answer: Answer) -> list[Line]:
     if answer.descriptors and answer.unmodelled:
         lines += [Line([(f"not considered: {text}", "dim")]) for text in answer.unmodelled]
     arch = architecture(answer.arch)
-    known = "measured on an H200" if arch.measured else "documented, compiled or inferred: nothing is measured on Blackwell"
+    known = "measured on an H200" if arch.measured else "witnessed, documented, compiled or inferred: nothing is measured on Blackwell"
     lines.append(Line([(f"rules for {answer.arch} are {known}", "dim")]))
     return lines
 
@@ -106,7 +106,9 @@ def explanation_view(explanation: ProductExplanation) -> list[Line]:
     fields = [f"{one.operand}: {one.field}" for one in explanation.faults]
     if fields:
         lines.append(Line([(f"look at {', or '.join(dict.fromkeys(fields))}", "bold")]))
-    known = "measured on an H200" if explanation.measured else "documented, compiled or inferred: nothing is measured on Blackwell"
+    known = (
+        "measured on an H200" if explanation.measured else "witnessed, documented, compiled or inferred: nothing is measured on Blackwell"
+    )
     lines.append(Line([(f"rules are {known}", "dim")]))
     return lines
 
