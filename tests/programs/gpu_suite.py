@@ -881,7 +881,29 @@ USES = {
     "clone": lambda c, out: c.clone()[:, :, :20].cpu(),
     "cpu": lambda c, out: c.cpu(),
     "element": lambda c, out: c[1, 3, 20].item(),
-    "copy": lambda c, out: torch.empty_like(c).copy_(c).sum(),
+    "copy": lambda c, out: torch.empty_like(c).copy_(c).sum().item(),
+    "unread": lambda c, out: torch.empty_like(c).copy_(c).sum(),
+    "moved": lambda c, out: (
+        torch.where(torch.arange(32, device="cuda") < 20, c, torch.zeros_like(c)).sum().item(),
+        c.index_select(2, torch.arange(20, device="cuda")).sum().item(),
+        torch.cat([c, c])[:, :, :20].sum().item(),
+        c[0].t().contiguous()[:20].cpu(),
+        c.repeat(2, 1, 1).flip(0)[..., :20].tolist(),
+        torch.zeros(2, 32, 32, device="cuda").copy_(c)[..., :20].cpu(),
+        c.clone().masked_fill_(torch.arange(32, device="cuda") >= 20, 0).sum().item(),
+    ),
+    "computed": lambda c, out: (
+        c.to(torch.float16)[..., :20].cpu(),
+        (2 * c.relu() + 1)[..., :20].cpu(),
+        c.sum(dim=1)[:, :20].cpu(),
+        torch.allclose(c[..., :20], c[..., :20].clone()),
+        c.mul_(2)[..., :20].cpu(),
+    ),
+    "overwritten": lambda c, out: (c.relu_().__setitem__((..., slice(20, None)), 0), c.sum().item()),
+    "converted": lambda c, out: c.to(torch.float16).relu().cpu(),
+    "summed": lambda c, out: c.sum(dim=2).cpu(),
+    "chosen": lambda c, out: c.index_select(2, torch.arange(21, device="cuda")).tolist(),
+    "decides": lambda c, out: bool((c > 1e9).any()),
 }
 
 

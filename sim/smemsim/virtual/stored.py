@@ -4,8 +4,10 @@ kernels have stored (`core/machine/stored_taint.py`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 if TYPE_CHECKING:
     from smemsim.core.machine.global_memory import GlobalMemory
@@ -53,3 +55,30 @@ class HostTaint:
     def moved_garbage(self, to: int, source: int, size: int) -> None:
         """Bytes of one allocation of the card have been copied to another one."""
         self._made().moved_garbage(to, source, size)
+
+    def marked(self, address: int, size: int) -> tuple[np.ndarray, np.ndarray]:
+        """The bytes with uninitialised values from an address on, by their distance from it, and the marks of these."""
+        memory = self.memory
+        if memory is None:
+            return np.zeros(0, np.int64), np.zeros(0, np.int32)
+        found: tuple[np.ndarray, np.ndarray] = memory.taint.marked(address, address + size)
+        return found
+
+    def becomes(self, address: int, size: int, offsets: np.ndarray, numbers: np.ndarray, *, element: int) -> None:
+        """The host has written elements of `element` bytes to some of `size` bytes, at these distances; they have these
+        marks, or none (0).
+        """
+        memory = self.memory
+        region = None if memory is None else memory.holding(address, address + size)
+        if memory is None or region is None:
+            return
+        at = offsets + (address - region.words_begin)
+        memory.taint.clear(region.words, at[numbers == 0], element)
+        memory.taint.put(region, at[numbers != 0], element, numbers[numbers != 0])
+
+    def uses(self, numbers: Iterable[int], by: str) -> None:
+        """The host uses values with these marks. `by` names the call in the finding."""
+        from smemsim.core.finding import Half
+
+        if (memory := self.memory) is not None and memory.taint.use_numbers(tuple(numbers), Half("use", by)):
+            self._found()

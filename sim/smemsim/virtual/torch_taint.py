@@ -1,5 +1,6 @@
-"""Functions of torch that get uninitialised values which a kernel has stored: R507. They run on the CPU, which follows
-no values, so that a function uses everything that it reads. Copies between tensors of the card move the values.
+"""Functions of torch that get uninitialised values which a kernel has stored. They run on the CPU, which follows no
+values. So `torch_influence.py` runs them again with other values instead: what changes in the result is uninitialised,
+too. What leaves the card, and what cannot be run again, uses everything that it reads: R507.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from typing import Any
 from smemsim.virtual import process
 from smemsim.virtual.torch_cuda import is_cuda
 from smemsim.virtual.torch_graphs import WITHOUT_WORK
+from smemsim.virtual.torch_influence import influenced, marks_of
 from smemsim.virtual.torch_tensors import CUDA, tensors, tensors_in
 
 __all__ = ["in_backward", "looks"]
@@ -49,9 +51,21 @@ def looks(func: Any, args: Any, kwargs: Any) -> Callable[[Any], None] | None:
     given = [*args[name in WRITING :], *(value for key, value in kwargs.items() if key != "out")]
     if (moved := _moves(name, args or (kwargs.get("input"),))) is not None:
         return moved
+    if name in FILLING and not any(map(_marks_of, _of_card(given))):
+        return _wrote
+    if any(map(_marks_of, _of_card((*args, *kwargs.values())))):
+        return influenced(func, args, kwargs, lambda: _use_all(given, name))
+    return None
+
+
+def _marks_of(tensor: Any) -> bool:
+    """Has an element of a tensor of the card an uninitialised value?"""
+    return bool(marks_of(tensor)[1].any())
+
+
+def _use_all(given: Any, name: str) -> None:
     for tensor in _of_card(given):
         _use(tensor, f"{name} of torch")
-    return _wrote if name in FILLING else None
 
 
 def in_backward() -> None:

@@ -249,13 +249,19 @@ class StoredTaint:
         """The bytes from `begin` up to `end` are used, those that are `inside` by their distance from `begin`. Is a
         doubt among them, not used before?
         """
-        numbers = set[int]()
+        offset, number = self.marked(begin, end)
+        if inside is not None:
+            number = number[inside(offset)]
+        return self.use_numbers(np.unique(number).tolist(), by)
+
+    def marked(self, begin: int, end: int) -> tuple[np.ndarray, np.ndarray]:
+        """The marked bytes from `begin` up to `end`, by their distance from `begin`, and their marks."""
+        found = [(np.zeros(0, np.int64), np.zeros(0, np.int32))]
         for marks, first, last in self._overlapping(begin, end):
             offset, number = self._bytes(marks, first, last)
-            if inside is not None:
-                number = number[inside(offset + (marks.region.words_begin - begin))]
-            numbers |= set(np.unique(number).tolist())
-        return self.use_numbers(numbers, by)
+            found.append((offset + (marks.region.words_begin - begin), number))
+        offsets, numbers = (np.concatenate(each) for each in zip(*found, strict=True))
+        return offsets, numbers
 
     @staticmethod
     def _bytes(marks: _Marks, first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
@@ -287,14 +293,10 @@ class StoredTaint:
 
     def move(self, region: Array | None, to: int, source: int, size: int) -> None:
         """Bytes have been copied to an address, which lies in a region; their marks go with them."""
-        found = []
-        for marks, first, last in self._overlapping(source, source + size):
-            offset, numbers = self._bytes(marks, first, last)
-            found.append((offset + (marks.region.words_begin - source), numbers))
+        offset, numbers = self.marked(source, source + size)
         self.wrote(to, to + size)
-        for offset, numbers in found:
-            if region is not None and len(offset):
-                self.put(region, offset + (to - region.words_begin), 1, numbers)
+        if region is not None and len(offset):
+            self.put(region, offset + (to - region.words_begin), 1, numbers)
 
     def wrote(self, begin: int, end: int) -> None:
         """The host, or a copy, has written the bytes from `begin` up to `end`."""

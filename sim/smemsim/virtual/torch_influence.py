@@ -1,0 +1,197 @@
+"""Which elements of a torch function's result depend on uninitialised ones. The function runs again on copies, in which
+these elements have other values: what changes in the result depends on them. So the marks of elements that are moved go
+with them, and a sum has those of its row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from smemsim.virtual import process
+from smemsim.virtual.torch_cuda import is_cuda
+from smemsim.virtual.torch_tensors import CUDA, tensors
+
+__all__ = ["influenced", "marks_of"]
+
+
+# words in the names of functions whose result is another one each time
+RANDOM = ("bernoulli", "dropout", "multinomial", "normal", "poisson", "rand", "sample")
+MOST_NUMBERS = 8  # sets of doubts that are told apart in one call
+VALUES = {1: (200.0, -150.0), 2: (30000.0, -21000.0)}  # by bytes of a float: values that it can hold
+WIDE = (3.0e30, -2.1e30)
+FLIPS = (1, 6)  # bits of integers
+
+
+def marks_of(tensor: Any) -> tuple[np.ndarray, np.ndarray]:
+    """The distances of a tensor's elements from its first one in bytes, and their marks; both have its shape."""
+    size = tensor.element_size()
+    offsets = np.zeros((), np.int64)
+    for count, stride in zip(tensor.shape, tensor.stride(), strict=True):
+        offsets = offsets[..., None] + np.arange(count) * (stride * size)
+    numbers = np.zeros(offsets.shape, np.int32)
+    if not offsets.size:
+        return offsets, numbers
+    end = int(offsets.max()) + size
+    at, own = process.device().taint.marked(tensor.data_ptr(), end)
+    if at.size:
+        of_bytes = np.zeros(end, np.int32)
+        of_bytes[at] = own
+        numbers = of_bytes[offsets[..., None] + np.arange(size)].max(axis=-1)
+    return offsets, numbers
+
+
+def influenced(func: Any, args: Any, kwargs: Any, used: Callable[[], None]) -> Callable[[Any], None]:
+    """A function is about to run on elements with marks. Returns what is to be called with its result. `used` reports a
+    use of all that it reads.
+    """
+    name = getattr(func, "__name__", "")
+    given = _leaves((args, kwargs))
+    marked = {n: marks_of(x)[1] for n, x in enumerate(given) if _is_tensor(x) and tensors.place(x) == CUDA}
+    numbers = sorted(set().union(*(set(np.unique(own).tolist()) for own in marked.values())) - {0})
+    if any(word in name for word in RANDOM) or len(numbers) > MOST_NUMBERS or not all(_is_plain(x) for x in given if _is_tensor(x)):
+        used()
+        return lambda out: None
+    try:
+        runs = {None: _Run(func, args, kwargs, {})}
+        for number in numbers:
+            for variant in (0, 1):
+                runs[number, variant] = _Run(func, args, kwargs, {n: (own == number, variant) for n, own in marked.items()})
+    except (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError, AssertionError):
+        used()
+        return lambda out: None
+
+    def follow(out: Any) -> None:
+        _Results(name, given, out, runs).follow(used)
+
+    return follow
+
+
+def _is_tensor(value: Any) -> bool:
+    return hasattr(value, "untyped_storage")
+
+
+def _is_plain(tensor: Any) -> bool:
+    import torch
+
+    return type(tensor) in (torch.Tensor, torch.nn.Parameter) and tensor.layout == torch.strided and not tensor.is_complex()
+
+
+def _leaves(value: Any) -> list[Any]:
+    from torch.utils import _pytree
+
+    return list(_pytree.tree_leaves(value))
+
+
+class _Run:
+    """A function that has run on copies of what it was given, in which elements, by the place of their tensor, have
+    other values.
+    """
+
+    def __init__(self, func: Any, args: Any, kwargs: Any, changes: dict[int, tuple[np.ndarray, int]]) -> None:
+        import torch
+        from torch.utils import _pytree
+
+        leaves, spec = _pytree.tree_flatten((args, kwargs))
+        copies = [_changed(x, *changes.get(n, (None, 0))) if _is_tensor(x) else _on_host(x) for n, x in enumerate(leaves)]
+        own_args, own_kwargs = _pytree.tree_unflatten(copies, spec)
+        with torch.no_grad():
+            self.out = _leaves(func(*own_args, **own_kwargs))
+        self.given = copies
+
+
+def _on_host(value: Any) -> Any:
+    import torch
+
+    return "cpu" if isinstance(value, (str, torch.device)) and bool(is_cuda(value)) else value
+
+
+def _changed(tensor: Any, where: np.ndarray | None, variant: int) -> Any:
+    import torch
+
+    copy = tensor.detach().clone()
+    if where is None or not where.any():
+        return copy
+    chosen = torch.from_numpy(np.ascontiguousarray(where))
+    if tensor.dtype == torch.bool:
+        copy[chosen] = ~copy[chosen] if variant == 0 else copy[chosen]
+    elif tensor.is_floating_point():
+        value = VALUES.get(tensor.element_size(), WIDE)[variant]
+        copy[chosen] = torch.full((int(where.sum()),), value, dtype=torch.float32).to(tensor.dtype)
+    else:
+        copy[chosen] = copy[chosen] ^ FLIPS[variant]
+    return copy
+
+
+class _Results:
+    """What a function has returned or changed, beside what it makes of other values."""
+
+    def __init__(self, name: str, given: Sequence[Any], out: Any, runs: dict[Any, _Run]) -> None:
+        self.name, self.given, self.out, self.runs = name, given, _leaves(out), runs
+        self.usual = runs.pop(None)
+
+    def follow(self, used: Callable[[], None]) -> None:
+        """Give results the marks of what they depend on; report a use by what is not of the card."""
+        if any(len(run.out) != len(self.out) for run in (self.usual, *self.runs.values())):
+            used()
+            return
+        own = {id(x) for x in self.out}
+        pairs = [(x, lambda run, n=n: run.out[n]) for n, x in enumerate(self.out)]
+        pairs += [(x, lambda run, n=n: run.given[n]) for n, x in self._changed() if id(x) not in own]
+        for real, of in pairs:
+            if _is_tensor(real) and tensors.place(real) == CUDA and _is_plain(real):
+                self._mark(real, of, used)
+            else:
+                process.device().taint.uses(self._deciding(of), f"{self.name} of torch")
+
+    def _changed(self) -> Iterator[tuple[int, Any]]:
+        """What the function was given, and has changed, by its place."""
+        for n, (real, usual) in enumerate(zip(self.given, self.usual.given, strict=True)):
+            if _is_tensor(real) and tensors.place(real) == CUDA and (self.name.endswith("_") or self._differ(real, usual).any()):
+                yield n, real
+
+    def _deciding(self, of: Callable[[_Run], Any]) -> list[int]:
+        """The marks on which a value depends."""
+        usual = of(self.usual)
+        return sorted({key[0] for key, run in self.runs.items() if self._differ(usual, of(run)).any()})
+
+    def _mark(self, real: Any, of: Callable[[_Run], Any], used: Callable[[], None]) -> None:
+        usual = of(self.usual)
+        if tuple(usual.shape) != tuple(real.shape) or any(tuple(of(run).shape) != tuple(real.shape) for run in self.runs.values()):
+            used()
+            return
+        tensors.show()  # makes a new tensor known to the device
+        offsets, _ = marks_of(real)
+        memory = process.device().taint.memory
+        if memory is None or not offsets.size:
+            return
+        sets = np.zeros(offsets.shape, np.int64)
+        numbers = sorted({key[0] for key in self.runs})
+        for key, run in self.runs.items():
+            sets |= self._differ(usual, of(run)).astype(np.int64) << numbers.index(key[0])
+        known, which = np.unique(sets, return_inverse=True)
+        made = np.zeros(len(known), np.int32)
+        for n, those in enumerate([[number for n, number in enumerate(numbers) if each >> n & 1] for each in known.tolist()]):
+            made[n] = memory.taint.number_of([doubt for number in those for doubt in memory.taint.doubts_of(number)]) if those else 0
+        size = real.element_size()
+        process.device().taint.becomes(
+            real.data_ptr(), int(offsets.max()) + size, offsets.reshape(-1), made[which.reshape(-1)], element=size
+        )
+
+    @staticmethod
+    def _differ(one: Any, other: Any) -> np.ndarray:
+        """Which elements of two values are not the same bits. It is one answer for values that are no tensors, or have
+        other shapes.
+        """
+        if not (_is_tensor(one) and _is_tensor(other)) or one.shape != other.shape or one.dtype != other.dtype:
+            return np.array([_is_tensor(one) != _is_tensor(other) or _is_tensor(one) or bool(one != other)])
+        return np.asarray((_bits(one) != _bits(other)).numpy())
+
+
+def _bits(tensor: Any) -> Any:
+    import torch
+
+    kinds = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+    return tensor.detach().contiguous().view(kinds[tensor.element_size()])
