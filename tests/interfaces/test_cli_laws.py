@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from smemsim import InstrDescriptor
 from smemsim.cli import main
 
 LAYOUT = "(64,16):(16,1)"
@@ -25,7 +26,17 @@ def files(tmp_path, monkeypatch):
         np.save(f"{name}.npy", np.zeros((64, 64), np.float32))
     np.save("floats.npy", np.zeros(64, np.float32))
     (tmp_path / "k.toml").write_text("")
+    (tmp_path / "k.ptx").write_text(KERNEL)
+    for name in ("SMEMSIM_ARCH", "SMEMSIM_CARD"):
+        monkeypatch.delenv(name, raising=False)
 
+
+KERNEL = """.version 8.0
+.target sm_90a
+.address_size 64
+.visible .entry k(.param .u64 p, .param .b64 q) { ret; }
+"""
+D = InstrDescriptor(kind="f16", a_type="bf16", b_type="bf16", d_type="f32", m=128, n=64).encode()
 
 REFUSED = [
     # words
@@ -74,6 +85,33 @@ REFUSED = [
     ("dot --a-type bf16 -a 0 -b 0 --scale-a 38", "--scale-a, --scale-b, --scale-type: wgmma has no scale factors"),
     ("dot --a-type bf16 -a 0 -b 0 --scale-b 38", "wgmma has no scale factors"),
     ("dot --a-type bf16 -a 0 -b 0 --scale-type ue8m0", "wgmma has no scale factors"),
+    ("dot --kind f16 --a-type f16 -a 0 -b 0 --scale-a 38", "--scale-a, --scale-b, --scale-type: f16 has no scale factors"),
+    # arguments of a kernel
+    *((f"run k.ptx --arg {text}", said) for text, said in (
+        ("zeros:f32:-1", "needs zeros:TYPE:SHAPE"), ("integers:s32:4", "needs integers:TYPE:SHAPE:LOWEST:HIGHEST"), ("integers:s32:4:1", "needs integers:TYPE:SHAPE:LOWEST:HIGHEST"),
+        ("zeros:f32:4:1:2", "needs zeros:TYPE:SHAPE"), ("zeros:f99:4", "'f99' is not an element type"), ("zeros:f32:a", "needs a shape after the type, as zeros:f32:128x64"),
+        ("zeros::a", "needs a shape after the type, as zeros:f32:128x64"), ("u32:1.5", "needs a whole number after the colon"), ("f32:x", "needs a number after the colon"),
+        ("scratch:x", "needs a whole number after the colon"), ("array:0", "needs the number of an earlier argument that is an array, the first is 0"),
+        ("7", "a number is u32:7"), ("x.npy", "a file is file:x.npy"), ("zero:f32:3", "did you mean 'zeros'?"),
+    )),
+    ("run k.ptx --block 1 --arg null --arg u64:1 --cta 0", "--cta: says what --pipeline draws; give both"),
+    ("run k.ptx --block 1 --arg null --arg u64:1 --costs k.toml", "--costs: says what --pipeline draws; give both"),
+    # D in tensor memory
+    (f"map {D:#x} --kind f16 --element 0,0 --cell 0,0", "--element, --cell and --register exclude each other"),
+    (f"map {D:#x} --kind f16 --register 1,2,3", "--register and --ld go together"),
+    (f"map {D:#x} --kind f16 --ld 32x32b.x32", "--register and --ld go together"),
+    (f"map {D:#x} --kind f16 --element 0,0 --csv", "--csv: of the whole D; one element is printed as text or --json"),
+    (f"map {D:#x} --kind f16 --element 0", "--element"),
+    # plans
+    *((f"plan 128x64 --arch sm_90a --dtype bf16 --major K --all {more}", "--all: shows every swizzle and stacking; leave --swizzle, --stack, --code and --scenario out")
+      for more in ("--swizzle 64B", "--scenario", "--code cuda")),
+    ("plan 128x64 --arch sm_90a --dtype bf16 --major K --one-box", "--one-box: says how the --scenario is loaded"),
+    ("plan 128 --arch sm_90a --dtype bf16 --major K", "needs ROWSxK, as 128x64, or MxNxK, as 128x256x64"),
+    # cards
+    ("exec -- true", "--arch is missing; choose a card: sm_90a (H200), sm_100a (B200) or sm_103a (B300)"),
+    ("exec --arch sm_100a --card H200 -- true", "--card H200: is an sm_90a, and --arch says sm_100a: leave one of them out"),
+    ("exec --arch H200 -- true", "--arch H200: is the name of a card; write --card 'H200' or --arch sm_90a"),
+    ("check", "no scenario is named; smemsim check FILE"),
     # CuTe layouts
     ("decode {L} --zipped-divide 8,8 --recast 8", "--zipped-divide and --recast: one at a time"),
     ("decode {L} --zipped-divide 8,8 --logical-divide 8,8", "--zipped-divide and --logical-divide: one at a time"),
@@ -117,6 +155,58 @@ def test_a_refusal_is_a_sentence_that_names_what_was_written(files, words, said)
     assert said in " ".join(done.stderr.split())
     assert "Traceback" not in done.output
     assert done.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        (["word = 0x4000002000010040", "b = 0x40"], "word, b: one word or one tensor map at a time; give the line that is meant"),
+        (["word = 0x40", f"raw = {'00' * 128}"], "word, raw: one word or one tensor map at a time"),
+        (["address = 0x400"], "address = 0x400: an address, no descriptor; give the word, as word = 0x4000002000010040"),
+        (["base = 0x400", "start: 0x10"], "base = 0x400: an address, no descriptor"),
+        (["raw = 0011"], "4 hex digits; a tensor map is 128 bytes, 256 digits"),
+        (["raw = 0x0011"], "4 hex digits; a tensor map is 128 bytes, 256 digits"),
+    ],
+)
+def test_what_a_kernel_has_printed_is_one_word_or_one_map(files, lines, said):
+    done = CliRunner().invoke(main, ["decode", "-"], input="\n".join(lines))
+    assert done.exit_code == 2, done.output
+    assert said in " ".join(done.stderr.split())
+
+
+def test_a_word_that_a_kernel_has_printed_beside_addresses_is_that_word(files):
+    printed = CliRunner().invoke(main, ["decode", "-", "--json"], input="address = 0x400\nword: '0x4000002000010040',  # of A\nbase = 16\n")
+    assert printed.stdout == ran("decode", "0x4000002000010040", "--json").stdout
+
+
+@pytest.mark.parametrize(
+    "given",
+    [("null", "u64:1"), ("zeros:f32:0", "s64:-1"), ("random:bf16:4x2", "array:0"), ("integers:s32:4:0:5", "f64:1.5"), ("scratch:64", "bytes:0102030405060708"), ("zeros:u8:2,3", "f64:-inf")],
+)  # fmt: skip
+def test_arguments_of_every_kind_are_taken(files, given):
+    done = ran("run", "k.ptx", "--block", 1, *(word for text in given for word in ("--arg", text)))
+    assert done.exit_code == 0, done.output
+
+
+def test_an_element_of_d_is_one_answer_and_a_packed_register_two():
+    whole = ran("map", f"{D:#x}", "--kind", "f16", "--json")
+    assert whole.exit_code == 0
+    one = json.loads(ran("map", f"{D:#x}", "--kind", "f16", "--element", "5,7", "--json").stdout)
+    assert isinstance(one, dict)
+    both = json.loads(ran("map", f"{D:#x}", "--kind", "f16", "--register", "0,0,0", "--ld", "32x32b.x8.pack::16b", "--json").stdout)
+    assert isinstance(both, list)
+    assert len(both) == 2
+    lines = ran("map", f"{D:#x}", "--kind", "f16", "--csv").stdout.splitlines()
+    assert len(lines) == 1 + 128 * 64
+    text = ran("map", f"{D:#x}", "--kind", "f16", "--register", "0,0,0", "--ld", "32x32b.x8.pack::16b").stdout
+    assert [text.count(f"bits {high}:{low} of the register") for high, low in ((15, 0), (31, 16))] == [1, 1]
+
+
+def test_a_page_for_the_terminal_has_no_markup():
+    text = ran("explain", "L401").stdout
+    assert not any(mark in text for mark in ("```", "**", "](", "<!--"))
+    assert any(line.startswith("    ") for line in text.splitlines())
+    assert not any(line.startswith("#") for line in text.splitlines())
 
 
 # ---- One number in several forms

@@ -494,6 +494,55 @@ def test_a_texture_reads_the_memory_that_its_resource_names(cuda):
     assert cuda.code("texture_create_of", resource(5, at, 0x20, 1, 256, 0, 0), of_driver) == 1
 
 
+def is_array(width, height, depth, *, layered, cube):
+    """cuda_runtime_api.h, cudaMalloc3DArray: 1D, 2D and 3D, layers of 1D and 2D in the depth, cubes of six faces."""
+    if cube:
+        return width == height > 0 and depth > 0 and depth % 6 == 0 and (layered or depth == 6)
+    if layered:
+        return width > 0
+    return width > 0 and (depth == 0 or height > 0)
+
+
+def test_an_array_has_the_extents_that_arrays_have(cuda):
+    for (*extent,), (layered, cube) in itertools.product(
+        itertools.product((0, 1, 6, 7), (0, 1, 6), (0, 1, 6, 12)), itertools.product((0, 1), (0, 4))
+    ):
+        code, made = cuda.answer("array_create_of", [*extent, 1, 1, layered | cube, 0, ""])
+        assert (code == 0) == is_array(*extent, layered=layered, cube=cube), (extent, layered, cube)
+        if code == 0:
+            _, _, row, rows, *told, _, _ = cuda.made("array_about", *made)
+            assert (told, row, rows) == (extent, extent[0], max(1, extent[1]))
+            assert cuda.device.allocation(cuda.made("array_about", *made)[0]).size == extent[0] * max(1, extent[1]) * max(1, extent[2])
+
+
+@pytest.mark.parametrize(("extent", "flags"), [((8, 4, 0), 0), ((8, 8, 8), 0), ((8, 4, 3), 1), ((4, 4, 6), 4), ((5, 0, 0), 0)])
+def test_levels_of_an_array_are_halves_one_behind_the_other(cuda, extent, flags):
+    """Down to one texel; layers and faces stay. As many as are asked for, and no more than there are."""
+    most = max(extent[: 2 if flags else 3]).bit_length()
+    for asked in (1, 2, 9):
+        array = cuda.made("array_create_of", *extent, 1, 1, flags, asked, "")
+        at = cuda.made("array_about", array)[0]
+        for n in range(min(asked, most)):
+            place, *_, width, height, depth, _, _ = cuda.made("array_about", cuda.made("array_level", array, n))
+            halves = [max(1, size >> n) if size else 0 for size in extent]
+            halves[2] = extent[2] if flags else halves[2]
+            assert ([width, height, depth], place) == (halves, at)
+            at += width * max(1, height) * max(1, depth)
+        assert [cuda.code("array_level", array, n) for n in (-1 % TWO_64, min(asked, most))] == [1, 1]
+        if min(asked, most) > 1:
+            assert cuda.code("array_free", cuda.made("array_level", array, 1)) == 1
+        cuda.made("array_free", array)
+
+
+@pytest.mark.parametrize("bits", list(itertools.product((0, 8, 16), repeat=3)))
+def test_channels_are_one_two_or_four_of_one_width(cuda, bits):
+    for kind, last in itertools.product(range(4), (0, 8)):
+        used = [*bits, last]
+        count = next((n for n, b in enumerate(used) if not b), 4)
+        fits = count in (1, 2, 4) and not any(used[count:]) and len({*used[:count]}) == 1 and kind < 3 and (kind < 2 or used[0] == 16)
+        assert cuda.code("array_create", struct.pack("<5i", *used, kind), 4, 0, 0, 0, 0, "") == (0 if fits else 20), (used, kind)
+
+
 # ---- Tensor maps
 
 
