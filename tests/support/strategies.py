@@ -22,6 +22,7 @@ __all__ = [
     "box_chunks",
     "descriptors",
     "examples",
+    "is_night",
     "mutated_arguments",
     "operands",
     "reads",
@@ -39,6 +40,11 @@ ITEMSIZES = {
 ROW_BYTES = {code.name: MODES[mode].width for code, mode in SWIZZLES.items() if mode in CLASSIC[1:]} | {"SWIZZLE_NONE": 256}
 
 
+def is_night():
+    """Is this the nightly run, of all cases and examples?"""
+    return settings.get_current_profile_name() == "nightly"
+
+
 def examples(count):
     """Settings of a property: `count` examples by night, and by day an eighth as many, but five; all else is the
     profile's (conftest).
@@ -46,8 +52,7 @@ def examples(count):
     By day the examples are the same on every machine: what they find, they find the first time, and more of them find
     it again.
     """
-    by_night = settings.get_current_profile_name() == "nightly"
-    return settings(max_examples=count if by_night else max(min(count, 5), -(-count // 8)), suppress_health_check=[HealthCheck.too_slow])
+    return settings(max_examples=count if is_night() else max(min(count, 5), -(-count // 8)), suppress_health_check=[HealthCheck.too_slow])
 
 
 def descriptors(*, arch, swizzles=None, raw=None):
