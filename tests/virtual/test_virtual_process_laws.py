@@ -21,6 +21,7 @@ def fresh(monkeypatch):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(process, "_chosen", {})
     monkeypatch.setattr(process, "_chosen_teller", [])
+    monkeypatch.setattr(os, "register_at_fork", lambda **_: None)  # which would keep the device of each test
     monkeypatch.setattr(process, "has_device", lambda: bool(made))
     make = process.device.__wrapped__
 
