@@ -212,6 +212,7 @@ def test_what_sessions_need_is_loaded_one_after_the_other(sessions, monkeypatch)
 
     made, loaded = sessions[0](), []
     monkeypatch.setattr("smemsim.virtual.sessions.importlib.import_module", loaded.append)
+    monkeypatch.setattr(gc, "freeze", lambda: None)  # garbage of other tests would stay
     made.parts = ["a", "b", "c", "d"]
     made._load()
     assert (loaded, made.parts) == (["a"], ["b", "c", "d"])
