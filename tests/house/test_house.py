@@ -306,7 +306,7 @@ def long_prose(path):
             yield n
     for n, column, line in docstrings(lines):
         is_example = line.lstrip().startswith(">>>") or (is_example and bool(line.strip()))
-        is_sample = line.lstrip().startswith("|") or line.startswith(" " * (column + 4)) or re.search(r"\S {3,}\S", line)
+        is_sample = line.lstrip().startswith(("|", "smemsim ")) or line.startswith(" " * (column + 4)) or re.search(r"\S {3,}\S", line)
         if len(line) > PROSE and column >= 0 and not is_example and not is_sample:
             yield n
 

@@ -19,6 +19,7 @@ import pytest
 from click.testing import CliRunner
 
 import smemsim
+from messages import one_line
 from smemsim import InputError, TraceError
 from smemsim.base import budget
 from smemsim.base.array_files import read_npz
@@ -110,7 +111,7 @@ def test_what_a_launch_file_names_lies_in_its_folder(here, key, way):
     name = way.format(above=here.parent) + suffix
     about = {"ptx": {"ptx": name}, "array": {"arrays": [array(file=name)]}, "expected": {"expected": {"a": name}}}[key]
     path = launch_file(**about)
-    assert "lies outside of the folder of the launch file" in told(2, "run", path)
+    assert "lies outside of the folder of the launch file" in one_line(told(2, "run", path))
     assert "no findings" in told(1 if key == "expected" else 0, "run", path, "--source", here.parent)
 
 

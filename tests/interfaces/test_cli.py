@@ -17,6 +17,7 @@ import xml.etree.ElementTree as ET
 import pytest
 from click.testing import CliRunner
 
+from messages import one_line
 from places import ROOT
 from smemsim.cli import main
 
@@ -123,7 +124,7 @@ def test_bad_input_is_a_sentence_on_stderr(command, monkeypatch):
     code, sentence = BAD[command]
     result = smemsim(command)
     assert (result.exit_code, result.stdout) == (code, "")
-    assert sentence in result.stderr
+    assert sentence.strip() in one_line(result.stderr)
     assert "Traceback" not in result.stderr
 
 
@@ -132,7 +133,7 @@ def test_exec_names_a_package_that_this_python_lacks_before_the_program_starts(p
     monkeypatch.setitem(sys.modules, package, None)
     result = smemsim("exec --arch sm_90a -- echo started")
     assert result.exit_code == 2
-    assert f"has no package {package}, which smemsim needs: pip install {package}" in result.output
+    assert f"has no package {package}, which smemsim needs: pip install {package}" in one_line(result.output)
     assert "started" not in result.output
     assert "Traceback" not in result.output
 
@@ -200,7 +201,7 @@ def test_a_file_that_holds_no_map_is_bad_input(tmp_path):
     (tmp_path / "short.bin").write_bytes(bytes(127))
     result = smemsim(f"decode {tmp_path / 'short.bin'}")
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "(127 bytes) is no tensor map" in result.stderr
+    assert "(127 bytes) is no tensor map" in one_line(result.stderr)
 
 
 def test_bits_that_have_no_effect_are_told_from_those_that_nobody_knows():

@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import smemsim
+from messages import is_one_sentence, one_line
 from places import ROOT
 from smemsim import InputError
 from smemsim.cli import main
@@ -142,7 +143,7 @@ def test_an_array_of_a_record_has_the_type_that_is_expected_or_asked_for(run):
     ):
         done = run(f"run record.toml --expect {expected}")
         assert done.exit_code == 2
-        assert why in done.stderr
+        assert why in one_line(done.stderr)
 
 
 def test_a_name_that_leads_to_itself_is_refused_before_the_run(run):
@@ -303,8 +304,8 @@ def test_an_expected_array_that_is_none_is_refused_before_the_run(run, wanted, s
     for options in ("", " --rtol 0.1", " --exact"):
         done = run(f"{GOOD} --expect arg0=w.npy{options}")
         assert done.exit_code == 2
-        assert said in done.stderr
-        assert len(done.stderr.splitlines()) == 1
+        assert said in one_line(done.stderr)
+        assert is_one_sentence(done.stderr)
 
 
 def test_a_finding_has_its_line(run):
@@ -425,8 +426,8 @@ def test_bad_input_is_one_sentence(run, command, said):
     done = run(command)
     assert done.exit_code == 2, done.output
     assert not pathlib.Path("new").exists()  # of a run that is refused
-    assert said in done.stderr
-    assert len(done.stderr.splitlines()) == 1
+    assert said in one_line(done.stderr)
+    assert is_one_sentence(done.stderr)
     assert done.stderr.startswith("smemsim: ")
 
 
@@ -480,8 +481,8 @@ def test_what_is_wrong_in_a_launch_file_is_one_sentence(run, change):
     pathlib.Path("l.toml").write_text(text)
     done = run("run l.toml")
     assert done.exit_code == 2, done.output
-    assert said in done.stderr
-    assert len(done.stderr.splitlines()) == 1
+    assert said in one_line(done.stderr)
+    assert is_one_sentence(done.stderr)
 
 
 JSON = st.recursive(

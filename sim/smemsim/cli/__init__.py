@@ -23,6 +23,7 @@ from smemsim.base.arguments import shown, suggestion
 from smemsim.base.errors import NotKeptWarning, SmemsimError, Unmodelled
 from smemsim.base.floating_point import default_state
 from smemsim.base.required import REQUIRED, missing_module
+from smemsim.base.terminal import PREFIXED, in_columns
 from smemsim.cli.streams import open_streams
 from smemsim.cli.usage import UsageError, as_sentence, prepared
 
@@ -157,7 +158,7 @@ def _say_warnings() -> None:
 
     def show(message: Any, category: type[Warning], *more: Any, **given: Any) -> None:
         if issubclass(category, NotKeptWarning):
-            click.echo(f"smemsim: {message}", err=True)
+            click.echo(in_columns(f"{PREFIXED}{message}"), err=True)
         else:
             before(message, category, *more, **given)
 
@@ -166,7 +167,7 @@ def _say_warnings() -> None:
 
 def _end(ctx: click.Context, code: int, message: str) -> NoReturn:
     with contextlib.suppress(OSError):  # a full disk under stderr, too
-        click.echo(f"smemsim: {message}", err=True)
+        click.echo(in_columns(f"{PREFIXED}{message}"), err=True)
     ctx.exit(code)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from smemsim.base.errors import InputError, Unmodelled
+from smemsim.base.terminal import PREFIXED, in_columns
 from smemsim.cli.explain import hint
 from smemsim.cli.options import PLACE, assume_option, json_option
 
@@ -57,7 +58,7 @@ def check(ctx: click.Context, paths: tuple[pathlib.Path, ...], schema: bool, ass
         except (InputError, Unmodelled) as e:
             if single:
                 raise
-            click.echo(f"smemsim: {f'{path}: not modelled: ' if isinstance(e, Unmodelled) else ''}{e}", err=True)
+            click.echo(in_columns(f"{PREFIXED}{f'{path}: not modelled: ' if isinstance(e, Unmodelled) else ''}{e}"), err=True)
             codes.append(3 if isinstance(e, Unmodelled) else 2)
             continue
         reports.append((path, report))

@@ -10,6 +10,7 @@ import click
 
 from smemsim.base.arguments import shown
 from smemsim.base.errors import InputError
+from smemsim.base.terminal import PREFIXED, in_columns
 from smemsim.cli.options import json_option, parse_address, parse_extents, parse_numbers, strangers
 from smemsim.core.spec.architectures import WITH_DESCRIPTORS
 from smemsim.core.spec.formats import FORMATS
@@ -107,7 +108,7 @@ def plan_command(tile: str, swizzle: str | None, base: str, matrix: str | None, 
         if as_json:
             click.echo(json.dumps({"legal": False, "reason": e.reason, "nearest": e.nearest, "changed": list(e.changed)}, indent=1))
         else:
-            click.echo(f"smemsim: WRONG: {e}", err=True)
+            click.echo(in_columns(f"{PREFIXED}WRONG: {e}"), err=True)
         click.get_current_context().exit(1)
     if scenario:
         click.echo(json.dumps(made.scenario("box" if one_box else "loop"), indent=1))
@@ -186,6 +187,6 @@ def _plan_product(tile: str, swizzle: str | None, as_json: bool, code: str | Non
         if as_json:
             click.echo(json.dumps({"legal": False, "reason": e.reason, "nearest": e.nearest, "changed": list(e.changed)}, indent=1))
         else:
-            click.echo(f"smemsim: WRONG: {e}", err=True)
+            click.echo(in_columns(f"{PREFIXED}WRONG: {e}"), err=True)
         context.exit(1)
     click.echo(made.code(code) if code else json.dumps(made.as_dict(), indent=1) if as_json else f"{PLANNED}\n{made.text()}")

@@ -86,11 +86,14 @@ def show(
 
     Exit code 0: nothing is wrong. 1: the scenario has findings. 2: bad input. 3: not modelled.
 
-    \b smemsim show kernel.toml smemsim show kernel.toml --html report.html smemsim show kernel.toml --operand
-    'step[1].a' --svg > a.svg smemsim show 0x4000004000010040 --arch sm_90a --dtype bf16 --major K --rows 64 --k 16
-    --k-add 0,32,64,96 smemsim show 0x4000004000010040 --arch sm_90a --dtype bf16 --major K --rows 64 --k 16 --k-add
-    0,32,64,96 --atoms --svg > atoms.svg smemsim show patterns --svg > patterns.svg smemsim show banks --access
-    "ldmatrix.x4:16:lane % 16 * 128 + lane // 16 * 16"
+    \b
+    smemsim show kernel.toml
+    smemsim show kernel.toml --html report.html
+    smemsim show kernel.toml --operand 'step[1].a' --svg > a.svg
+    smemsim show 0x4000004000010040 --arch sm_90a --dtype bf16 --major K --rows 64 --k 16 --k-add 0,32,64,96
+    smemsim show 0x4000004000010040 --arch sm_90a --dtype bf16 --major K --rows 64 --k 16 --k-add 0,32,64,96 --atoms --svg > atoms.svg
+    smemsim show patterns --svg > patterns.svg
+    smemsim show banks --access "ldmatrix.x4:16:lane % 16 * 128 + lane // 16 * 16"
     """
     check_options(words)
     _check_form(as_svg + as_json + (html_file is not None), lines, html_file)

@@ -97,10 +97,12 @@ def solve(
 
     Exit code 0: a descriptor, a cause or a layout was found. 1: there is none. 2: bad input. 3: not modelled.
 
-    \b smemsim solve smem.bin a.npy --base 0x400 --arch sm_90a --dtype bf16 --major K --k 16 smemsim solve --layout
-    'Sw<3,4,3> o (128,64):(64,1)' --base 0x400 --arch sm_90a --dtype bf16 --major K --rows 64 --k 16 smemsim solve
-    kernel.toml --operand "step[1].a" smemsim solve --d d.npy --a a.npy --b b.npy --arch sm_90a --a-type bf16 smemsim
-    solve --conflicts --access "ldmatrix.x4:16:lane % 16 * 128 + lane // 16 * 16" --access "st:16:lane * 16" --pitch 128
+    \b
+    smemsim solve smem.bin a.npy --base 0x400 --arch sm_90a --dtype bf16 --major K --k 16
+    smemsim solve --layout 'Sw<3,4,3> o (128,64):(64,1)' --base 0x400 --arch sm_90a --dtype bf16 --major K --rows 64 --k 16
+    smemsim solve kernel.toml --operand "step[1].a"
+    smemsim solve --d d.npy --a a.npy --b b.npy --arch sm_90a --a-type bf16
+    smemsim solve --conflicts --access "ldmatrix.x4:16:lane % 16 * 128 + lane // 16 * 16" --access "st:16:lane * 16" --pitch 128
     """
     from smemsim.core.picture.lines import print_lines
 

@@ -13,6 +13,7 @@ import click
 
 from smemsim.base.arguments import closest, shown, suggestion
 from smemsim.base.errors import InputError
+from smemsim.base.terminal import PREFIXED, in_columns
 
 __all__ = ["EXAMPLES", "UsageError", "as_sentence", "prepared"]
 
@@ -46,7 +47,7 @@ class UsageError(click.ClickException):
 
     def show(self, file: Any = None) -> None:
         """Print the sentence to stderr."""
-        click.echo(f"smemsim: {self.message}", file=file, err=True)
+        click.echo(in_columns(f"{PREFIXED}{self.message}"), file=file, err=True)
 
 
 def as_sentence(error: click.UsageError, group: click.Context | None = None) -> UsageError:
