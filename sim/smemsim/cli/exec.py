@@ -25,7 +25,7 @@ __all__ = ["exec_command"]
 @click.option(
     "--on-finding",
     type=click.Choice(["warn", "raise", "collect"]),
-    help="A finding is printed at once (warn, the default), makes the launch fail (raise), or is printed at the end (collect).",
+    help="A finding is printed after its launch (warn, the default), makes the launch fail (raise), or is printed at the end (collect).",
 )
 @click.option("--strict", is_flag=True, default=None, help="Remarks about documented rules that the kernel breaks count as findings.")
 @click.option("--remarks", is_flag=True, default=None, help="Print the remarks of launches without findings, too, each once.")
