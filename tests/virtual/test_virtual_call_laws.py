@@ -258,6 +258,45 @@ def test_a_node_of_a_kernel_has_its_parameters_where_they_lie(cuda, name, bank):
     assert cuda.made("node_kernel", node) == (function, 1, 2, 3, 4, 5, 6, 64, bank)
 
 
+ATTRIBUTES = """.version 8.0
+.target sm_90a
+.address_size 64
+.const .align 4 .b8 table[64];
+.visible .entry plain() { .shared .align 4 .b8 tile[48]; .reg .u32 %r; mov.u32 %r, tile; st.shared.u32 [%r], %r; ret; }
+.visible .entry bound() .maxntid 96, 2 .maxnreg 40 { ret; }
+.visible .entry exact() .reqntid 64 .reqnctapercluster 2 .explicitcluster { ret; }
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("plain", {0: 1024, 1: 48, 2: 64, 4: 64, 5: 90, 6: 90, 7: 0, 8: 49152 - 48, 9: -1, 10: 0, 11: 0, 12: 0, 13: 0, 14: 0, 15: 0}),
+        ("bound", {0: 192, 1: 0, 4: 40, 8: 49152}), ("exact", {0: 1024, 4: 255, 10: 1, 11: 2, 12: 1, 13: 1}),
+    ],
+)  # fmt: skip
+def test_attributes_of_a_function_follow_from_its_directives(cuda, name, values):
+    """By CUfunction_attribute. Registers: what .maxnreg says, else what the threads leave of 65,536, in steps of 8."""
+    function = cuda.made("function", cuda.made("load", ATTRIBUTES.encode(), "", 0), name)
+    found = {n: cuda.made("function_attribute", function, n) for n in values}
+    assert found == values
+    assert [cuda.code("function_attribute", function, n) for n in (16, 99)] == [1, 1]
+
+
+def test_attributes_that_can_be_set_have_bounds(cuda):
+    module = cuda.made("load", ATTRIBUTES.encode(), "", 0)
+    plain, exact = (cuda.made("function", module, name) for name in ("plain", "exact"))
+    most = 232_448 - 48
+    assert [cuda.code("set_function_attribute", plain, 8, value) for value in (most + 1, TWO_64 - 1, most, 0)] == [1, 1, 0, 0]
+    assert cuda.made("function_attribute", plain, 8) == 0
+    for n, value in ((9, 50), (11, 4), (12, 2), (13, 1), (14, 1), (15, 2)):
+        cuda.made("set_function_attribute", plain, n, value)
+        assert cuda.made("function_attribute", plain, n) == value
+    assert [cuda.made("function_attribute", plain, n) for n in (11, 12, 13)] == [4, 2, 1]
+    assert [cuda.code("set_function_attribute", exact, n, 1) for n in (11, 12, 13)] == [800] * 3
+    assert [cuda.code("set_function_attribute", plain, n, 1) for n in (0, 7, 10, 16)] == [1] * 4
+
+
 # ---- Launches
 
 
@@ -373,6 +412,14 @@ def test_pools_and_graphs_hold_whole_pieces_of_memory(cuda):
 
 
 # ---- Nodes, captures, memory
+
+
+@pytest.mark.parametrize(("at", "size", "code"), [(0, 4096, 0), (0, 4097, 1), (1, 4095, 0), (1, 4096, 1), (0, 0, 1), (4095, 1, 0)])
+def test_advice_is_for_managed_memory_as_far_as_it_goes(cuda, at, size, code):
+    managed, other = (cuda.made("allocate", 4096, kind, "") for kind in ("managed", "device"))
+    assert [cuda.code("advise", begin + at, size, 1, 1, 0) for begin in (managed, other)] == [code, 1]
+    assert cuda.code("prefetch", managed + at, size, 1, 0, 0) == code
+    assert cuda.code("advised", managed + at, size, 1, 1) == code
 
 
 def test_an_edge_has_two_nodes_and_a_node_tells_numbers_of_its_own_kind(cuda):

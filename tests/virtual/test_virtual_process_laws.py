@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from smemsim import InputError
-from smemsim.virtual import Doors, Journal, Policy, Sessions, VirtualDevice, process
+from smemsim.virtual import Doors, Journal, Launched, Policy, Sessions, VirtualDevice, process, summary_of
 
 
 @pytest.fixture
@@ -226,3 +226,125 @@ def test_what_sessions_need_is_loaded_one_after_the_other(sessions, monkeypatch)
 def test_a_device_of_another_architecture_is_no_card(fresh):
     with pytest.raises(InputError, match="is an sm_90a, and arch is sm_100a"):
         VirtualDevice("sm_100a", card="H200")
+
+
+# ---- What is said at the end of a program
+
+
+def launched(name="k", **more):
+    return Launched(1, name, name, (4, 1, 1), (32, 1, 1), (1, 1, 1), 0, **more)
+
+
+@pytest.mark.parametrize(
+    ("more", "is_clean"),
+    [
+        ({"run": {}}, True), ({"is_fine": False}, False), ({"refused": "no"}, False), ({"error": 702}, False), ({"error": 700}, True), ({"run": None}, True),
+        ({"run": {"held_up": "bar"}}, False), ({"run": {"held_up": "", "partial": True}}, True),
+    ],
+)  # fmt: skip
+def test_a_launch_is_clean_if_it_ran_to_its_end_and_nothing_was_found(more, is_clean):
+    """702: cudaErrorLaunchTimeout, for a limit that ended it."""
+    one = launched(**more)
+    assert one.is_clean is is_clean
+    assert one.is_partial == bool((more.get("run") or {}).get("partial"))
+
+
+def test_the_summary_counts_launches_kernels_and_what_was_found():
+    assert summary_of([]) == "no kernel was launched"
+    one, two = launched("a", seconds=1.0), launched("b", seconds=0.26)
+    assert summary_of([one]) == "1 launch of 1 kernel in 1.0 s, no findings"
+    assert summary_of([one, two, one]) == "3 launches of 2 kernels in 2.3 s, no findings"
+    bad, refused, cut = launched("c", is_fine=False), launched("d", refused="why"), launched("e", error=702)
+    assert summary_of([bad, one, bad, launched("f", is_fine=False)]).endswith(", findings in 3 (c, f)")
+    assert summary_of([one, refused]).endswith(", no findings, 1 not run")
+    assert summary_of([one, cut]).endswith(", no findings, 1 stopped before its end")
+    assert summary_of([launched("d", refused="why", error=702)]).endswith("no findings, 1 not run")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("STRICT", "1", True), ("STRICT", "0", False), ("STRICT", "TRUE", True), ("STRICT", "x", None), ("LIMIT_SECONDS", "1", 1.0), ("LIMIT_SECONDS", "0.5", 0.5),
+        ("LIMIT_SECONDS", "0", None), ("LIMIT_SECONDS", "-1", None), ("LIMIT_SECONDS", "nan", None), ("LIMIT", "1", 1), ("LIMIT", "0", None), ("LIMIT", "1.5", None),
+        ("CTAS", "0,2", (0, 2)),
+    ],
+)  # fmt: skip
+def test_options_of_the_environment_are_numbers_above_0_and_yes_or_no(fresh, name, text, value):
+    fresh.setenv(f"SMEMSIM_{name}", text)
+    if value is None:
+        with pytest.raises(InputError, match=f"SMEMSIM_{name} = .*: needs {'1 or 0' if name == 'STRICT' else 'a number above 0'}"):
+            Policy.of()
+    else:
+        assert getattr(Policy.of(), name.lower()) == value
+
+
+# ---- Memory
+
+
+def test_ranges_of_addresses_are_aligned_and_apart(fresh):
+    process.choose("sm_90a")
+    memory = process.device().memory
+    taken = [(a.address, a.end) for a in memory]
+    for size, align in ((4096, 1), (1 << 21, 1 << 21), (4096, 1 << 30), (1 << 21, 1 << 22), (4096, 512), (1 << 25, 1 << 25), (512, 1)):
+        at = memory.reserve(size, align)
+        assert at % align == 0
+        assert all(at + size <= begin or end <= at for begin, end in taken)
+        assert memory.is_reserved(at, size)
+        assert not memory.is_reserved(at, size + 1)
+        assert not memory.is_reserved(at - 1, 1)
+        taken.append((at, at + size))
+        one = memory.allocate(1000)
+        assert all(one.end <= begin or end <= one.address for begin, end in taken)
+        taken.append((one.address, one.end))
+    begin, end = taken[-2]
+    assert [
+        memory.give_back(*of) for of in ((begin, end - begin - 1), (begin + 1, end - begin), (begin, end - begin), (begin, end - begin))
+    ] == [False, False, True, False]
+
+
+def test_memory_is_zero_when_it_is_given_again_and_that_of_neighbours_stays(fresh):
+    process.choose("sm_90a")
+    memory = process.device().memory
+    for size in (1, 500, 4096, 5000, 12_288):
+        before, mine, behind = (memory.allocate(n) for n in (700, size, 700))
+        used = memory.used
+        for a in (before, mine, behind):
+            memory.view(a.address, a.size)[:] = 7
+        memory.free(mine)
+        assert memory.used == used - size
+        assert memory.at(mine.address) is None
+        assert not memory.raw(mine.address, size).any()
+        assert (memory.view(before.address, 700) == 7).all()
+        assert (memory.view(behind.address, 700) == 7).all()
+        for a in (before, behind):
+            memory.free(a)
+
+
+def test_an_address_belongs_to_one_allocation(fresh):
+    process.choose("sm_90a")
+    memory = process.device().memory
+    some = [memory.allocate(n) for n in (1, 512, 513, 4096)]
+    for a in some:
+        assert [memory.at(address) is a for address in (a.address - 1, a.address, a.end - 1, a.end)] == [False, True, True, False]
+        assert memory.view(a.address, a.size).size == a.size
+        for address, size in ((a.address, a.size + 1), (a.end, 1)):
+            with pytest.raises(InputError, match="no array holds"):
+                memory.view(address, size)
+
+
+def test_memory_of_the_host_is_bound_once(fresh):
+    import numpy as np
+
+    process.choose("sm_90a")
+    memory, held = process.device().memory, np.arange(100, dtype=np.uint8)
+    at = held.ctypes.data
+    memory.bind(at + 10, 20, held)
+    for begin, size in ((at + 10, 20), (at, 11), (at + 29, 1), (at, 100), (at + 15, 1)):
+        with pytest.raises(InputError, match="is registered already"):
+            memory.bind(begin, size)
+    for begin, size in ((at, 10), (at + 30, 70)):
+        memory.bind(begin, size, held)
+    assert memory.view(at + 12, 3).tolist() == [12, 13, 14]
+    gone = memory.at(at + 10)
+    memory.free(gone)
+    assert held[10:30].tolist() == list(range(10, 30))  # it is the host's
