@@ -1127,6 +1127,15 @@ def test_a_cluster_of_a_later_wave_is_told_the_same(kernel, monkeypatch):
     assert told_of_the_last(kernel, monkeypatch) == wanted
 
 
+@pytest.mark.parametrize("kernel", [k for k in KERNELS if k.found not in ("", "X006") and not k.grid][2::5], ids=lambda k: k.name)
+def test_clusters_that_do_the_same_are_told_the_same_together_and_each_alone(kernel, monkeypatch):
+    several = dataclasses.replace(kernel, grid=3 * kernel.cluster)
+    together = run(several)
+    monkeypatch.setenv("SMEMSIM_COHORTS", "off")
+    alone = run(several)
+    assert [*map(str, (*together.findings, *together.remarks))] == [*map(str, (*alone.findings, *alone.remarks))]
+
+
 EARLY_READS = {
     "ld": "ld.shared.u32 %r20, [%r6];",
     "ld.v2": "and.b32 %r22, %r6, -8; ld.shared.v2.u32 {%r20, %r21}, [%r22];",
