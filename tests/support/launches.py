@@ -53,10 +53,29 @@ class Device(device.Device):
         return launch
 
 
+NAMED = re.compile(r"\b(warp|CTA|line|lane)s? (\d+)(?:(?:, | and | to )(\d+))*|ptx:(\d+)")
+
+
+def count(shape: int | tuple[int, ...]) -> int:
+    return int(np.prod(shape))
+
+
+def no_such(text: str, *, lines: int, block: int | tuple[int, ...], grid: int | tuple[int, ...] = 1) -> list[str]:
+    """What a finding names and no launch of this shape has: warps, CTAs, and lines of the PTX; lanes are of a warp, or of tensor memory."""
+    ends = {"warp": -(-count(block) // 32), "CTA": count(grid), "line": lines + 1, "lane": 128}
+    named = ((found[0], found[1] or "line", int(n)) for found in NAMED.finditer(text) for n in re.findall(r"\d+", found[0]))
+    return [whole for whole, what, n in named if not (what == "line") <= n < ends[what]]
+
+
 def run(body, arrays, *, block=32, arch="sm_90a", text=(), **shape):
     card = Device(arch)
     placed = [card.array(a) for a in arrays]
-    return card.launch(kernel(len(arrays), body, arch=arch, **dict(text)), "k", block=block, args=placed, **shape), placed
+    ptx = kernel(len(arrays), body, arch=arch, **dict(text))
+    done = card.launch(ptx, "k", block=block, args=placed, **shape)
+    lines = ptx.count("\n")
+    for f in done.result.findings.values():
+        assert no_such(f"ptx:{f.line} {f.message}", lines=lines, block=block, grid=shape.get("grid", 1)) == []
+    return done, placed
 
 
 def found(body: str, *arrays: np.ndarray, **given) -> dict[str, str]:
