@@ -233,12 +233,13 @@ INNER = {
 KIT = "smemsim.capture."  # its tests stand in for a card
 FORMULAS = (
     "smemsim.core.layout.", "smemsim.core.arithmetic.", "smemsim.core.spec.", "smemsim.core.words.",
-    # of the sanitizer those that compute with arrays, and know nothing of a launch
+    # and those that compute with arrays or texts, and know nothing of a launch
     *(f"smemsim.run.sanitizer.{name}" for name in ("byte_masks", "operation_sets", "settled_bytes", "strong_bytes")),
     # what an instruction costs, and the words of a message
     "smemsim.run.counters.", "smemsim.virtual.calls.wire",
     # whose library is not there where CI runs: a stand-in for it calls them
     "smemsim.virtual.torch_", "smemsim.virtual.process",
+    "smemsim.core.machine.uninitialised", "smemsim.core.ptx.demangle",
 )  # fmt: skip
 # Modules that other people import, and topics of one module.
 SHOWN = {f"smemsim.testing.{name}" for name in ("oracles", "plugin", "recorder")} | {

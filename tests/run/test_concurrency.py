@@ -1093,7 +1093,7 @@ FACTS = re.compile(r"0x[0-9a-f]+|\d+|[a-z]\w*(?:::\w+)?(?:\.\w+(?:::\w+)*)+|\.[a
 
 
 def facts(done: smemsim.Run) -> str:
-    """What findings name, whatever the words are: lines, warps, CTAs, bytes, instructions, and words of PTX that repair."""
+    """What findings name, whatever the words are: lines, warps, CTAs, bytes, instructions, and the PTX that repairs."""
     lines = []
     for f in (*done.findings, *done.remarks):
         text = re.sub(r"PTX ISA [\d.]+( §[\d.]+(, [\d.]+)*)?", "", " ".join(str(f).split()).removeprefix(f.code))
@@ -1118,28 +1118,38 @@ def test_a_fault_is_found(kernel, snapshot):
     assert facts(done) == snapshot
 
 
-def told_of_the_last(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What is said where two clusters that do nothing run before, each in a wave of its own: lines and CTAs as in the kernel alone."""
-    first = "mov.u32 %r59, %clusterid.x; setp.lt.u32 %p19, %r59, 2; @%p19 ret; "
-    for name in ("WAVE_THREADS", "WIDE_WAVE_THREADS"):
-        monkeypatch.setattr(f"smemsim.run.engine.grid.{name}", kernel.block * kernel.cluster)
-    done = run(dataclasses.replace(kernel, body=first + kernel.body, grid=3 * kernel.cluster))
-    text = "\n".join(map(str, (*done.findings, *done.remarks)))
-    text = re.sub(r"(ptx:|lines? )(\d+)", lambda m: f"{m[1]}{int(m[2]) - 3}", text)
-    return without_lengths(re.sub(r"CTA (\d+)", lambda m: f"CTA {int(m[1]) - 2 * kernel.cluster}", text), kernel)
+IDLE, FURTHER = 4, 2048  # warps, and bytes of shared memory, in front of those of a kernel
+DISPLACED = HEAD.replace(".shared .align 1024 .b8 sm", f".shared .align 1024 .b8 before[{FURTHER}];\n.shared .align 1024 .b8 sm").replace(
+    "%tid.x;",
+    f"""%tid.x; mov.u32 %r58, before; mov.u32 %r59, %clusterid.x; setp.lt.u32 %p19, %r59, 2; @%p19 ret;
+    setp.lt.u32 %p19, %r1, {32 * IDLE}; @%p19 ret; sub.u32 %r1, %r1, {32 * IDLE};""".replace("\n", " "),
+)
 
 
-def without_lengths(text: str, kernel: Kernel) -> list[str]:
-    """The words of a text; of one CTA without its name, which is said where there are several."""
-    words = " ".join(text.split())
-    return (words if kernel.cluster > 1 else re.sub(r" (of|in) CTA 0\b", "", words)).split()
+def moved_back(text: str, *, warps: int, ctas: int, lines: int, bytes_: int) -> str:
+    """What is said, with so much taken off each warp, CTA, line and address."""
+    text = re.sub(r"warps? \d+(?:(?:, | to | and )\d+)*", lambda m: re.sub(r"\d+", lambda n: f"{int(n[0]) - warps}", m[0]), text)
+    text = re.sub(r"(ptx:|lines? )(\d+)", lambda m: f"{m[1]}{int(m[2]) - lines}", text)
+    text = re.sub(r"CTA (\d+)", lambda m: f"CTA {int(m[1]) - ctas}", text)
+    return re.sub(r"\b0x[0-9a-f]{3,4}\b", lambda m: f"{int(m[0], 16) - bytes_:#x}", text)
 
 
-@pytest.mark.parametrize("kernel", [k for k in KERNELS if k.found not in ("", "X006") and not k.grid][::5], ids=lambda k: k.name)
-def test_a_cluster_of_a_later_wave_is_told_the_same(kernel, monkeypatch):
-    done = run(kernel)
-    wanted = without_lengths("\n".join(map(str, (*done.findings, *done.remarks))), kernel)
-    assert told_of_the_last(kernel, monkeypatch) == wanted
+def said(done: smemsim.Run, kernel: Kernel) -> str:
+    """All findings on one line; of one CTA without its name, which is said where there are several."""
+    words = " ".join(" ".join(map(str, (*done.findings, *done.remarks))).split())
+    return words if kernel.cluster > 1 else re.sub(r" (of|in) CTA \d+\b", "", words)
+
+
+@pytest.mark.parametrize("kernel", [k for k in KERNELS if k.found not in ("", "X006", "X012") and not k.grid][::3], ids=lambda k: k.name)
+def test_a_kernel_is_told_the_same_wherever_it_is(kernel, monkeypatch):
+    """In the last wave of a launch, in the last warps of its CTAs, further up in shared memory, one line further down."""
+    wanted = said(run(kernel), kernel)
+    block = kernel.block + 32 * IDLE
+    for name in ("WAVE_THREADS", "WIDE_WAVE_THREADS"):  # each cluster is a wave
+        monkeypatch.setattr(f"smemsim.run.engine.grid.{name}", block * kernel.cluster)
+    monkeypatch.setattr("test_concurrency.HEAD", DISPLACED)
+    done = run(dataclasses.replace(kernel, grid=3 * kernel.cluster, block=block))
+    assert moved_back(said(done, kernel), warps=IDLE, ctas=2 * kernel.cluster, lines=1, bytes_=FURTHER) == wanted
 
 
 @pytest.mark.parametrize("kernel", [k for k in KERNELS if k.found not in ("", "X006") and not k.grid][2::5], ids=lambda k: k.name)

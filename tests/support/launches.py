@@ -61,7 +61,9 @@ def count(shape: int | tuple[int, ...]) -> int:
 
 
 def no_such(text: str, *, lines: int, block: int | tuple[int, ...], grid: int | tuple[int, ...] = 1) -> list[str]:
-    """What a finding names and no launch of this shape has: warps, CTAs, and lines of the PTX; lanes are of a warp, or of tensor memory."""
+    """What a finding names and no launch of this shape has: warps, CTAs, and lines of the PTX. Lanes are those of a warp,
+    or of tensor memory.
+    """
     ends = {"warp": -(-count(block) // 32), "CTA": count(grid), "line": lines + 1, "lane": 128}
     named = ((found[0], found[1] or "line", int(n)) for found in NAMED.finditer(text) for n in re.findall(r"\d+", found[0]))
     return [whole for whole, what, n in named if not (what == "line") <= n < ends[what]]
