@@ -1078,8 +1078,10 @@ KERNELS = (
 # fmt: on
 
 
-def run(kernel: Kernel, **options: object) -> smemsim.Run:
+def run(kernel: Kernel, *, ahead: int = 0, **options: object) -> smemsim.Run:
     gpu = smemsim.Gpu(kernel.arch)
+    if ahead:
+        gpu.array(np.zeros(ahead, np.uint32))
     arrays = [gpu.array(np.zeros(1024, np.uint32)), gpu.array(np.arange(1024, dtype=np.uint32))]
     text = HEAD.format(arch=kernel.arch) + kernel.body.replace("; ", ";\n") + "\nret;\n}\n"
     grid = kernel.grid or kernel.cluster
@@ -1118,7 +1120,7 @@ def test_a_fault_is_found(kernel, snapshot):
     assert facts(done) == snapshot
 
 
-IDLE, FURTHER = 4, 2048  # warps, and bytes of shared memory, in front of those of a kernel
+IDLE, FURTHER, AHEAD = 4, 2048, 3072  # warps, bytes of shared memory, and words of global memory, in front of those of a kernel
 DISPLACED = HEAD.replace(".shared .align 1024 .b8 sm", f".shared .align 1024 .b8 before[{FURTHER}];\n.shared .align 1024 .b8 sm").replace(
     "%tid.x;",
     f"""%tid.x; mov.u32 %r58, before; mov.u32 %r59, %clusterid.x; setp.lt.u32 %p19, %r59, 2; @%p19 ret;
@@ -1126,12 +1128,13 @@ DISPLACED = HEAD.replace(".shared .align 1024 .b8 sm", f".shared .align 1024 .b8
 )
 
 
-def moved_back(text: str, *, warps: int, ctas: int, lines: int, bytes_: int) -> str:
+def moved_back(text: str, *, warps: int, ctas: int, lines: int, bytes_: int, ahead: int) -> str:
     """What is said, with so much taken off each warp, CTA, line and address."""
     text = re.sub(r"warps? \d+(?:(?:, | to | and )\d+)*", lambda m: re.sub(r"\d+", lambda n: f"{int(n[0]) - warps}", m[0]), text)
     text = re.sub(r"(ptx:|lines? )(\d+)", lambda m: f"{m[1]}{int(m[2]) - lines}", text)
     text = re.sub(r"CTA (\d+)", lambda m: f"CTA {int(m[1]) - ctas}", text)
-    return re.sub(r"\b0x[0-9a-f]{3,4}\b", lambda m: f"{int(m[0], 16) - bytes_:#x}", text)
+    text = re.sub(r"\b0x[0-9a-f]{3,4}\b", lambda m: f"{int(m[0], 16) - bytes_:#x}", text)
+    return re.sub(r"\b0x7f[0-9a-f]{10}\b", lambda m: f"{int(m[0], 16) - ahead:#x}", text)
 
 
 def said(done: smemsim.Run, kernel: Kernel) -> str:
@@ -1140,16 +1143,30 @@ def said(done: smemsim.Run, kernel: Kernel) -> str:
     return words if kernel.cluster > 1 else re.sub(r" (of|in) CTA \d+\b", "", words)
 
 
-@pytest.mark.parametrize("kernel", [k for k in KERNELS if k.found not in ("", "X006", "X012") and not k.grid][::3], ids=lambda k: k.name)
-def test_a_kernel_is_told_the_same_wherever_it_is(kernel, monkeypatch):
-    """In the last wave of a launch, in the last warps of its CTAs, further up in shared memory, one line further down."""
-    wanted = said(run(kernel), kernel)
+def run_elsewhere(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> smemsim.Run:
+    """In the last wave of a launch, in the last warps of its CTAs, further up in shared and in global memory, one line
+    further down.
+    """
     block = kernel.block + 32 * IDLE
     for name in ("WAVE_THREADS", "WIDE_WAVE_THREADS"):  # each cluster is a wave
         monkeypatch.setattr(f"smemsim.run.engine.grid.{name}", block * kernel.cluster)
     monkeypatch.setattr("test_concurrency.HEAD", DISPLACED)
-    done = run(dataclasses.replace(kernel, grid=3 * kernel.cluster, block=block))
-    assert moved_back(said(done, kernel), warps=IDLE, ctas=2 * kernel.cluster, lines=1, bytes_=FURTHER) == wanted
+    return run(dataclasses.replace(kernel, grid=3 * kernel.cluster, block=block), ahead=AHEAD)
+
+
+@pytest.mark.parametrize("kernel", [k for k in KERNELS if k.found not in ("", "X006", "X012") and not k.grid][::3], ids=lambda k: k.name)
+def test_a_kernel_is_told_the_same_wherever_it_is(kernel, monkeypatch):
+    wanted = said(run(kernel), kernel)
+    done = run_elsewhere(kernel, monkeypatch)
+    moves = {"warps": IDLE, "ctas": 2 * kernel.cluster, "lines": 1, "bytes_": FURTHER, "ahead": 4 * AHEAD}
+    assert moved_back(said(done, kernel), **moves) == wanted
+
+
+@pytest.mark.parametrize("kernel", [k for k in KERNELS if not k.found and not k.grid][::4], ids=lambda k: k.name)
+def test_a_right_kernel_is_silent_wherever_it_is(kernel, monkeypatch):
+    done = run_elsewhere(kernel, monkeypatch)
+    assert [str(f) for f in done.findings] == []
+    assert {f.code for f in done.remarks} == set(filter(None, [kernel.remarks]))
 
 
 @pytest.mark.parametrize("kernel", [k for k in KERNELS if k.found not in ("", "X006") and not k.grid][2::5], ids=lambda k: k.name)
