@@ -27,15 +27,18 @@ FLIPS = (1, 6)  # bits of integers
 
 def marks_of(tensor: Any) -> tuple[np.ndarray, np.ndarray]:
     """The distances of a tensor's elements from its first one in bytes, and their marks; both have its shape."""
-    size = tensor.element_size()
+    try:
+        begin, size, strides = tensor.data_ptr(), tensor.element_size(), tensor.stride()
+    except (RuntimeError, NotImplementedError):  # it has no memory of its own, such as a sparse one
+        return np.zeros(0, np.int64), np.zeros(0, np.int32)
     offsets = np.zeros((), np.int64)
-    for count, stride in zip(tensor.shape, tensor.stride(), strict=True):
+    for count, stride in zip(tensor.shape, strides, strict=True):
         offsets = offsets[..., None] + np.arange(count) * (stride * size)
     numbers = np.zeros(offsets.shape, np.int32)
     if not offsets.size:
         return offsets, numbers
     end = int(offsets.max()) + size
-    at, own = process.device().taint.marked(tensor.data_ptr(), end)
+    at, own = process.device().taint.marked(begin, end)
     if at.size:
         of_bytes = np.zeros(end, np.int32)
         of_bytes[at] = own
