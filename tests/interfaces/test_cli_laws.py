@@ -43,6 +43,8 @@ REFUSED = [
     ("decode xyz", "'xyz': no such file, and not a 64-bit word; write a word as 0x…, as 16 hex digits, or in decimal (a tensor map: 256 hex digits"),
     ("decode xyz --kind f16", "'xyz': no such file, and not a 32-bit word; write a word as 0x…, or in decimal"),
     ("decode 'x y'", "'x y': not a 64-bit word"),
+    *((f"decode {text} 3", "'3' is one argument too many: the first is a whole map") for text in ("'f(x)'", "k.ptx", "00" * 128)),
+    ("solve k.ptx", "k.ptx"),
     # solve: its forms
     ("solve", "no input: give one of a scenario, a dump and an operand, --d --a --b, --layout, --conflicts"),
     ("solve a.npy b.npy d.npy", "3 files: give one of"),
@@ -200,6 +202,25 @@ def test_an_element_of_d_is_one_answer_and_a_packed_register_two():
     assert len(lines) == 1 + 128 * 64
     text = ran("map", f"{D:#x}", "--kind", "f16", "--register", "0,0,0", "--ld", "32x32b.x8.pack::16b").stdout
     assert [text.count(f"bits {high}:{low} of the register") for high, low in ((15, 0), (31, 16))] == [1, 1]
+
+
+def test_one_argument_is_not_one_too_many(files):
+    for text in ("cuTensorMapEncodeTiled(x)", "k.ptx", "00" * 128):
+        assert "too many" not in ran("decode", text).output
+
+
+def test_a_pipeline_goes_to_a_file_as_its_ending_says(files, tmp_path):
+    words = ("run", "k.ptx", "--block", 1, "--arg", "null", "--arg", "u64:1", "--pipeline")
+    found = {}
+    for ending in (".txt", ".json", ".svg"):
+        done = ran(*words, f"p{ending}")
+        if done.exit_code:
+            pytest.skip(done.stderr)
+        found[ending] = (tmp_path / f"p{ending}").read_text()
+    assert json.loads(found[".json"])
+    assert found[".svg"].startswith("<svg")
+    with pytest.raises(json.JSONDecodeError):
+        json.loads(found[".txt"])
 
 
 def test_a_page_for_the_terminal_has_no_markup():
