@@ -456,6 +456,26 @@ def test_bad_values_are_a_sentence_with_the_key(path, tmp_path):
     assert "kernel.json:" in result.stderr
 
 
+@pytest.mark.parametrize("mode", ["1X", "2X", "4X"])
+def test_the_text_of_an_instruction_says_how_many_scale_factors_a_row_has(mode):
+    """PTX ISA, tcgen05.mma: .block32 and .block16 are other names of the vectors of their kinds."""
+    block = {"1X": "block32", "2X": "block32", "4X": "block16"}[mode]
+    for text, fits in (
+        (f"scale_vec::{mode}", True),
+        (block, True),
+        ({"1X": "scale_vec::4X", "2X": "scale_vec::1X", "4X": "scale_vec::1X"}[mode], False),
+    ):
+        scenario = scaled(mode, meant=False)
+        mma = scenario["step"][-1]
+        del mma["scale_vec"]
+        mma["instruction"] = f"tcgen05.mma.cta_group::1.kind::{mma['kind']}.block_scale.{text} [d], a, b, i, [sa], [sb], p;"
+        if fits:
+            assert check(scenario) == check(scenario | {"step": [*scenario["step"][:-1], mma | {"scale_vec": mode}]})
+        else:
+            with pytest.raises(InputError, match="scale_vec"):
+                check(scenario)
+
+
 @pytest.mark.parametrize("seed", range(3 if is_night() else 1))
 def test_damaged_scenarios_are_an_answer_or_a_sentence(seed):
     good = [scaled("1X", by="bulk"), scaled("2X", n=256, by="tma"), scaled("4X", meant=False), tile(), parts("f16", "128B", 96, 192)]
