@@ -281,6 +281,28 @@ def test_from_bytes_is_the_inverse_of_bytes(drawn):
     assert bytes(again) == bytes(tm)
 
 
+@examples(60)
+@given(tiled_arguments())
+def test_a_map_says_how_many_bytes_its_box_has_and_after_how_many_its_swizzle_is_the_same_again(drawn):
+    """Words 16 and 18 of what the driver writes: elements of the box that a stride leaves out are no bytes of it."""
+    tm = TensorMap.tiled(**drawn[0])
+    word = np.frombuffer(bytes(tm), "<u4").tolist()
+    if tm.data_type < len(BITS):
+        assert word[16] == BITS[tm.data_type] // 8 * math.prod(b // s for b, s in zip(tm.box_dim, tm.element_strides, strict=True))
+    if tm.swizzle <= 3:
+        assert word[18] == (16, 256, 512, 1024)[tm.swizzle]
+
+
+@pytest.mark.parametrize(("pixels", "channels"), [(48, 32), (1, 16), (1024, 16)])
+def test_an_im2col_map_has_the_bytes_of_its_column_of_pixels(pixels, channels):
+    tm = TensorMap.im2col(
+        data_type="bf16", global_address=0x10000, global_dim=(64, 14, 14, 8), global_strides=(128, 128 * 14, 128 * 196), pixel_box_lower_corner=(-1, -1),
+        pixel_box_upper_corner=(-1, -1), channels_per_pixel=channels, pixels_per_column=pixels, element_strides=(1, 1, 1, 1), swizzle="64B",
+    )  # fmt: skip
+    word = np.frombuffer(bytes(tm), "<u4").tolist()
+    assert (word[16], word[18]) == (2 * pixels * channels, 512)
+
+
 def test_one_map_word_by_word():
     """The measured table, written out: thirty-two little-endian words."""
     tm = TensorMap.tiled(

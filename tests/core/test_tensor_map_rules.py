@@ -69,6 +69,28 @@ def test_the_undisturbed_calls_are_legal():
     assert TensorMap.im2col_wide(**WIDE).mode is not None
 
 
+@pytest.mark.parametrize("n", range(7))
+@pytest.mark.parametrize("call", ["tiled", "im2col"])
+def test_every_array_has_as_many_entries_as_the_rank_asks(call, n):
+    least, what, own = (1, "", {"box_dim": n}) if call == "tiled" else (3, "im2col ", dict.fromkeys(("lower", "upper"), max(n - 2, 0)))
+    wants = {"global_strides": max(n - 1, 0), "element_strides": n} | {
+        name if call == "tiled" else f"pixel_box_{name}_corner": count for name, count in own.items()
+    }
+    base = TILED if call == "tiled" else IM2COL
+    filled = {"global_strides": 128, "element_strides": 1, "box_dim": 8}
+    for wrong in (None, *wants):
+        counts = {name: count + (name == wrong) for name, count in wants.items()}
+        arrays = {name: (filled.get(name, 0),) * count for name, count in counts.items()}
+        said = [f"rank = {n} (entries of global_dim): {what}needs {least} to 5"] if not least <= n <= 5 else []
+        said += [f"{name} has {count} entries: needs {wants[name]} for rank {n}" for name, count in counts.items() if name == wrong]
+        try:
+            getattr(TensorMap, call)(**base | {"swizzle": "none", "global_dim": (64,) * n} | arrays)
+            found = []
+        except TensorMapError as refused:
+            found = [one for one in refused.violations if "rank" in one]
+        assert found == said, wrong
+
+
 def test_every_rule_has_a_call_that_breaks_it():
     """All but one, which is about maps that no encode call makes: it is broken below by a map that an instruction
     changed.

@@ -559,7 +559,8 @@ REFUSED_STATEMENTS = {
     "mov.b32 %r1, (1;": "')' expected after a constant expression",
     "mov.f32 %f1, 1.5+1;": "'+' of these is no constant: both must be integers, or both floats of 64 bits",
     "mov.f32 %f1, ~1.5;": "'~' of a float is no constant",
-    f"mov.b32 %r1, {'(' * 99};": "more than 50 parentheses or signs within one another",
+    f"mov.b32 %r1, {'(' * 51}1{')' * 51};": "more than 50 parentheses or signs within one another",
+    f"mov.b32 %r1, {'-(' * 25}~1{')' * 25};": "more than 50 parentheses or signs within one another",
     "setp.eq.b32 %p1, 1, 2, !1.5;": "'!' of a float is no constant",
     "setp.eq.b32 %p1, 1, 2, !%laneid;": "'!' negates a predicate register only",
     "@%r1 ret;": "a guard needs a declared predicate after '@': %r1 is no predicate register",
@@ -591,6 +592,14 @@ REFUSED_STATEMENTS = {
     "%r1;": "an instruction expected, not '%r1'",
     "\x00;": "an instruction expected",
 }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("before", "behind", "value"), [("(" * 50, ")" * 50, 7), ("-(" * 25, ")" * 25, -7), ("(~" * 25, ")" * 25, ~7), ("!" * 50, "", 1)]
+)
+def test_fifty_parentheses_and_signs_within_one_another_are_a_constant(before, behind, value):
+    body = read_module(f"{HEAD}.entry k() {{ {REGISTERS} mov.b32 %r1, {before}7{behind}; }}").entries[0].body
+    assert body[0].operands[1].value == value
 
 
 @pytest.mark.parametrize("text", REFUSALS)
