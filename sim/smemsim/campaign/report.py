@@ -21,7 +21,9 @@ from smemsim.base.errors import InputError
 from smemsim.base.files import write_whole
 from smemsim.base.members import OwnMembers
 from smemsim.base.processes import version
+from smemsim.base.terminal import in_columns
 from smemsim.campaign.space import ChunkResult, Space, Trouble
+from smemsim.diagnosis.report import UNMEASURED
 
 __all__ = ["CampaignReport", "Ledger", "SpaceReport", "file_trouble", "file_troubles", "folder_for", "report_of"]
 
@@ -272,7 +274,7 @@ class CampaignReport(metaclass=OwnMembers):
             lines += [f"trouble: {t.what}", f"  {t.reproduce}"]
         if (more := len(self.troubles) - MOST_TROUBLES) > 0:
             lines.append(f"and {more} more troubles")
-        lines.append("rules for sm_100a and sm_103a are witnessed, documented, compiled or inferred: nothing is measured on Blackwell")
+        lines += in_columns(f"rules for sm_100a and sm_103a are {UNMEASURED}: nothing is measured on Blackwell").split("\n")
         shard = "" if self.shard == (1, 1) else f", shard {self.shard[0]}/{self.shard[1]}"
         lines.append(f"smemsim {self.version}, seed {self.seed}{shard}{'; broken off' if self.interrupted else ''}")
         lines.append(f"{self.cases:,} cases, {len(self.troubles) or 'no'} trouble{'s' if len(self.troubles) != 1 else ''}")

@@ -125,46 +125,45 @@ class Gpu(Device, metaclass=OwnMembers):
 
         What runs:
 
-        - `ptx`, `entry`: the text and the name of the kernel. `entry` may be left out if there is one.
-        - `grid`, `block`, `cluster`: one to three numbers each.
-        - `args`: the arguments in the order of the parameters. An array of `Gpu.array` passes its address, a TensorMap
-          its 128 bytes, None a zero. Numbers are converted to the parameter's type. Structures are bytes.
-        - `shared_bytes`: dynamic shared memory of a CTA. `cooperative`: a cooperative launch, whose CTAs must fit on
-          the card together.
-        - `ctas`: the CTAs to run, `range(0, 4)` for example, with those of their clusters. "sample" runs the corners,
-          the edges and an interior CTA of the grid (`Run.sample`), and all of a small grid.
-        - `name`: the name of the PTX in findings. `sources`: folders of the source files that the PTX names.
+        - `ptx`, `entry`: the text, and the name of the kernel if there are several.
+        - `grid`, `block`, `cluster`: one to three numbers each. `shared_bytes`: dynamic shared memory of a CTA.
+        - `args`: one for each parameter: an array of `Gpu.array`, a TensorMap, a number, bytes, or None (0).
+        - `cooperative`: a cooperative launch, whose CTAs must fit on the card together.
+        - `ctas`: the CTAs to run, with their clusters: `range(0, 4)` for example. "sample" runs the corners, the edges
+          and an interior CTA (`Run.sample`).
+        - `name`: the name of the PTX in findings. `sources`: folders of the source files that it names.
 
         What is checked:
 
-        - `sanitize` False executes without checks. `watch_global` False leaves out races in global memory.
+        - `sanitize` False checks nothing. `watch_global` False leaves out races in global memory.
+        - `outputs`: the arrays of `args` whose values count, if not all do. An uninitialised value in another array,
+          such as a scratch buffer, is R507 only if a later launch or `numpy()` uses it.
+        - `try_fixes`: execute the fixes that are changes of the PTX, as `smemsim run` does.
         - `after`: the previous run, if this launch has programmatic stream serialization.
         - `assume`: an alternative of a rule about Blackwell, "tcgen05.pair=b_interleaved" for example.
-        - `overrun`: bytes past an array that threads may access. The access is reported (X001), and the kernel
-          continues.
+        - `overrun`: a thread may access so many bytes past an array: X001 is reported, and the kernel continues.
+
+        What is recorded:
+
+        - `counters`: what each line costs (`Run.counters`). A table of bounds, {"shared_wavefronts": 1024} for example,
+          reports what is above them (P905).
+        - `pipeline`: the stages that the loads of a cluster fill (`Run.pipeline`). {"cta": 3} takes the cluster of that
+          CTA, {"costs": {"load": 600}} sets lengths that the picture assumes.
         - `observers`: objects of `smemsim.run.events.Observer`, with or without the sanitizer.
-        - `counters`: count what each line costs (`Run.counters`). A table of upper bounds, {"shared_wavefronts": 1024}
-          for example, reports what is above them (P905).
-        - `pipeline`: record the stages that the loads of the first cluster fill (`Run.pipeline`). {"cta": 3} takes
-          another cluster, {"costs": {"load": 600}} sets lengths that the picture assumes.
-        - `outputs`: the arrays of `args` whose values count, if not all do. An uninitialised value that is stored to
-          another array, such as a scratch buffer, is R507 only if a later launch or `numpy()` uses it.
-        - `try_fixes`: execute the fixes that are changes of the PTX, as `smemsim run` does (`run_and_compare`).
 
         Which order:
 
-        - `schedule`: a seed, "earliest" or "latest" for one order that the memory model allows. "all:N" runs the launch
-          without a schedule, with both extremes and with N seeds, and compares the results (X030, `Run.schedules`).
+        - `schedule`: a seed, "earliest" or "latest" for one order that the memory model allows. "all:N" runs all of
+          these with N seeds, and the usual order, and compares the results (X030, `Run.schedules`).
         - `cancel`: the answers of `clusterlaunchcontrol.try_cancel`: "resident", "never", "one", "always". "all"
           compares them (X020).
         - `multiprocessors`: their number, if the card does not have the usual one.
 
         How long, and where:
 
-        - `limit`: blocks of instructions that a CTA may execute (X006). A loop that stores nothing ends after a
-          twentieth of that.
+        - `limit`: blocks of instructions that a CTA may execute (X006); a twentieth of that in a loop without stores.
         - `limit_seconds`: the launch ends after so many seconds, with `out_of_time` and without a finding.
-        - `workers`: the number of processes. Without it idle processors are used if that saves time. `client`: a Dask
+        - `workers`: the number of processes. Default: as many idle processors as save time. `client`: a Dask
           `distributed.Client`. Results and findings are the same.
         - `progress` False: no progress bar, and no line every 30 seconds. Ctrl-C keeps the results so far.
 

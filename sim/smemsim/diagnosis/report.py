@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from smemsim.diagnosis.filled import Filling
     from smemsim.diagnosis.tile import TilePicture
 
-__all__ = ["Report", "cause_of", "fitting", "share_of", "share_rows", "target_of"]
+__all__ = ["UNMEASURED", "Report", "cause_of", "fitting", "share_of", "share_rows", "target_of"]
 
 
 def share_rows(wrong: int, of: int, what: str, first: str = "", shape: Sequence[str] = ()) -> tuple[Half, ...]:
@@ -47,6 +47,8 @@ def share_of(wrong: int, of: int, what: str) -> str:
     return f"{wrong} of {of} {what} wrong ({wrong / of:.1%})"
 
 
+# The grades of rules for an architecture that was not measured, each with what it means.
+UNMEASURED = "witnessed (by programs that are right on a B200), documented, compiled (in compilers' output) or inferred"
 CARD = "You have a card? smemsim capture measures these rules in ten minutes (docs/howto/your-card.md)."
 NOTHING = (
     "the scenario has no [[step]], no [map.NAME] and no layout of a [buffer.NAME]; steps are what loads (tma_load) and what reads (mma)"
@@ -148,7 +150,7 @@ class Report(metaclass=OwnMembers):
         )
         if self.arch and not any_architecture(self.arch).measured:
             lines.append(
-                f"rules for {self.arch} are witnessed, documented, compiled or inferred: {any_architecture(self.arch).unmeasured}; a card would settle them: smemsim capture"
+                f"rules for {self.arch} are {UNMEASURED}: {any_architecture(self.arch).unmeasured}; a card would settle them: smemsim capture"
             )
         if self.is_empty:
             return "\n".join([*lines, f"nothing to check: {NOTHING}"])
@@ -206,7 +208,7 @@ class Report(metaclass=OwnMembers):
             return ""
         if any_architecture(self.arch).measured:
             return f"{self.arch}: rules were measured on an H200, except those that are marked otherwise"
-        return f"{self.arch}: rules are witnessed, documented, compiled or inferred; {any_architecture(self.arch).unmeasured}. {CARD}"
+        return f"{self.arch}: rules are {UNMEASURED}; {any_architecture(self.arch).unmeasured}. {CARD}"
 
     def _counted(self) -> str:
         number = len(self._alarms)

@@ -48,7 +48,7 @@ from smemsim.diagnosis.operands.tiles import turned, unread
 from smemsim.diagnosis.outputs import Output
 from smemsim.diagnosis.pairs import halves
 from smemsim.diagnosis.pipeline import Pipeline
-from smemsim.diagnosis.report import Report, cause_of, fitting, target_of
+from smemsim.diagnosis.report import UNMEASURED, Report, cause_of, fitting, target_of
 from smemsim.diagnosis.run_to_scenario import Written, judged, scenario_of
 from smemsim.diagnosis.trials.outcome import Outcomes, with_outcome
 from smemsim.diagnosis.unwritten import extents_of, with_extent
@@ -749,7 +749,7 @@ class Run(metaclass=OwnMembers):
         if not any_architecture(self.launch.arch).measured:
             grades.insert(
                 0,
-                f"rules for {self.launch.arch} are witnessed, documented, compiled or inferred: {any_architecture(self.launch.arch).unmeasured}",
+                f"rules for {self.launch.arch} are {UNMEASURED}: {any_architecture(self.launch.arch).unmeasured}",
             )
         if self.approximate:
             grades.append(f"within the ISA's error bound, not bit-exact: {', '.join(self.approximate)}")

@@ -11,6 +11,7 @@ from smemsim.core.spec.architectures import architecture
 from smemsim.diagnosis.descriptors.answers import Answer, FoundDescriptor, Nearest
 from smemsim.diagnosis.parts import element_name
 from smemsim.diagnosis.product import ProductExplanation
+from smemsim.diagnosis.report import UNMEASURED
 
 __all__ = ["answer_view", "conflicts_view", "explanation_view"]
 
@@ -42,7 +43,7 @@ def answer_view(answer: Answer) -> list[Line]:
     if answer.descriptors and answer.unmodelled:
         lines += [Line([(f"not considered: {text}", "dim")]) for text in answer.unmodelled]
     arch = architecture(answer.arch)
-    known = "measured on an H200" if arch.measured else "witnessed, documented, compiled or inferred: nothing is measured on Blackwell"
+    known = "measured on an H200" if arch.measured else f"{UNMEASURED}: nothing is measured on Blackwell"
     lines.append(Line([(f"rules for {answer.arch} are {known}", "dim")]))
     return lines
 
@@ -106,9 +107,7 @@ def explanation_view(explanation: ProductExplanation) -> list[Line]:
     fields = [f"{one.operand}: {one.field}" for one in explanation.faults]
     if fields:
         lines.append(Line([(f"look at {', or '.join(dict.fromkeys(fields))}", "bold")]))
-    known = (
-        "measured on an H200" if explanation.measured else "witnessed, documented, compiled or inferred: nothing is measured on Blackwell"
-    )
+    known = "measured on an H200" if explanation.measured else f"{UNMEASURED}: nothing is measured on Blackwell"
     lines.append(Line([(f"rules are {known}", "dim")]))
     return lines
 
