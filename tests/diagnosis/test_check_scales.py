@@ -459,21 +459,26 @@ def test_bad_values_are_a_sentence_with_the_key(path, tmp_path):
 @pytest.mark.parametrize("mode", ["1X", "2X", "4X"])
 def test_the_text_of_an_instruction_says_how_many_scale_factors_a_row_has(mode):
     """PTX ISA, tcgen05.mma: .block32 and .block16 are other names of the vectors of their kinds."""
-    block = {"1X": "block32", "2X": "block32", "4X": "block16"}[mode]
-    for text, fits in (
-        (f"scale_vec::{mode}", True),
-        (block, True),
-        ({"1X": "scale_vec::4X", "2X": "scale_vec::1X", "4X": "scale_vec::1X"}[mode], False),
-    ):
+
+    def told(**changed):
         scenario = scaled(mode, meant=False)
         mma = scenario["step"][-1]
         del mma["scale_vec"]
-        mma["instruction"] = f"tcgen05.mma.cta_group::1.kind::{mma['kind']}.block_scale.{text} [d], a, b, i, [sa], [sb], p;"
-        if fits:
-            assert check(scenario) == check(scenario | {"step": [*scenario["step"][:-1], mma | {"scale_vec": mode}]})
-        else:
-            with pytest.raises(InputError, match="scale_vec"):
-                check(scenario)
+        try:
+            return check(scenario | {"step": [*scenario["step"][:-1], mma | changed]})
+        except InputError as e:
+            return str(e)
+
+    kind, answers = scaled(mode)["step"][-1]["kind"], {}
+    for vector in ("scale_vec::1X", "scale_vec::2X", "scale_vec::4X", "block16", "block32"):
+        by_text = told(instruction=f"tcgen05.mma.cta_group::1.kind::{kind}.block_scale.{vector} [d], a, b, i, [sa], [sb], p;")
+        by_key = told(scale_vec=vector.removeprefix("scale_vec::"))
+        assert (isinstance(by_text, str), isinstance(by_key, str)) in ((True, True), (False, False)), vector
+        answers[vector] = by_text
+        assert by_text == by_key
+    own = {"1X": "block32", "2X": "block32", "4X": "block16"}[mode]
+    assert answers[own] == answers[f"scale_vec::{mode}"]
+    assert isinstance(answers[{"block16": "block32", "block32": "block16"}[own]], str) or mode == "4X"
 
 
 @pytest.mark.parametrize("seed", range(3 if is_night() else 1))

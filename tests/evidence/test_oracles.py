@@ -8,6 +8,7 @@ import random
 import re
 import unittest
 
+import numpy as np
 import pytest
 from hypothesis import find, given, settings
 from hypothesis import strategies as st
@@ -344,3 +345,51 @@ def test_a_planted_difference_of_layouts_is_told(at, by, more, says):
     ours = CuteLayout((4, 3), (3, 1))
     assert says in cute_layouts._values_differ(ours, Other(ours, at, by, more))
     assert bool(says) == bool(cute_layouts._values_differ(ours, Other(ours, at, by, more)))
+
+
+# ---- Without Triton: its side by a formula
+
+
+def swizzled(case):
+    """The byte of each element, (rows, k): panels as wide as the swizzle, bits 7 to 9 of the byte exclusive-or'ed into
+    bits 4 to 6 (PTX ISA, swizzling modes), as many as the width has.
+    """
+    size, width, mn = triton_layouts.TYPES[case["dtype"]] // 8, case["width"], case["major"] == "MN"
+    lines, along = (case["k"], case["rows"]) if mn else (case["rows"], case["k"])
+    line, at = np.arange(lines)[:, None], np.arange(along)[None] * size
+    byte = (at // width * lines + line) * width + at % width
+    byte = byte ^ (byte >> 3 & width - 16)
+    return byte.T if mn else byte
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_tiles_of_triton_are_written_and_read_where_the_swizzle_says(seed, monkeypatch):
+    rng = random.Random(seed)
+    cases = [case for case in (triton_layouts.case_of(rng) for _ in range(12)) if case["rows"] * case["k"] <= 8192]
+    monkeypatch.setattr(triton_layouts, "_theirs", swizzled)
+    for case in cases:
+        assert case["width"] <= (case["k"] if case["major"] == "K" else case["rows"]) * triton_layouts.TYPES[case["dtype"]] // 8
+        kind, what = triton_layouts.compare(case)
+        assert what == "", (case, what)
+        assert kind in ("written only", f"{case['arch']} {case['major']}-major {case['width']}B")
+    assert len(cases) > 3
+
+
+def test_a_tile_that_lies_elsewhere_is_told_with_its_first_element(monkeypatch):
+    case = {"arch": "sm_90a", "dtype": "bf16", "major": "K", "width": 64, "rows": 64, "k": 64, "side": "a", "base": 3}
+
+    def other(case):
+        wrong = swizzled(case).copy()
+        wrong[5, 7], wrong[9, 1] = wrong[5, 8], 0
+        return wrong
+
+    right = swizzled(case)
+    monkeypatch.setattr(triton_layouts, "_theirs", other)
+    kind, what = triton_layouts.compare(case)
+    assert kind == "sm_90a K-major 64B written"
+    assert what == (
+        f"2 of 4096 elements are written elsewhere; the first, (5, 7), at byte {right[5, 7]} of the tile, Triton has it at {right[5, 8]}"
+    )
+    smaller = list(triton_layouts.ORACLE.smaller(case))
+    assert smaller == [case | {"base": 1}, case | {"rows": 32}, case | {"k": 32}]
+    assert list(triton_layouts.ORACLE.smaller(case | {"rows": 8, "k": 32, "base": 1})) == [case | {"rows": 8, "k": 32, "base": 1}]
