@@ -223,6 +223,17 @@ def test_a_pipeline_goes_to_a_file_as_its_ending_says(files, tmp_path):
         json.loads(found[".txt"])
 
 
+def test_an_operand_of_a_scenario_is_asked_for_by_its_step(files, tmp_path):
+    (tmp_path / "s.json").write_text(ran("plan", "128x64", "--arch", "sm_90a", "--dtype", "bf16", "--major", "K", "--scenario").stdout)
+    for more, said in (
+        ((), "--operand is missing: needs one of step[1].a"),
+        (("--operand", "step[9].a"), "operand 'step[9].a': needs one of step[1].a"),
+    ):
+        done = ran("solve", "s.json", *more)
+        assert (done.exit_code, said in done.stderr) == (2, True), done.stderr
+    assert ran("solve", "s.json", "--operand", "step[1].a").exit_code == 0
+
+
 def test_a_page_for_the_terminal_has_no_markup():
     text = ran("explain", "L401").stdout
     assert not any(mark in text for mark in ("```", "**", "](", "<!--"))
