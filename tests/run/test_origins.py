@@ -1,6 +1,7 @@
 """Which bytes of global memory threads have copied: against a model of the instructions, asked again with other bytes."""
 
 import random
+import types
 
 import numpy as np
 import pytest
@@ -210,6 +211,21 @@ def test_a_table_has_what_was_put_there_last(seed):
             for part in (asked, asked[:1], np.array(some)):
                 assert table.of(cta, part).tolist() == [held.get(cta * pitch + n, FOREIGN) for n in part.tolist()]
     table.put(np.zeros(0, np.int64), np.zeros(0, np.int64))
+
+
+@pytest.mark.parametrize("cta", [0, 1, 2])
+def test_columns_of_a_cta_are_forgotten_in_all_lanes_and_no_others(cta):
+    held = origins.Origins(types.SimpleNamespace(total=96, ctas=[None] * 3, pitch=1024))
+    cells = np.indices((3, 128, 9)).reshape(3, -1)  # CTA, lane, column
+    places = origins.cells_in_order((cells[0] * 128 + cells[1]) * 512 + cells[2])
+    held.tensor.put(places, np.arange(places.size).reshape(places.shape))
+    held.forget_columns(cta, 2, 5)
+    is_gone = (cells[0] == cta) & (cells[2] >= 2) & (cells[2] < 5)
+    wanted = np.where(is_gone[:, None], FOREIGN, np.arange(places.size).reshape(places.shape))
+    for other in range(3):
+        mine = cells[0] == other
+        found = [held.in_tensor(other, cells[1][mine], cells[2][mine], np.full(mine.sum(), byte)) for byte in range(4)]
+        assert np.array_equal(np.stack(found, axis=1), wanted[mine]), other
 
 
 def test_a_table_is_full_at_its_limit_and_then_has_nothing(monkeypatch):
