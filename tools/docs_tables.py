@@ -210,7 +210,8 @@ def _marked(text: str) -> str:
     text = text.replace("docs/found/ptxas.md", "[details](../found/ptxas.md)")
     pieces = re.split(r"(`[^`]*`|\[[^]]*\]\([^)]*\))", text)
     return "".join(
-        p if i % 2 else _CODE.sub(r"[\1](../../sim/smemsim/explanations/\1.md)", _PTX.sub(r"`\1`", p)).replace("*", "\\*") for i, p in enumerate(pieces)
+        p if i % 2 else _CODE.sub(r"[\1](../../sim/smemsim/explanations/\1.md)", _PTX.sub(r"`\1`", p)).replace("*", "\\*")
+        for i, p in enumerate(pieces)
     )
 
 
