@@ -370,9 +370,11 @@ def test_another_swizzle_of_a_tile_that_changes_on_the_way_is_found(law: str, na
 @BOTH
 @pytest.mark.parametrize("shift", [64, 32])
 def test_a_and_b_of_one_sum_go_on_by_the_same_k(shift: int, transposed: bool):
+    """With a shift of 64 A is multiplied with each half of B's K, like one part of split numbers."""
     ran = run_converted(RIGHT, transposed=transposed, shift=shift)
-    (found,) = ran.findings
+    (found,) = ran.remarks if shift == 64 else ran.findings
     assert (found.code, ran.judged.a) == ("R508", (8, 8))
+    assert ("split numbers" in found.why) == (shift == 64)
     assert "(threads load it from the array at" in found.message
     assert ", B by 16 k" in found.message
     assert found.halves[0].text == "st.shared.v4.b32"
@@ -462,9 +464,17 @@ SUMS = {  # which k of A and of B each step multiplies, the codes, and is someth
     "a low part is of other rows": ([(a, k, b, k, 8 * b) for k in K for a, b in ((0, 0), (1, 0), (0, 1))], [], True),
     "rows change": ([(0, k, 0, k, k // 48 * 8) for k in K], [], True),
     "B begins one tile later": ([(0, k, 0, k + 16, 0) for k in K[:3]], [], True),
+    "one high part and two": ([(0, k, 0, k + low, 0) for low in (0, 32) for k in K[:2]], ["R508"], False),
+    "one high part and two, in turn": ([(0, k, 0, k + low, 0) for k in K[:2] for low in (0, 32)], ["R508"], False),
+    "three parts": ([(0, k + low, 0, k, 0) for low in (0, 32, 64) for k in K[:2]], ["R508"], False),
+    "A stays": ([(0, k // 32 * 16, 0, k, 0) for k in K], ["R508"], False),
+    "A goes on by another step": ([(0, k // 2, 0, k, 0) for k in (0, 32, 64)], ["R508"], False),
     "a stage is read twice": ([(0, k, 0, of_b, 0) for k, of_b in zip(K, (0, 16, 16, 48), strict=True)], ["R508"], False),
     "two stages are exchanged": ([(0, a, 0, b, 0) for a, b in ((0, 0), (16, 16), (32, 32), (48, 64), (64, 48), (80, 80))], ["R508"], False),
 }  # fmt: skip
+
+
+MAY_BE_MEANT = ("two stages are exchanged", "one high part and two", "one high part and two, in turn", "three parts")
 
 
 def judge_sum(name: str, copy: str, way: str = "") -> None:
@@ -474,7 +484,7 @@ def judge_sum(name: str, copy: str, way: str = "") -> None:
     arrays = [gpu.array(rng.standard_normal((rows, 96)).astype(np.float16)) for rows in (64, 64, 16, 16)]
     text = sum_of(steps, copy, 192).replace(".version 8.3", f".version 8.3 // {way}")
     ran = gpu.launch(text, block=128, grid=2, args=[*arrays, gpu.array(np.zeros(512, np.float32))], progress=False)
-    is_remark = name == "two stages are exchanged"  # so may a list of blocks look
+    is_remark = name in MAY_BE_MEANT
     told = [f for f in (ran.remarks if is_remark else ran.findings) if f.code[0] == "R"]
     assert ([f.code for f in told], len(ran.findings)) == (codes, 0 if is_remark else len(codes)), ran.text()
     if copy != "computed" or len(steps) < 12:  # by their values, tiles of one array alone are recognised
@@ -510,17 +520,36 @@ STAGED = """mov.u32 %raw, raw; shl.b32 %x, %t, 4; add.u32 %raw, %raw, %x; cp.asy
   ld.shared.v4.b32 {%v0, %v1, %v2, %v3}, [%raw]; st.shared.v4.b32 [%to], {%v0, %v1, %v2, %v3};"""
 
 
-@pytest.mark.parametrize("copy", ["cp.async", "st.shared", "staged"])
-@pytest.mark.parametrize("is_looked_up", [False, True])
-def test_a_place_that_is_looked_up_in_memory_may_be_meant(copy: str, is_looked_up: bool):
+LOOK_UPS = {  # where a tile lies: by itself, by a number from memory, or from a counter, which may go through shared memory
+    "nowhere": ("mov.u64 %z, 0;", False),
+    "memory": ("ld.global.u64 %z, [%z];", True),
+    "counter": ("atom.global.add.u64 %z, [%z], 0;", False),
+    "counter for all": ("atom.global.add.u64 %z, [%z], 0; st.shared.u64 [%n], %z; ld.shared.u64 %z, [%n];", False),
+    "memory for all": ("ld.global.u64 %z, [%z]; st.shared.u64 [%n], %z; ld.shared.u64 %z, [%n];", True),
+    "exchange": ("atom.global.exch.b64 %z, [%z], 0;", True),
+}
+
+
+@pytest.mark.parametrize(
+    ("copy", "where"),
+    [
+        *((copy, where) for copy in ("cp.async", "st.shared", "staged") for where in ("nowhere", "memory")),
+        *(("cp.async", w) for w in LOOK_UPS),
+    ],
+)
+def test_a_place_that_is_looked_up_in_memory_may_be_meant(copy: str, where: str):
     """A page table may name a page twice."""
+    look_up, is_looked_up = LOOK_UPS[where]
     steps, codes, _ = SUMS["a stage is read twice"]
     text = sum_of(steps, "cp.async" if copy == "staged" else copy, 192)
     if copy == "staged":
         text = text.replace("cp.async.cg.shared.global [%to], [%at], 16;", STAGED).replace(".reg .b32 %t,", ".reg .b32 %raw, %t,")
         text = text.replace("tile[2304];", "tile[2304]; .shared .align 16 .b8 raw[2048];")
-    text = text.replace(".reg .b64 %from,", ".reg .b64 %z, %from,")
-    look_up = "ld.global.u64 %z, [%z];" if is_looked_up else "mov.u64 %z, 0;"
+    text = text.replace(".reg .b64 %from,", ".reg .b32 %n; .reg .b64 %z, %from,")
+    text = text.replace(
+        "tile[2304];",
+        "tile[2304]; .shared .align 8 .b8 numbers[1024]; mov.u32 %t, %tid.x; mov.u32 %to, numbers; mad.lo.u32 %n, %t, 8, %to;",
+    )
     text = text.replace(
         "ld.param.u64 %from, [b0]; mul", f"ld.param.u64 %z, [out]; {look_up} ld.param.u64 %from, [b0]; add.u64 %from, %from, %z; mul"
     )

@@ -1,6 +1,7 @@
 """Tiles whose place in global memory is looked up in memory: page tables, lists of blocks, packed sparsity.
 
-Then any order of k may be meant: the data decides it, and what the kernel does is no evidence of a fault.
+Then any order of k may be meant: the data decides it, and what the kernel does is no evidence of a fault. A number that
+a kernel draws from a counter, as persistent kernels draw that of a tile, says nothing about k, and is not looked up.
 """
 
 from __future__ import annotations
@@ -17,12 +18,32 @@ from smemsim.run.lower.program import Program
 __all__ = ["MEANT", "are_looked_up", "milder_if_looked_up"]
 
 MEANT = "the place of this tile is looked up in memory, so the order may be meant"
+_COUNTS = frozenset(("add", "dec", "inc", "sub"))
+_SHARED = frozenset(("shared", "shared::cta"))
 _LOADS = ("ld", "ldu", "atom", "ldmatrix", "tex")
 
 
 def are_looked_up(program: Program, slots: Iterable[int]) -> bool:
-    """Do these registers depend on a value that the kernel has loaded? Parameters do not count."""
-    return bool(_loads_behind(program, slots))
+    """Do these registers depend on a value that the kernel has loaded? Parameters and counters do not count."""
+    return any(not _is_counted(program, load, frozenset()) for load in _loads_behind(program, slots))
+
+
+def _is_counted(program: Program, load: Instruction, seen: frozenset[Address]) -> bool:
+    """Does a load bring the number of a counter, or a word of shared memory that holds only what the kernel has computed
+    from such numbers?
+    """
+    if load.op == "atom":
+        return not _COUNTS.isdisjoint(load.modifiers)
+    place = load.operands[1] if len(load.operands) > 1 else None
+    if load.op != "ld" or not isinstance(place, Address) or _SHARED.isdisjoint(load.modifiers):
+        return False
+    if place in seen:
+        return True
+    if any(len(givers_of(program).get(slot, ())) > 1 for slot in slots_in(place)):
+        return False
+    stores = [i for i in program.inlined.body if i.op == "st" and i.operands[0] == place and not _SHARED.isdisjoint(i.modifiers)]
+    given = [each for store in stores for each in _loads_behind(program, _data_slots(store))]
+    return bool(stores) and all(_is_counted(program, each, seen | {place}) for each in given)
 
 
 def _loads_behind(program: Program, slots: Iterable[int]) -> list[Instruction]:
@@ -38,7 +59,7 @@ def _loads_behind(program: Program, slots: Iterable[int]) -> list[Instruction]:
         for i in givers.get(slot, ()):
             if i.op in _LOADS and "param" not in i.modifiers:
                 found.append(i)
-            elif i.op != "ld":
+            elif i.op not in ("ld", "clusterlaunchcontrol"):  # the answer of that is the number of a CTA
                 pending += [n for operand in i.operands for n in slots_in(operand) if n not in i.given]
     return found
 

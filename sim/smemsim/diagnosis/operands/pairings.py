@@ -8,7 +8,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from smemsim.diagnosis.operands.cta_traces import CtaTrace, Step
@@ -16,7 +16,30 @@ from smemsim.diagnosis.operands.places import Noted
 from smemsim.diagnosis.operands.read import Issued, OperandRead, Product
 from smemsim.run.engine.records import Mma
 
-__all__ = ["Pairings", "is_next"]
+__all__ = ["SPLIT", "Pairings", "are_terms", "is_next"]
+
+
+SPLIT = "a product of one part of split numbers with all parts of others looks the same"
+MOST_TERMS = 3  # of a number that is split: its high, middle and low part
+
+
+def are_terms(pairs: Sequence[tuple[int, int]]) -> bool:
+    """Do products with these k of A and B multiply one part of split numbers with all parts of others, each once? The
+    parts lie next to each other along K, as in A_high * (B_high + B_low).
+
+    >>> are_terms([(0, 0), (16, 16), (0, 32), (16, 48)]), are_terms([(0, 0), (16, 16), (0, 32), (16, 64)])
+    (True, False)
+    """
+    for one in (pairs, [(b, a) for a, b in pairs]):
+        k = sorted({a for a, _ in one})
+        terms, step = len(one) // len(k), k[1] - k[0] if len(k) > 1 else 0
+        is_even = step > 0 and k == list(range(k[0], k[0] + step * len(k), step))
+        if is_even and 2 <= terms <= MOST_TERMS:
+            first = min(b for _, b in one)
+            wanted = sorted((a, a - k[0] + first + step * len(k) * n) for a in k for n in range(terms))
+            if sorted(one) == wanted:
+                return True
+    return False
 
 
 def is_next(product: Product, event: Mma, a: OperandRead | None, b: OperandRead | None) -> bool:

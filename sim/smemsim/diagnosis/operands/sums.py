@@ -13,6 +13,7 @@ from smemsim.core.finding import Finding, at_instruction
 from smemsim.core.ptx.module import Address, slots_in
 from smemsim.core.spec.findings import Severity
 from smemsim.diagnosis.operands.looked_up import MEANT, are_looked_up
+from smemsim.diagnosis.operands.pairings import SPLIT, are_terms
 from smemsim.diagnosis.operands.places import SURE
 from smemsim.diagnosis.operands.read import OperandRead, Product
 from smemsim.diagnosis.operands.recorded import Reads
@@ -135,6 +136,11 @@ class Sum:
         if any(a == b for a, b in pairs):
             return is_issued_so and _is_convolution(pairs)
         return is_issued_so or all(self.uses[id(load)] > 1 for side in loads for load in side)
+
+    @property
+    def has_terms(self) -> bool:
+        """May it multiply one part of split numbers, which is loaded once, with all parts of others?"""
+        return self.has_shared_tile and are_terms([(entry.place(0)[1], entry.place(1)[1]) for entry in self.entries])
 
     @property
     def has_shared_tile(self) -> bool:
@@ -342,7 +348,7 @@ def _found_exchanged(entry: _Entry, side: int, changes: list[tuple[bool, bool]])
 
 def mismatches(reads: Reads, program: Program) -> list[Finding]:
     """R508 for loads that bring another k of one operand than of the other, or other rows than the rest of the sum.
-    Another k is a remark if the kernel looks up the k of a load in memory.
+    Another k is a remark if the kernel looks up the k of a load in memory, or if the numbers may be split.
 
     Rows that differ are certain if two things hold. Most products of the sum have the same rows. At the same place of
     another sum of the launch, the difference is another one. Else they may be meant: channels that are shifted in
@@ -353,8 +359,10 @@ def mismatches(reads: Reads, program: Program) -> list[Finding]:
     for its in sums:
         wanted = its.wanted()
         odd = _parting(its) if wanted is None else _other_k(its, wanted)
+        may_be_meant = its.has_terms
         for entry, side in odd:
-            findings.setdefault((side, entry.line(side)), _found_k(entry, side, wanted, is_looked_up=_is_looked_up(entry, program)))
+            why = SPLIT if may_be_meant else MEANT if _is_looked_up(entry, program) else ""
+            findings.setdefault((side, entry.line(side)), _found_k(entry, side, wanted, meant=why))
         if wanted is None and findings:
             break
     if not findings:
@@ -461,7 +469,7 @@ def _is_looked_up(entry: _Entry, program: Program) -> bool:
     return False
 
 
-def _found_k(entry: _Entry, side: int, most: _At | None, *, is_looked_up: bool) -> Finding:
+def _found_k(entry: _Entry, side: int, most: _At | None, *, meant: str) -> Finding:
     name, wrong, other = NAMES[side], entry.reads[side], entry.reads[1 - side]
     k = [read.at[1] for read in entry.reads]
     if most is None:
@@ -476,8 +484,8 @@ def _found_k(entry: _Entry, side: int, most: _At | None, *, is_looked_up: bool) 
         f"the product at line {entry.product.events[0].instruction.line} multiplies k = {k[0]} of A with k = {k[1]} of B",
         f"load {name} at k = {_k_wanted(entry, side, most)}, or read it from the stage that holds that k",
         why=f"{why}; the coordinates are {list(wrong.loads[0].event.coordinates)} for {name}, {list(other.loads[0].event.coordinates)} for {NAMES[1 - side]}"
-        + f"; {MEANT}" * is_looked_up,
-        milder=Severity.NOTE if is_looked_up else None,
+        + f"; {meant}" * bool(meant),
+        milder=Severity.NOTE if meant else None,
     )
 
 

@@ -17,6 +17,7 @@ import numpy as np
 from smemsim.core.finding import Finding, Half, at_instruction
 from smemsim.core.ptx.module import Instruction
 from smemsim.core.spec.findings import Severity
+from smemsim.diagnosis.operands.pairings import SPLIT, are_terms
 from smemsim.diagnosis.operands.read import OperandRead
 from smemsim.diagnosis.recognised import Recognised
 from smemsim.run.engine.launch import Launch
@@ -77,6 +78,7 @@ class Parted(NamedTuple):
     moves: tuple[tuple[int, int], tuple[int, int]]
     writer: Instruction | None
     is_certain: bool
+    meant: str = ""  # why it may be meant
 
 
 class Odd(NamedTuple):
@@ -194,7 +196,8 @@ class Sum:
         for own in self.of.values():
             is_whole = self.is_whole and not own.has_left
             if own.parted is not None and not (is_whole and own.has_all_of_both):
-                return own.parted._replace(is_certain=is_whole and len(self.of) == 1)
+                may_be_meant = are_terms([(a, b) for (_, a), (_, b) in (step.at for step in own.steps)])
+                return own.parted._replace(is_certain=is_whole and len(self.of) == 1 and not may_be_meant, meant=SPLIT * may_be_meant)
             odd = own.odd() if is_whole else None
             if odd is not None:
                 return odd
@@ -266,7 +269,7 @@ def _found_step(found: Parted, *, is_certain: bool) -> Finding:
     goes = f"by {rows} rows and no k" if rows else f"by {k} k"
     return at_instruction(
         "R508", found.writer or event.instruction, f"the product at line {event.instruction.line} multiplies different k of A and B", halves=written_at(found.writer),
-        why=f"since the product before, {name} (threads load it from the array at {own.begin:#x}) advanced {goes}, {other} by {of_other} k", repair=
+        why=f"since the product before, {name} (threads load it from the array at {own.begin:#x}) advanced {goes}, {other} by {of_other} k" + f"; {found.meant}" * bool(found.meant), repair=
         f"load {name} at the same k as {other}, or read both from the same stage",
         milder=None if is_certain else Severity.NOTE,
     )  # fmt: skip
