@@ -122,11 +122,15 @@ L: mbarrier.try_wait.parity.shared.b64 %q, [%bar], 0; @!%q bra L;
 }}"""
 
 
-def tensor(gpu: Gpu, shape: tuple[int, ...], box: tuple[int, ...], *, fill: object = None, name: str = "") -> TensorMap:
-    """A map of an f16 tensor, its dimensions slowest first."""
+def tensor(
+    gpu: Gpu, shape: tuple[int, ...], box: tuple[int, ...], *, fill: object = None, name: str = "", low: int | None = None
+) -> TensorMap:
+    """A map of an f16 tensor, its dimensions slowest first. From the k `low` on its numbers are small."""
     numbers = np.random.default_rng(len(shape)).integers(1, 5, shape).astype(np.float16)
     if fill is not None:
         numbers[fill] = 0  # type: ignore[index]
+    if low is not None:
+        numbers[..., low:] /= 1024
     array = gpu.array(numbers, name=name)
     dims = shape[::-1]
     strides = [2 * int(np.prod(dims[:n])) for n in range(1, len(dims))]
@@ -929,12 +933,19 @@ def test_tiles_of_other_stages_than_they_are_loaded_for_are_found(stages: tuple[
     assert {f.code for f in found.findings} == {"R508"}, found.text()
 
 
-def paired(pairs: list[tuple[int, int]], tiles: tuple[int, int], *, wide: tuple[int, int] | None = None, loaded: int | None = None) -> Run:
+def paired(
+    pairs: list[tuple[int, int]],
+    tiles: tuple[int, int],
+    *,
+    wide: tuple[int, int] | None = None,
+    loaded: int | None = None,
+    low: int | None = None,
+) -> Run:
     """A sum of instructions of 16 k: which of A's and which of B's, in `tiles` of 64 k that are loaded once; `loaded`
-    of B. Maps have `wide` k.
+    of B. Maps have `wide` k. From the k `low` on the numbers are small.
     """
     gpu = Gpu("sm_90a")
-    maps = [tensor(gpu, (64, k), (BOX, ROWS), name=name) for k, name in zip(wide or [64 * n for n in tiles], "AB", strict=True)]
+    maps = [tensor(gpu, (64, k), (BOX, ROWS), name=name, low=low) for k, name in zip(wide or [64 * n for n in tiles], "AB", strict=True)]
     counts = tiles[0], tiles[1] if loaded is None else loaded
     loads = [Load(side, (side * tiles[0] + n) * TILE, (64 * n, 0)) for side in (0, 1) for n in range(counts[side])]
     products = [Product(*((4 * side * tiles[0] + k) // 4 * TILE + k % 4 * 32 for side, k in enumerate(pair))) for pair in pairs]
@@ -979,6 +990,17 @@ def test_a_wrong_start_in_such_a_sum_is_found(name: str):
     pairs, tiles, loaded, code = WRONG_STARTS[name]
     found = paired(pairs, tiles, loaded=loaded)
     assert any(f.code.startswith(code) for f in found.findings), found.text()
+
+
+@pytest.mark.parametrize(
+    ("tiles", "wide"), [(((0, 0), (0, 1)), (1, 2)), (((0, 0), (1, 0)), (2, 1)), (((0, 0), (1, 1), (0, 2), (1, 3)), (2, 4))]
+)
+def test_one_part_of_split_numbers_may_be_multiplied_with_all_of_others(tiles: tuple[tuple[int, int], ...], wide: tuple[int, int]):
+    """A_high * (B_high + B_low), and A's low part is never used: a remark. Parts of one size are no split numbers."""
+    for low in (32 * max(wide), None):
+        found = paired(tile_pairs(*tiles), wide, wide=(64 * max(wide),) * 2, low=low)
+        told = [[f.code for f in each if f.code == "R508"] for each in (found.findings, found.remarks)]
+        assert told == ([[], ["R508"]] if low else [["R508"], []]), found.text()
 
 
 def test_planes_that_add_up_are_not_checked():

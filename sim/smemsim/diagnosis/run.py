@@ -635,7 +635,7 @@ class Run(metaclass=OwnMembers):
         others.discard("R507")  # what was not written may be what the instruction's shape leaves out
         if self.reads is not None and not causes and not (report and report.findings) and not others:
             executed = [
-                *mismatches(self.reads, self.launch.program),
+                *mismatches(self.reads, self.launch.program, self.launch.memory),
                 *unread(self.reads, self.launch.result.elsewhere, is_missed=is_missed),
             ]
             if not executed and self.ctas == self.launch.ctas and not self.interrupted and not self.out_of_time:

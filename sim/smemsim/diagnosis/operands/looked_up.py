@@ -29,8 +29,8 @@ def are_looked_up(program: Program, slots: Iterable[int]) -> bool:
 
 
 def _is_counted(program: Program, load: Instruction, seen: frozenset[Address]) -> bool:
-    """Does a load bring the number of a counter, or a word of shared memory that holds only what the kernel has computed
-    from such numbers?
+    """Does a load bring the number of a counter, or a word of shared memory that holds only what the kernel has
+    computed from such numbers?
     """
     if load.op == "atom":
         return not _COUNTS.isdisjoint(load.modifiers)

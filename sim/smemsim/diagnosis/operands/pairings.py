@@ -23,23 +23,24 @@ SPLIT = "a product of one part of split numbers with all parts of others looks t
 MOST_TERMS = 3  # of a number that is split: its high, middle and low part
 
 
-def are_terms(pairs: Sequence[tuple[int, int]]) -> bool:
+def are_terms(pairs: Sequence[tuple[int, int]], *, fewest: int = 2) -> bool:
     """Do products with these k of A and B multiply one part of split numbers with all parts of others, each once? The
-    parts lie next to each other along K, as in A_high * (B_high + B_low).
+    parts lie next to each other along K, as in A_high * (B_high + B_low). A part has at least `fewest` k.
 
     >>> are_terms([(0, 0), (16, 16), (0, 32), (16, 48)]), are_terms([(0, 0), (16, 16), (0, 32), (16, 64)])
     (True, False)
     """
-    for one in (pairs, [(b, a) for a, b in pairs]):
-        k = sorted({a for a, _ in one})
-        terms, step = len(one) // len(k), k[1] - k[0] if len(k) > 1 else 0
-        is_even = step > 0 and k == list(range(k[0], k[0] + step * len(k), step))
-        if is_even and 2 <= terms <= MOST_TERMS:
-            first = min(b for _, b in one)
-            wanted = sorted((a, a - k[0] + first + step * len(k) * n) for a in k for n in range(terms))
-            if sorted(one) == wanted:
-                return True
-    return False
+    return any(_has_all_parts(each, fewest) for each in (pairs, [(b, a) for a, b in pairs]))
+
+
+def _has_all_parts(pairs: Sequence[tuple[int, int]], fewest: int) -> bool:
+    k, partners = (sorted({pair[side] for pair in pairs}) for side in (0, 1))
+    terms = len(pairs) // len(k)
+    if len(k) < fewest or not 2 <= terms <= MOST_TERMS:
+        return False
+    step = partners[1] - partners[0] if len(partners) > 1 else 0
+    wanted = ((k[0] + step * n, partners[0] + step * (n + len(k) * term)) for n in range(len(k)) for term in range(terms))
+    return step > 0 and sorted(pairs) == sorted(wanted)
 
 
 def is_next(product: Product, event: Mma, a: OperandRead | None, b: OperandRead | None) -> bool:

@@ -6,12 +6,18 @@ import collections
 import dataclasses
 import functools
 import itertools
+import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
+import numpy as np
+
+from smemsim.core.arithmetic.values import to_float64
 from smemsim.core.finding import Finding, at_instruction
+from smemsim.core.machine.global_memory import GlobalMemory
 from smemsim.core.ptx.module import Address, slots_in
 from smemsim.core.spec.findings import Severity
+from smemsim.core.spec.formats import element_format
 from smemsim.diagnosis.operands.looked_up import MEANT, are_looked_up
 from smemsim.diagnosis.operands.pairings import SPLIT, are_terms
 from smemsim.diagnosis.operands.places import SURE
@@ -22,6 +28,7 @@ from smemsim.run.lower.program import Program
 __all__ = ["Sum", "exchanged", "mismatches", "sums_of", "undecided"]
 
 NAMES = ("A", "B")
+FEW, SMALLER = 8, 32  # rows that are looked at; how much smaller the low parts of split numbers are
 _NONE, _BOTH = (False, False), (True, True)  # of which operands the coordinates are exchanged
 
 
@@ -78,6 +85,25 @@ class _Entry:
         read = self.reads[side]
         (row, k), (rows, depth) = read.corner, read.modes
         return row != k and 0 <= k < rows[0].extent and 0 <= row < depth[0].extent
+
+
+def _largest(entry: _Entry, side: int, memory: GlobalMemory) -> float:
+    """The largest value, whatever its sign, in the first rows of the box that brought an operand."""
+    load = entry.reads[side].loads[0]
+    tm, at = load.transfer.tensor_map, load.event.coordinates
+    event = entry.product.events[0]
+    kind = event.b_type if side else event.a_type
+    size = element_format(kind).bits // 8
+    if size not in (1, 2, 4) or len(at) != tm.rank or load.event.mode != "tile":
+        return math.inf
+    begin = tm.global_address + at[0] * size + sum(c * stride for c, stride in zip(at[1:], tm.global_strides, strict=True))
+    most = 0.0
+    for row in range(min(FEW, tm.box_dim[1] if tm.rank > 1 else 1)):
+        address, count = begin + row * (tm.global_strides[0] if tm.rank > 1 else 0), tm.box_dim[0] * size
+        if memory.holding(address, address + count) is None:
+            return math.inf
+        most = max(most, float(np.abs(to_float64(memory.span(address, count).view(f"u{size}"), kind)).max()))
+    return most
 
 
 @dataclasses.dataclass(eq=False)
@@ -137,10 +163,24 @@ class Sum:
             return is_issued_so and _is_convolution(pairs)
         return is_issued_so or all(self.uses[id(load)] > 1 for side in loads for load in side)
 
-    @property
-    def has_terms(self) -> bool:
-        """May it multiply one part of split numbers, which is loaded once, with all parts of others?"""
-        return self.has_shared_tile and are_terms([(entry.place(0)[1], entry.place(1)[1]) for entry in self.entries])
+    def may_be_split(self, memory: GlobalMemory) -> bool:
+        """May it multiply one part of split numbers, which is loaded once, with all parts of others? The parts after
+        the first one are small.
+        """
+        pairs = [(entry.place(0)[1], entry.place(1)[1]) for entry in self.entries]
+        if not (self.has_shared_tile and are_terms(pairs, fewest=1)):
+            return False
+        counts = [len({pair[side] for pair in pairs}) for side in (0, 1)]
+        side = int(counts[1] > counts[0])
+        first = sorted({pair[side] for pair in pairs})[: counts[1 - side]]
+        of_first, of_others = 0.0, 0.0
+        for entry, pair in zip(self.entries, pairs, strict=True):
+            most = _largest(entry, side, memory)
+            if pair[side] in first:
+                of_first = max(of_first, most)
+            else:
+                of_others = max(of_others, most)
+        return SMALLER * of_others <= of_first
 
     @property
     def has_shared_tile(self) -> bool:
@@ -346,7 +386,7 @@ def _found_exchanged(entry: _Entry, side: int, changes: list[tuple[bool, bool]])
 # ---- Another k, or other rows
 
 
-def mismatches(reads: Reads, program: Program) -> list[Finding]:
+def mismatches(reads: Reads, program: Program, memory: GlobalMemory) -> list[Finding]:
     """R508 for loads that bring another k of one operand than of the other, or other rows than the rest of the sum.
     Another k is a remark if the kernel looks up the k of a load in memory, or if the numbers may be split.
 
@@ -358,8 +398,8 @@ def mismatches(reads: Reads, program: Program) -> list[Finding]:
     findings: dict[tuple[int, int], Finding] = {}
     for its in sums:
         wanted = its.wanted()
-        odd = _parting(its) if wanted is None else _other_k(its, wanted)
-        may_be_meant = its.has_terms
+        odd = list(_parting(its) if wanted is None else _other_k(its, wanted))
+        may_be_meant = bool(odd) and its.may_be_split(memory)
         for entry, side in odd:
             why = SPLIT if may_be_meant else MEANT if _is_looked_up(entry, program) else ""
             findings.setdefault((side, entry.line(side)), _found_k(entry, side, wanted, meant=why))
