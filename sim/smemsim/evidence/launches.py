@@ -490,7 +490,7 @@ class LaunchFile:
         if len(args) != len(parameters):
             lines = "".join(f"\n    {_line_for(p)},  # {p.name}" for p in parameters[len(args) :])
             told = f"; add to args:{lines}" if lines else f"; take {len(args) - len(parameters)} away"
-            raise InputError(f"{self.called}: args: {len(args)} stand there, the kernel has {len(parameters)} parameters{told}")
+            raise InputError(f"{self.called}: args: the file has {len(args)}, the kernel has {len(parameters)} parameters{told}")
 
     def placed(self, device: Device, *, random: bool = False) -> tuple[dict[str, DeviceArray], list[bytes]]:
         """(its arrays in a device's memory by name, the arguments of a launch there)."""
@@ -546,7 +546,7 @@ def _line_for(parameter: Parameter) -> str:
         return _toml({"map": {"global_address": "ARRAY", **_MAP}})
     kind = f"u{8 * parameter.size}" if parameter.type[0] == "b" else parameter.type
     if kind == "u64":
-        return '{array = "NAME"}, or {value = 0, type = "u64"} where it is no pointer'
+        return '{array = "NAME"}, or {value = 0, type = "u64"} if it is not a pointer'
     return _toml({"value": 0, "type": kind} if VALUES.get(kind) == parameter.size else {"bytes": "00" * parameter.size})
 
 
