@@ -2,6 +2,7 @@
 must and only there.
 """
 
+import itertools
 import re
 
 import pytest
@@ -345,3 +346,15 @@ def test_a_row_group_before_the_last_can_reach_farthest():
 def test_a_context_that_is_none_is_refused(context, complaint):
     with pytest.raises(InputError, match=complaint):
         SmemDescriptor(arch="sm_90a").problems(**context)
+
+
+@pytest.mark.parametrize("swizzle", ["none", "32B", "64B", "128B"])
+def test_no_two_chunks_share_bytes_with_the_word_of_the_fix(swizzle: str):
+    given = {"dtype": "bf16", "major": "K", "rows": 64, "k": 16}
+    for lbo, sbo in itertools.product((0, 16, 128, 256, 1024), repeat=2):
+        d = SmemDescriptor(arch="sm_90a", leading_byte_offset=lbo, stride_byte_offset=sbo, swizzle=swizzle)
+        for f in (f for f in d.problems(**given) if str(f.code) == "D307"):
+            words = re.findall(r"0x[0-9a-f]+", f.repair)
+            assert words or "strides with which" in f.repair
+            for word in words:
+                assert "D307" not in {str(g.code) for g in SmemDescriptor.decode(int(word, 16), arch="sm_90a").problems(**given)}

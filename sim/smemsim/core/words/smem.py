@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import functools
+import itertools
 from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, NamedTuple
 
@@ -233,6 +234,7 @@ class SmemDescriptor(metaclass=OwnMembers):
 
 SMALLEST_ROWS = 64  # every A operand has at least 64 rows, and most B operands
 MOST_CHUNKS = 1 << 16  # an operand beyond any instruction's size is not walked
+MOST_STRIDES = 32  # multiples of an atom that are tried as another stride
 
 
 class Context(NamedTuple):
@@ -439,18 +441,7 @@ def aliases(d: SmemDescriptor, c: Context) -> Iterator[Finding]:
     lines, chunks = size
     if why_unmodelled(c.arch, d.swizzle, d.layout_code, bool(d.lbo_mode), d.base_offset, c.major, 16 * chunks):
         return
-    plain = decoded(d)
-    seen: dict[int, tuple[int, int]] = {}
-    shared = 0
-    first: tuple[tuple[int, int], tuple[int, int], int] | None = None
-    for line in range(lines):
-        for chunk in range(chunks):
-            address = chunk_address(plain, c.major, line, chunk)
-            if address in seen:
-                shared += 1
-                first = first or (seen[address], (line, chunk), address)
-            else:
-                seen[address] = (line, chunk)
+    shared, first = _shared(d, c.major, lines, chunks)
     if first:
         (l0, c0), (l1, c1), address = first
         per_chunk = c.fmt.elements_per_chunk(c.packing) if c.fmt else 1
@@ -459,12 +450,39 @@ def aliases(d: SmemDescriptor, c: Context) -> Iterator[Finding]:
         groups_differ = l0 // mode.k_rows != l1 // mode.k_rows
         steps_lines = groups_differ == (c.major == "K" or bool(mode.mask))  # unswizzled MN-major exchanges the roles
         field = "stride_byte_offset" if steps_lines else "leading_byte_offset"
-        atom = mode.k_rows * mode.width
         yield _finding("D307", field,
                        f"{shared} of {lines * chunks} chunks of 16 B share their bytes with earlier chunks",
-                       f"{field} {getattr(d, field)} B must be {atom} B or more, to step over an atom of {mode.k_rows} x {mode.width} B "
-                       f"({atom} B: {d.table.changed(d.word, **{field: atom}):#x})",
+                       _apart(d, field, c.major, lines, chunks),
                        source, why=f"({names[0]} {l0}, {names[1]} {c0 * per_chunk}) and ({names[0]} {l1}, {names[1]} {c1 * per_chunk}) are both at {address:#x}")  # fmt: skip
+
+
+def _shared(d: SmemDescriptor, major: str, lines: int, chunks: int) -> tuple[int, tuple[tuple[int, int], tuple[int, int], int] | None]:
+    """How many chunks (line, chunk) have the bytes of an earlier one; the first two that share them, and their address."""
+    plain, shared = decoded(d), 0
+    seen: dict[int, tuple[int, int]] = {}
+    first = None
+    for line, chunk in itertools.product(range(lines), range(chunks)):
+        address = chunk_address(plain, major, line, chunk)
+        if address in seen:
+            shared += 1
+            first = first or (seen[address], (line, chunk), address)
+        else:
+            seen[address] = (line, chunk)
+    return shared, first
+
+
+def _apart(d: SmemDescriptor, field: str, major: str, lines: int, chunks: int) -> str:
+    """The smallest stride with which no chunks share bytes, and its word."""
+    mode, now = MODES[d.swizzle], getattr(d, field)
+    atom = mode.k_rows * mode.width
+    for stride in range(atom, MOST_STRIDES * atom + 1, atom):
+        word = d.table.changed(d.word, **{field: stride})
+        if not _shared(SmemDescriptor.decode(word, arch=d.arch), major, lines, chunks)[0]:
+            steps = (
+                f"to step over an atom of {mode.k_rows} x {mode.width} B" if stride == atom else "so that no two atoms have the same bytes"
+            )
+            return f"{field} {now} B must be {stride} B{' or more' * (stride == atom)}, {steps} ({stride} B: {word:#x})"
+    return f"strides with which no two atoms of {mode.k_rows} x {mode.width} B have the same bytes"
 
 
 def strides_swapped(d: SmemDescriptor, c: Context) -> Iterator[Finding]:
