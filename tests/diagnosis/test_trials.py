@@ -7,7 +7,7 @@ import pytest
 
 from gpu_faults import BLACKWELL, FAULTS, MULTICAST, RING, TRITON
 from gpu_faults import kernel as golden
-from launches import kernel
+from launches import SHARED, kernel
 from smemsim import Gpu, TensorMap
 
 OWN = "mov.u32 %r3, sm; mad.lo.u32 %r3, %r1, 4, %r3; mul.wide.u32 %d1, %r1, 4; add.u64 %d1, %d20, %d1;\n"
@@ -334,6 +334,28 @@ def test_bytes_left_out_in_an_unrolled_loop_have_the_number_of_one_round(wrong):
     first = ran(UNROLLED.replace("{}", str(wrong)))[0].findings[0]
     assert (first.code, first.tried) == ("T210", True)
     assert first.repair == f"expect 256 bytes in lines {', '.join(map(str, lines))}"
+
+
+def test_the_copies_of_a_wait_in_an_unrolled_loop_count_together():
+    """Four rounds of a ring of two stages: no parity of one copy is a fix, as the next copy waits for another one."""
+    init = "@%p9 mbarrier.init.shared.b64 [bar], 1; @%p9 mbarrier.init.shared.b64 [bar+8], 1; bar.sync 0;\n"
+
+    def found(parity):
+        rounds = (
+            (ROUND.format(256, 256) + f".loc 1 5 0\nV{n}: mbarrier.try_wait.parity.shared.b64 %p2, [bar], {parity(n)}; @!%p2 bra V{n};\n")
+            .replace("[bar]", f"[bar+{n % 2 * 8}]")
+            for n in range(4)
+        )  # fmt: skip
+        text = kernel(1, init + "bar.sync 0;\n".join(rounds), variables=SHARED + '.file 1 "ring.cu"\n')
+        gpu = Gpu("sm_90a")
+        lines = [n for n, one in enumerate(text.split("\n"), 1) if "try_wait" in one]
+        return gpu.launch(text, block=64, args=[gpu.zeros(64, "u4")], progress=False, try_fixes=True).findings, lines
+
+    assert not found(lambda n: n // 2 & 1)[0]
+    (first, *_), lines = found(lambda n: n & 1)
+    where = ", ".join(map(str, lines))
+    said = f"parity (n / 2) & 1 in lines {where}, where n counts the earlier passes of this wait"
+    assert (first.code, first.tried, first.repair) == ("X006", True, said)
 
 
 def test_bytes_that_differ_from_time_to_time_have_no_number_for_all():

@@ -235,35 +235,47 @@ def _other_parity(i: Instruction) -> Candidate:
 
 def _counted_parity(i: Instruction, code: _Code, *, any_parity: bool = False) -> Iterator[Candidate]:
     """A parity that changes with each pass of a wait through its ring of stages, for one that is a number;
-    `any_parity`: for any.
+    `any_parity`: for any. The copies that a compiler made of a wait in a loop count together.
     """
-    function, passes = _counting(code.own(i), code), i.operands[0]
-    begin = code.constant(code.own(i), PARITY)
-    if (begin is None and not any_parity) or i.guard is not None or not isinstance(passes, Register) or "parity" not in i.modifiers:
+    function, own = _counting(code.own(i), code), code.own(i)
+    waits = [other for other in code.named("mbarrier.") if _is_wait(other) and "parity" in other.modifiers]
+    copies = [other for other in waits if own.location is not None and other.location == own.location and other.guard is None]
+    if len(copies) > 1 and own in copies and all(code.constant(other, PARITY) is not None for other in copies):
+        yield from _parity_of_passes(copies, function, code.constant(copies[0], PARITY))
         return
-    if function is None or not function.body:
+    begin = code.constant(own, PARITY)
+    if (begin is not None or any_parity) and i.guard is None and "parity" in i.modifiers:
+        yield from _parity_of_passes([i], function, begin)
+
+
+def _parity_of_passes(waits: Sequence[Instruction], function: Function | None, begin: int | None) -> Iterator[Candidate]:
+    """The parity of some waits, by how often all of them have passed."""
+    if function is None or not function.body or not all(isinstance(i.operands[0], Register) for i in waits):
         return
     first = function.body[0]
     count, parity = (Register(len(function.registers) + n, f"%smemsim{n}", "b32") for n in (0, 1))
     new = RegisterType(count.name, count.type), RegisterType(parity.name, parity.type)
 
-    def made(op: str, words: tuple[str, ...], *operands: Register | Immediate) -> Instruction:
+    def made(i: Instruction, op: str, words: tuple[str, ...], *operands: Register | Immediate) -> Instruction:
         return dataclasses.replace(i, op=op, modifiers=words, operands=operands, guard=None)
 
-    zero = Edit(first, (dataclasses.replace(made("mov", ("u32",), count, Immediate(0)), line=first.line), first))
+    zero = Edit(first, (dataclasses.replace(made(waits[0], "mov", ("u32",), count, Immediate(0)), line=first.line), first))
     for stages in STAGES:
         for start in (0, 1) if begin is None else (begin & 1,):
-            becomes = (
-                made("div", ("u32",), parity, count, Immediate(stages)),
-                made("and", ("b32",), parity, parity, Immediate(1)),
-                made("xor", ("b32",), parity, parity, Immediate(start)),
-                dataclasses.replace(i, operands=(*i.operands[:PARITY], parity, *i.operands[PARITY + 1 :])),
-                dataclasses.replace(made("add", ("u32",), count, count, Immediate(1)), guard=passes),
-            )
+            edits = []
+            for i in waits:
+                becomes = (
+                    made(i, "div", ("u32",), parity, count, Immediate(stages)),
+                    made(i, "and", ("b32",), parity, parity, Immediate(1)),
+                    made(i, "xor", ("b32",), parity, parity, Immediate(start)),
+                    dataclasses.replace(i, operands=(*i.operands[:PARITY], parity, *i.operands[PARITY + 1 :])),
+                    dataclasses.replace(made(i, "add", ("u32",), count, count, Immediate(1)), guard=cast("Register", i.operands[0])),
+                )
+                edits.append(Edit(i, becomes, () if edits else new))
             words = ("n" if stages == 1 else f"(n / {stages})") + " & 1" + " ^ 1" * start
             yield Candidate(
-                (Edit(i, becomes, new), zero),
-                f"parity {words} in line {i.line}, where n counts the earlier passes of this wait",
+                (*edits, zero),
+                f"parity {words} in {_lines(waits)}, where n counts the earlier passes of this wait",
                 is_all=False,
                 is_other=True,
             )
