@@ -1158,7 +1158,7 @@ def run_elsewhere(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> smemsim.Ru
 def test_a_kernel_is_told_the_same_wherever_it_is(kernel, monkeypatch):
     wanted = said(run(kernel), kernel)
     done = run_elsewhere(kernel, monkeypatch)
-    moves = {"warps": IDLE, "ctas": 2 * kernel.cluster, "lines": 1, "bytes_": FURTHER, "ahead": 1 << 20}  # where the next array begins
+    moves = {"warps": IDLE, "ctas": 2 * kernel.cluster, "lines": 1, "bytes_": FURTHER, "ahead": (1 << 20) + 4 * AHEAD}  # arrays are apart
     assert moved_back(said(done, kernel), **moves) == wanted
 
 
