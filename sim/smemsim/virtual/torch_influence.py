@@ -58,7 +58,7 @@ def influenced(func: Any, args: Any, kwargs: Any, used: Callable[[], None]) -> C
         used()
         return lambda out: None
     try:
-        runs = {None: _Run(func, args, kwargs, {})}
+        runs: dict[tuple[int, int] | None, _Run] = {None: _Run(func, args, kwargs, {})}
         for number in numbers:
             for variant in (0, 1):
                 runs[number, variant] = _Run(func, args, kwargs, {n: (own == number, variant) for n, own in marked.items()})

@@ -262,7 +262,7 @@ def _parity_of_passes(waits: Sequence[Instruction], function: Function | None, b
     zero = Edit(first, (dataclasses.replace(made(waits[0], "mov", ("u32",), count, Immediate(0)), line=first.line), first))
     for stages in STAGES:
         for start in (0, 1) if begin is None else (begin & 1,):
-            edits = []
+            edits: list[Edit] = []
             for i in waits:
                 becomes = (
                     made(i, "div", ("u32",), parity, count, Immediate(stages)),

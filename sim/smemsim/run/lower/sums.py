@@ -7,7 +7,7 @@ result (rule memory.allocated).
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from typing import NamedTuple
 
 from smemsim.core.ptx.module import Address, Instruction, Label, Operand, Register, Vector, slots_in
@@ -59,7 +59,7 @@ class _Values:
             if not gives:
                 yield from self.givers.get(slot, ())
 
-    def _behind(self, slots: frozenset[int], by: frozenset[str] = COMPUTING) -> list[Instruction]:
+    def _behind(self, slots: frozenset[int], by: Set[str] = COMPUTING) -> list[Instruction]:
         """What computes the values of registers, with the first instructions that are not of these operations."""
         found, pending = dict[int, Instruction](), [i for slot in slots for i in self.givers.get(slot, ())]
         while pending:

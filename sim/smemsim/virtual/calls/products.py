@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import struct
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -122,7 +123,7 @@ class ProductCalls(Handles):
             raise CudaError(NOT_SUPPORTED, f"{name}: {what} {value}")
         return table[value]
 
-    def _matrix(self, name: str, side: str, place: tuple[int, ...], about: dict[str, int]) -> _Matrix:
+    def _matrix(self, name: str, side: str, place: Sequence[int], about: dict[str, int]) -> _Matrix:
         address, kind, ld, stride, order = place
         m, n, k = about["m"], about["n"], about["k"]
         rows, columns = {"a": (m, k), "b": (k, n)}.get(side, (m, n))
