@@ -164,16 +164,18 @@ class TensorFindings:
         return Access(a.does, f"warp {self._warp(a.warp)}", a.i)
 
     def _warps(self, suspect: Suspect, at: Any) -> str:
-        """The warps of an earlier tcgen05.ld or .st. A warp has its own 32 lanes, so more lanes are of more warps: they
-        are known if the CTA has no more than four.
+        """The warps of an earlier tcgen05.ld or .st. A warp has its own 32 lanes, so more lanes are of more warps. They
+        are known of loads, and of stores if the CTA has no more than four.
         """
         quarters = distinct(np.arange(LANES)[at[1]][np.flatnonzero(suspect.cells.any(1))] // WARP).tolist()
-        if len(quarters) < 2 or self.table.per_cta > WARPGROUP:
+        if len(quarters) < 2 or (self.table.per_cta > WARPGROUP and suspect.does != "read"):
             return f"warp {self._warp(suspect.warp)}"
-        last = self._warp(suspect.warp - suspect.warp % self.table.per_cta + quarters[-1])
-        if len(quarters) > 2 and quarters[-1] - quarters[0] == len(quarters) - 1:
-            return f"warps {quarters[0]} to {last}"
-        return f"warps {', '.join(map(str, quarters[:-1]))}, {last}"
+        begin, own = suspect.warp - suspect.warp % self.table.per_cta, suspect.warp % self.table.per_cta
+        warps = [own // WARPGROUP * WARPGROUP + quarter for quarter in quarters]
+        last = self._warp(begin + warps[-1])
+        if len(warps) > 2 and warps[-1] - warps[0] == len(warps) - 1:
+            return f"warps {warps[0]} to {last}"
+        return f"warps {', '.join(map(str, warps[:-1]))}, {last}"
 
     def where(self, at: Any, cells: np.ndarray) -> str:
         """Cells as lanes and columns."""
