@@ -226,8 +226,8 @@ RULES = [
     ("type_and_major", "I602 trap layout_type", "128B_ATOM_32B is for 32-bit types, not bf16", (s100(code=1), MN64), (s100(code=2), MN64)),
     ("type_and_major", "I602 trap major", "mxf4 kinds have no transpose bit", (s100(), MN64 | {"dtype": "e2m1"}), (s100(), MN64 | {"dtype": "e4m3"})),
     ("type_and_major", "I602 note major", "the PTX ISA allows K-major only", (s100(), MN64 | {"dtype": "e2m1", "packing": "padded"}), (s100(), K64 | {"dtype": "e2m1", "packing": "padded"})),
-    ("unused_field", "D310 note leading_byte_offset", "LBO = 8192 B is never used; the 32 bytes of K fit in one 128B row", (s90(leading_byte_offset=8192), K64), (s90(leading_byte_offset=16), K64)),
-    ("unused_field", "D310 note leading_byte_offset", "64 bytes of K fit in one 64B row", (s100(swizzle="64B", leading_byte_offset=64, stride_byte_offset=512), K64 | {"k": 32}), (s100(swizzle="32B", leading_byte_offset=64, stride_byte_offset=256), K64 | {"k": 32})),
+    ("unused_field", "D310 note leading_byte_offset", "LBO = 8192 B is never used; the 32 bytes of K fit in one row of swizzle 128B", (s90(leading_byte_offset=8192), K64), (s90(leading_byte_offset=16), K64)),
+    ("unused_field", "D310 note leading_byte_offset", "64 bytes of K fit in one row of swizzle 64B", (s100(swizzle="64B", leading_byte_offset=64, stride_byte_offset=512), K64 | {"k": 32}), (s100(swizzle="32B", leading_byte_offset=64, stride_byte_offset=256), K64 | {"k": 32})),
     ("unused_field", "D310 note leading_byte_offset", "never used", (s103(leading_byte_offset=8192), K64 | {"dtype": "e2m1", "k": 96}), (s103(leading_byte_offset=8192, lbo_mode=1), K64 | {"dtype": "e2m1", "k": 96})),
     ("strides_swapped", "D309 luck leading_byte_offset", "look swapped; 128 x 64 bf16 in 16384 B without gaps have LBO 8192 B, SBO 1024 B", (("sm_90a", 0x4000020000400040), {"dtype": "bf16", "major": "MN", "rows": 128, "k": 16, "tile_bytes": 16384}), (("sm_90a", 0x4000004002000040), {"dtype": "bf16", "major": "MN", "rows": 128, "k": 16, "tile_bytes": 16384})),
 ]

@@ -638,7 +638,10 @@ def test_cp_async_arrives():
             "mbarrier.init.shared::cta.b64 [bar], 1; mbarrier.inval.shared::cta.b64 [bar]; mbarrier.arrive.shared::cta.b64 _, [bar];",
             "no mbarrier",
         ),
-        ("mbarrier.init.shared::cta.b64 [bar], 2; mbarrier.arrive.shared::cta.b64 _, [bar], 3;", "only 2 are left"),
+        (
+            "mbarrier.init.shared::cta.b64 [bar], 2; mbarrier.arrive.shared::cta.b64 _, [bar], 3;",
+            "this instruction adds 3, but the current phase expects only 2 more",
+        ),
         ("mbarrier.init.shared::cta.b64 [bar], 1; mbarrier.arrive.noComplete.shared::cta.b64 %d5, [bar], 1;", "noComplete"),
         ("mbarrier.init.shared::cta.b64 [bar], 1; mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [bar], 0x100000;", "at most 1048575"),
         (

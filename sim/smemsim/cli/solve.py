@@ -149,7 +149,7 @@ def _form(ctx: click.Context, paths: tuple[pathlib.Path, ...], layout: str | Non
     given = [name for name, is_ in forms.items() if is_]
     if len(given) != 1 or len(paths) > 2:
         told = " and ".join(given) + ": needs" if given else "no input: give" if not paths else f"{len(paths)} files: give"
-        raise InputError(f"{told} one of {', '.join(forms)}; smemsim solve --help has an example of each")
+        raise InputError(f"{told} one of: {'; '.join(forms)}. smemsim solve --help has an example of each")
     strange = strangers(
         ctx,
         [

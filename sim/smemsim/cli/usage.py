@@ -90,7 +90,7 @@ def _near(error: click.NoSuchOption, group: click.Context | None) -> str:
     """The option of this command that was meant; "" if none is close, or if another command has just this one."""
     name, ctx = error.option_name, error.ctx
     if name[1:2].isdigit():
-        return "; a negative number is read as an option: sizes are positive, and a negative value follows =, as --at=-1,0"
+        return "; a negative number is read as an option: write sizes without a sign, and the negative value of an option after =, as --at=-1,0"
     known = [n for param in ctx.command.params if isinstance(param, click.Option) for n in _names(param)] if ctx is not None else []
     if OTHER_NAMES.get(name) in known:
         return f"; did you mean {OTHER_NAMES[name]!r}?"

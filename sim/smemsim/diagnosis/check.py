@@ -212,9 +212,13 @@ def _layouts(machine: Machine) -> None:
         if buffer.layout and alias:
             one, other = (f"(mn {mn}, k {k})" for mn, k in alias)
             name_of_axis, stride, span, wider = buffer.layout.widened()
-            counted = f". Coordinates and sizes of {buffer.layout.contiguous} are in bytes here" * bool(buffer.layout.contiguous)
-            short = f"{name_of_axis} has a stride of {stride} B, but the part of the layout below that stride is {span} B long: the second element overwrites the first"
-            right = f"a stride of at least {span} B in {name_of_axis}" + (f": {wider}" if wider else "") + "; or smaller sizes"
+            counted = f". {buffer.layout.contiguous} is counted in bytes here" * bool(buffer.layout.contiguous)
+            short = f"{name_of_axis} steps by {stride} B, but the elements of one step take {span} B: the second step overwrites the first"
+            right = (
+                f"a stride of at least {span} B in {name_of_axis}"
+                + (f": {wider}" if wider else "")
+                + "; or smaller sizes of the parts with smaller strides"
+            )
             machine.say(finding("L401", buffer.path / "layout", f"buffer {name}",
                                 f"the layout gives {one} and {other} the same byte", right, why=short + counted))  # fmt: skip
         for note in bank_notes(name, buffer):

@@ -298,5 +298,5 @@ def bank_notes(name: str, buffer: SharedBuffer) -> Iterator[Finding]:
     ways = int(shared_cost("ldmatrix", np.pad(offset, (0, WARP_LANES - threads)), (1 << threads) - 1, CHUNK).wavefronts[0])
     if ways > 1:
         yield finding("P901", Path.of("buffer", name, "layout"), f"buffer {name}",
-                      f"the first {CHUNK} bytes of {threads} consecutive lines fall into the same {CHUNK // BANKS.width} banks, {ways} at a time",
-                      "a swizzle, or another pitch", why=f"such an access of {threads} threads takes {ways} passes through shared memory")  # fmt: skip
+                      f"of {threads} consecutive lines, {ways} have their first {CHUNK} bytes in the same {CHUNK // BANKS.width} banks",
+                      "a swizzle, or another stride between lines", why=f"such an access of {threads} threads takes {ways} passes through shared memory")  # fmt: skip

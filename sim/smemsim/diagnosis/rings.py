@@ -634,8 +634,8 @@ class Verdicts:
         """P103 for waits that pass every time by a phase that their thread has passed before."""
         return [
             at_instruction(
-                "P103", i, f"a wait that never waits: {passes.again + 1} times it passed, and no phase had ended since its thread passed before",
-                "wait for the parity of the phase that is to come, which flips each time; or leave the wait out",
+                "P103", i, f"this wait never waits: it passed {passes.again + 1} times, and no phase ended between the passes of a thread",
+                "wait for the parity of the next phase, which flips each time; or leave the wait out",
                 why="a wait for a parity passes at once while the current phase has the other parity",
             )
             for i, passes in self.passes.items()

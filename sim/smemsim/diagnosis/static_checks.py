@@ -132,7 +132,7 @@ def one_atom_hides(machine: Machine, read: Read) -> Iterator[Finding]:
             for name, (now, wanted) in differ.items():
                 yield finding("H803", read.where / "word", read.title,
                               f"{name} = {now} B is right for this operand only",
-                              f"{name} = {wanted}", why=f"one atom of {read.rows} rows never uses it; for the {2 * read.rows} rows in shared memory it would be {wanted} B", numbers={name: [now, wanted]})  # fmt: skip
+                              f"{name} = {wanted}", why=f"this operand of {read.rows} rows is one atom, which never uses the field; an operand of all {2 * read.rows} rows in shared memory needs {wanted} B", numbers={name: [now, wanted]})  # fmt: skip
             return
 
 

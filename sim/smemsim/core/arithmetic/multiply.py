@@ -80,7 +80,9 @@ def row_of(kind: str, a_type: str, b_type: str, d_type: str) -> MmaArithmetic:
     row = arithmetic_of(kind, a_type, b_type, d_type)
     if row is None:
         known = [f"{'/'.join(r.a_types)} x {'/'.join(r.b_types)} to {r.d_type}" for r in ARITHMETIC if kind in r.kinds]
-        raise InputError(f"a_type = {a_type}, b_type = {b_type}, d_type = {d_type}: {kind} multiplies {', '.join(known)}")
+        raise InputError(
+            f"a_type = {a_type}, b_type = {b_type}, d_type = {d_type}: kind {kind} does not multiply these types, only {', '.join(known)}"
+        )
     if row.grade is Grade.MEASURED:
         other: MmaArithmetic = assumed("wgmma.row", row)
     else:

@@ -633,7 +633,7 @@ def _coordinates(tm: TensorMap, g: Geometry, coordinates: Any) -> tuple[int, ...
     if gathers or not at or len(at) > LIMITS.max_rank or len(at) == rank:
         raise InputError(f"coordinates = {at}: needs {what}")
     raise HardwareTrap(
-        f"coordinates = {at}: an instruction of {len(at)} dimensions through a map of rank {tm.rank}; needs {what}",
+        f"coordinates = {at}: the instruction has {len(at)} dimensions, but uses a map of rank {tm.rank}",
         cuda_error=ILLEGAL_INSTRUCTION,
     )
 

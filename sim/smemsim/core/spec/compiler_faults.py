@@ -55,13 +55,13 @@ COMPILER_FAULTS = (
     ),
     CompilerFault(
         "Triton", ("X003", "X004", "X005", "X007", "X012", "X014"), r"", _ANY,
-        "no statement of a Triton kernel (tl.load, tl.dot, tl.store) can set this order, so the compiler must",
-        "another version of Triton, another num_stages, or tensor descriptors in place of pointers (or pointers in place of descriptors); report it with this line", "the PTX of the kernel",
+        "a Triton kernel (tl.load, tl.dot, tl.store) cannot set this order, so the compiler must",
+        "another version of Triton, or another num_stages; or tensor descriptors in place of pointers, or the reverse; or report the fault to Triton", "the PTX of the kernel",
     ),
     CompilerFault(
         "Triton", ("X008",), _SHARED, _ANY,
         "a Triton kernel has no shared memory of its own, so the compiler has to order these accesses",
-        "another version of Triton, or another num_stages; report it with this line", "the PTX of the kernel",
+        "another version of Triton, or another num_stages; or report the fault to Triton", "the PTX of the kernel",
     ),
     CompilerFault(
         "Gluon", ("X008",), r"shared::cluster|mapa", _ANY,

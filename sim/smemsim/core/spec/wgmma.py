@@ -106,9 +106,9 @@ class Guarded(NamedTuple):
 # fmt: off
 IN_FLIGHT: dict[str, Guarded] = {
     "D read":    Guarded("ptxas inserts the wait before the first use, or serialises all wgmma of the function", ("C7517", "C7514"), True),
-    "D copied":  Guarded("ptxas moves the copy after the wait; if the registers change before, it inserts a wait", ("C7517",), True),
+    "D copied":  Guarded("ptxas moves the copy after the wait, or inserts a wait if the copied registers change earlier", ("C7517",), True),
     "D written": Guarded("ptxas takes another register, or serialises all wgmma of the function", ("C7515", "C7511"), True),
-    "A read":    Guarded("wgmma does not change A, and ptxas leaves the read as it is", (), True),
+    "A read":    Guarded("wgmma only reads this register (A), and ptxas leaves this instruction as it is", (), True),
     "A written": Guarded("ptxas leaves the write as it is", (), False),
 }
 # fmt: on

@@ -452,8 +452,8 @@ def types(d: InstrDescriptor, _: Context) -> Iterator[Finding]:
     for field, known in (("a_type", row.a_types), ("b_type", row.b_types), ("d_type", row.d_types)):
         if getattr(d, field) == "invalid":
             code = d.table.fields[field].value(d.word)
-            listed = ", ".join(f"{c} = {name}" for c, name in known.items())
-            yield _finding("I602", field, f"{field} = {code} is not a type of kind {d.kind}", f"one of {listed}")
+            listed = " or ".join(f"{c} ({name})" for c, name in known.items())
+            yield _finding("I602", field, f"{field} = {code} is not a type of kind {d.kind}", f"{field} = {listed}")
 
 
 @_rule("PTX ISA 9.1 §9.7.16.2")

@@ -592,7 +592,7 @@ def unused_field(d: SmemDescriptor, c: Context) -> Iterator[Finding]:
         along = (name == "leading_byte_offset") == (c.major == "K" or bool(mode.mask))
         short = "LBO" if name == "leading_byte_offset" else "SBO"
         fits = (
-            f"the {16 * chunks} bytes of {contiguous} fit in one {d.swizzle} row"
+            f"the {16 * chunks} bytes of {contiguous} fit in one row of swizzle {d.swizzle}"
             if along
             else f"the {lines} {across} fit in one atom of {mode.k_rows}"
         )

@@ -257,8 +257,8 @@ def _overflowed(x: Wave, address: int, size: int) -> tuple[str, str] | None:
             unit = "bytes" if element == 1 else f"elements of {element} bytes"
             wide = ".to(tl.int64) on" if x.launch.kernel.counts_elements else "(size_t) before"
             return (
-                f"2^32 {unit} before element {index} of {name}, {array.end - array.begin} bytes at {array.begin:#x}: a 32-bit index overflowed, "
-                f"{index} became {index - (1 << 32)}",
+                f"a 32-bit index overflowed, {index} became {index - (1 << 32)}: the address is 2^32 {unit} before element {index} "
+                f"of {name}, {array.end - array.begin} bytes at {array.begin:#x}",
                 f"compute the index in 64 bits: {wide} a factor of the product that overflows",
             )
     return None

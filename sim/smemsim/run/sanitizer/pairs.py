@@ -32,7 +32,7 @@ __all__ = ["PairAllocations"]
 
 
 BECAUSE = "PTX ISA 9.1 §9.7.16.5, 9.7.16.7.1"
-MEASURED = f"{BECAUSE}; NVIDIA/cutlass issue 3435: 25 of 25 launches failed on a B300"
+MEASURED = f"{BECAUSE}; NVIDIA/cutlass issue 3435: 25 of 25 launches failed on a B300 without a cluster barrier"
 BARRIER = "barrier.cluster.arrive and barrier.cluster.wait of both CTAs"
 
 

@@ -277,7 +277,7 @@ class Reporting:
         self.x.launch.find(
             code, i, said.what, f"{change} in line {excuse.line}", because=because, touched=touched, milder=Severity.NOTE, operation=cause, other=other,
             arrays=arrays, halves=said.halves,
-            why=f"{excuse.name} of line {excuse.line} does not order the two: {why}; compilers and libraries write the same, and no failure is known",
+            why=f"{excuse.name} of line {excuse.line} does not order the two: {why}; compilers and libraries write the same, and no failure with it is known",
         )  # fmt: skip
 
     def came_late(self, i: Instruction, tell: Callable[[], None], late: dict[int, Callable[[], None]]) -> None:

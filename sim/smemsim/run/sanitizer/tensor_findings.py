@@ -138,7 +138,7 @@ class TensorFindings:
             is_committed = all(op.number != by.number for op in self.table.issued.open.values())
             self.x.launch.find(
                 "X017", i, f"the product in {self.where(at, held > 0)} is overwritten, and no instruction has read it",
-                ("wait first until it has been read (another mbarrier, at which its readers arrive); or, if this belongs to the same sum, " * is_committed)
+                ("wait first until it has been read (another mbarrier, at which its readers arrive); or if this belongs to the same sum: " * is_committed)
                 + "enable-input-d true for all but the first instruction that adds into D", because=because,
                 other=by.instruction, halves=(self._mine(a).half, self.reporting.by(by, "write").half),
             )  # fmt: skip

@@ -148,7 +148,7 @@ def _all_zero(at: Target) -> Finding:
         measured(
             at, "cuTensorMapEncodeTiled: boxDim[0]; measured for loads whose row is no multiple of 16 B, inferred for stores", "tma_edited"
         ),
-        why="the map was never encoded, or never copied to where the kernel reads it; zeros mean rank 1 with a row of 1 B",
+        why="the map was never encoded, or never copied to where the kernel reads it; a map of zeros has rank 1 and rows of 1 B",
     )
 
 
@@ -264,7 +264,7 @@ def _interleaved_swizzle(a: Arguments, at: Target) -> Iterator[Finding]:
             f"swizzle = {a.swizzle.name} with INTERLEAVE_32B; cuda.h requires SWIZZLE_32B",
             "swizzle = SWIZZLE_32B",
             measured(at, "cuTensorMapEncodeTiled: swizzle", "encode_tiled, tma_interleave"),
-            why="driver 580 accepts any swizzle, and transfers use the one of the map",
+            why="driver 580 accepts any swizzle, and transfers use the swizzle that the map has",
         )
 
 

@@ -174,19 +174,19 @@ class State:
     def _too_many(self, x: Wave, step: int, i: Instruction) -> None:
         """X010: more arrivals than the phase has left."""
         why, repair = (
-            f"only {self.pending} are left",
+            f"the current phase expects only {self.pending} more",
             f"mbarrier.init says {self.expected} arrivals a phase: correct it, or let fewer threads arrive",
         )
         if not self.pending and self.tx > 0:
-            why = f"all have come: it waits for {self.tx} bytes"
-            repair = "wait for the phase (mbarrier.try_wait) before arriving in the next; expect only bytes that come"
+            why = f"the current phase has all its arrivals, and waits for {self.tx} bytes"
+            repair = "wait for the phase (mbarrier.try_wait) before arriving in the next; or expect only bytes that arrive"
         elsewhere = misdirected(self.members[0], x, unawaited=True)
         if elsewhere is not None:
             why, repair = (
                 f"{why}; {elsewhere[0]}",
                 f"{elsewhere[1]}; or, if the arrival belongs there, mbarrier.init with as many arrivals as come in a phase",
             )
-        miscount(x, i, f"{step} arrivals at the mbarrier at {self._named}, of whose phase {why}", repair)
+        miscount(x, i, f"too many arrivals at the mbarrier at {self._named}: this instruction adds {step}, but {why}", repair)
 
     def expect_tx(self, x: Wave, size: int, *, i: Instruction | None = None) -> None:
         """The current phase also waits for `size` bytes."""
