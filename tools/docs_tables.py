@@ -613,7 +613,7 @@ STANDINGS = {
     "refuted": "refuted by a witness",
     "published": "open, but contradicted by a published measurement",
     "compilers": "open, but contradicted by the code of a compiler",
-    "undecided": "open and undecided: nothing contradicts it",
+    "undecided": "open and undecided: none of the above",
 }
 
 

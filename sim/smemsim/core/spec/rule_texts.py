@@ -694,8 +694,8 @@ _LANES = RuleTopic(
             "Several lanes update one word",
             "Several lanes of a warp load one word, compute new values, and store them there by one instruction. All updates except one are lost.",
             "`histogram[bin] += 1` in two lanes with the same bin.",
-            "It reports X008. In global memory it is a remark if two conditions hold, because the program may mean one update. "
-            "The same number of lanes stores to each address (for example two). All lanes of an address store the same value.",
+            "It reports X008. In global memory it is a remark if both conditions hold: the same number of lanes stores to each address (for example two), "
+            "and all lanes of an address store the same value. In this case the program may want only one update.",
         ),
         "order.same_value": RuleText(
             "Writes of the same bytes",
@@ -723,7 +723,7 @@ _FENCES = RuleTopic(
             "If C reads the value of A, the accesses of A before the store happen before those of C after the read. "
             "The same holds if atomic operations of other threads have changed the value of A. "
             "It does not hold if a store of another thread has replaced the value of A. "
-            "A plain (weak) store releases nothing. An atomic operation that does not change the value releases nothing.",
+            "A plain (weak) store releases nothing. A `cas` that does not swap releases nothing. Other atomic operations release even if the value stays the same.",
             "Thread A stores flag = 1 with release. Thread B executes `atom.add flag, 1`. Thread C reads 2 with acquire: C acquires what A released.",
             "If the read acquires nothing, the later accesses of the data are X008.",
         ),
@@ -794,7 +794,7 @@ _FENCES = RuleTopic(
         ),
         "order.past_l1": RuleText(
             "Weak accesses with .cg, .cv or .wt",
-            "Two accesses of a word are not ordered, and both have .cg, .cv or .wt, or one of them has and the other one is strong. They race by the PTX ISA, but both bypass the L1. They order no other word.",
+            "Two accesses of a word are not ordered. Each of them has .cg, .cv or .wt, or is strong, and at least one has .cg, .cv or .wt. They race by the PTX ISA, but both bypass the L1. They order no other word.",
             "st.global.cg by one CTA, ld.global.cg by another one.",
             "It reports the remark X008.",
         ),
@@ -815,7 +815,7 @@ _MBARRIERS = RuleTopic(
         "order.mbarrier_phases": RuleText(
             "Arrivals and expected bytes may count in another phase",
             "A thread arrives at an mbarrier. If it does not know that the previous phase is complete, its arrival may count in that phase. "
-            "Bytes of mbarrier.expect_tx count in the present phase for certain only if an arrival of the same phase comes after it. Otherwise the phase may end first.",
+            "Bytes of mbarrier.expect_tx surely count in the present phase if an arrival of that phase comes after the mbarrier.expect_tx. Otherwise the phase may end before the mbarrier.expect_tx.",
             "One thread executes expect_tx, and the last arrival comes from another thread at any time. The bytes may count in the next phase.",
             "It reports X010, if nothing else is wrong.",
         ),
@@ -834,19 +834,19 @@ _MBARRIERS = RuleTopic(
             "mbarrier.arrive.shared::cluster.b64 frees a stage of another CTA.",
             "It reports the remark X008, once for a launch, if a CTA reads from shared memory what ordinary stores or cp.async copies of another CTA wrote, "
             "and nothing but such an arrival orders the two. One program failed this way (CUTLASS issue 3324). Write .release.cluster there. "
-            "A stage that is only freed is silent. So are data in global memory. An explicit .cta is reported by the next two rules.",
+            "It reports nothing if the arrival only frees a stage, and nothing for data in global memory. An explicit .cta is reported by the next two rules.",
         ),
         "order.narrow_wait": RuleText(
             "Waits with .acquire.cta",
             "A wait with an explicit .acquire.cta orders only threads of its CTA.",
             "CTA 1 waits with .acquire.cta for data that CTA 0 stored into the shared memory of CTA 1.",
-            "It reports a remark in shared and tensor memory, if nothing else is missing. X008 in global memory.",
+            "It reports the remark X008 for data in shared and tensor memory, if nothing else is missing. It reports the finding X008 for data in global memory.",
         ),
         "order.narrow_arrival": RuleText(
             "Arrivals with .release.cta at another CTA",
             "An arrival with .release.cta at another CTA's mbarrier releases nothing to that CTA.",
             "CTA 1 reads a stage and arrives with .release.cta at the mbarrier of CTA 0.",
-            "It reports a remark if only reads or complete asynchronous operations rely on it. X008 or X004 if ordinary stores or cp.async copies rely on it.",
+            "It reports a remark if only reads or complete asynchronous operations rely on the arrival. It reports X008 or X004 if ordinary stores or cp.async copies rely on it.",
         ),
         "order.sibling_arrivals": RuleText(
             "One instruction arrives at several CTAs",
@@ -857,7 +857,7 @@ _MBARRIERS = RuleTopic(
         ),
         "order.relaxed_cluster_arrive": RuleText(
             "barrier.cluster.arrive.relaxed",
-            "barrier.cluster.arrive.relaxed releases nothing.",
+            "barrier.cluster.arrive.relaxed itself releases nothing. A fence before it releases the accesses before the fence.",
             "CTA 0 stores into its shared memory and arrives relaxed. CTA 1 waits and reads the word.",
             "It reports the remark X008, if nothing else is missing.",
         ),
@@ -890,7 +890,7 @@ _ASYNC = RuleTopic(
         ),
         "order.tcgen05_fence": RuleText(
             "tcgen05.fence",
-            "tcgen05.fence orders tcgen05 instructions around relaxed accesses. It orders no other memory. It is not needed if the barrier releases and acquires.",
+            "tcgen05.fence orders tcgen05 instructions around relaxed accesses. It orders no other memory. It is not needed between two threads that synchronise by a release and an acquire.",
             "mbarrier.try_wait (acquires), then tcgen05.ld: no tcgen05.fence::after_thread_sync is needed.",
             "A missing fence around relaxed accesses is X012.",
         ),
@@ -951,9 +951,10 @@ _LAUNCHES = RuleTopic(
         "order.dependent_launch": RuleText(
             "Programmatic dependent launch",
             "A launch with programmatic stream serialization may begin when each CTA of the previous launch has executed griddepcontrol.launch_dependents or has exited. "
-            "Only griddepcontrol.wait orders the writes of the previous launch before it. "
-            "Launch 1 may still run during launch 3 if launch 2 has not waited for launch 1. Then only griddepcontrol.wait in launch 3 orders launch 1 before launch 3. "
-            "A fence of device scope before griddepcontrol.launch_dependents synchronises with the start of the next launch. The exit of a CTA does not.",
+            "griddepcontrol.wait orders all writes of the previous launch before the later accesses of its thread. "
+            "A fence of device scope before griddepcontrol.launch_dependents orders the earlier accesses of its thread before the start of the next launch. "
+            "The exit of a CTA orders nothing. "
+            "Launch 1 may still run during launch 3 if launch 2 has not waited for launch 1. Then griddepcontrol.wait in launch 3 orders launch 1 before launch 3, too.",
             "Launch 1 writes an array. Launch 2 reads it without griddepcontrol.wait.",
             "It reports X008.",
         ),
