@@ -27,7 +27,11 @@ PLANNED = "OK: this plan is legal, and in the simulation its descriptors read wh
 @click.option("--arch", metavar="ARCH", help=f"Architecture: {', '.join(WITH_DESCRIPTORS)}; sm_100a when left out with --cta-group 2.")
 @click.option("--dtype", required=True, metavar="TYPE", help=f"Element type: {' '.join(FORMATS)}.")
 @click.option("--major", metavar="K|MN", help="Which axis is contiguous. Default: K.")
-@click.option("--swizzle", metavar="SWIZZLE", help="none 32B 64B 128B 128B_ATOM_32B; 128B when left out; of MxNxK the widest that fits.")
+@click.option(
+    "--swizzle",
+    metavar="SWIZZLE",
+    help="none 32B 64B 128B 128B_ATOM_32B. Default: 128B for an operand, and the widest that fits for MxNxK.",
+)
 @click.option("--side", default="a", show_default=True, metavar="a|b", help="Operand A (rows are M) or B (rows are N).")
 @click.option("--m", type=int, help="M of the instruction; left out: one that fits.")
 @click.option("--n", type=int, help="N of the instruction; left out: one that fits.")

@@ -170,7 +170,7 @@ def _accumulator_lines(p: ProductPlan) -> Iterator[str]:
         yield f"  D lies in registers: {one.n // 2} of .f32 in each of the 128 threads of a warpgroup, for each instruction"
         return
     group = p.a.wish.cta_group
-    yield f"  layout {p.accumulator.name} ({p.accumulator.grade}): {p.accumulator.columns} columns an instruction in each CTA, {p.columns} in all"
+    yield f"  D has layout {p.accumulator.name} (grade: {p.accumulator.grade}): {p.accumulator.columns} columns in each CTA for one instruction, {p.columns} for all"
     if p.columns > ALLOCATION.most:
         yield f"  more than the {ALLOCATION.most} columns that there are: a smaller tile is needed"
     yield f"  allocate {p.allocated} columns: a power of two, {ALLOCATION.least} at least"

@@ -27,7 +27,7 @@ MOST_ROWS = 16  # of a table; JSON has all
 
 _GRADES = {
     "measured": "measured on an H200",
-    "witnessed": "witnessed: programs that are right on such a card are right in smemsim with these rules, and wrong with any other known reading",
+    "witnessed": "witnessed: smemsim ran programs that are right on such a card. With these rules their results are right. With each other known reading of the documents, one of them fails",
     "documented": "documented",
     "compiled": "compiled: what shipping compilers and kernels rely on",
     "inferred": "inferred from documented ones",
@@ -307,7 +307,7 @@ def choices_text(title: str, choices: Sequence[dict[str, Any]], axes: tuple[str,
             "bytes: the size of one stage; gaps: bytes of it that hold no data",
             "period: the alignment in bytes if your code computes the swizzle from an offset in the tile; TMA and the MMA need only 128 B",
             "LBO, SBO: in brackets if the instruction does not use it",
-            "K advances: bytes from one K step to the next; jumps: a larger step where K leaves the swizzle width",
+            "K advances: bytes from one K step to the next; jumps: the step to the next swizzle atom along K is larger",
             "mma, col, line: passes through the banks of an access, by its addresses (1: no bank conflict): the MMA reads 8 rows x 16 B, "
             "ldmatrix reads 8 rows, threads read 8 chunks of one row",
         )
