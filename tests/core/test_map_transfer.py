@@ -15,6 +15,7 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
+from messages import one_line
 from smemsim import HardwareTrap, TensorMap, tma_load, tma_store
 from smemsim.cli import main
 from smemsim.show import TransferMap
@@ -254,7 +255,7 @@ BAD = [
 def test_bad_input_is_a_sentence_and_exit_code_2(arguments, sentence):
     result = smemsim(*arguments)
     assert (result.exit_code, result.stdout) == (2, "")
-    assert sentence in result.stderr
+    assert sentence in one_line(result.stderr)
     assert "Traceback" not in result.stderr
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from messages import one_line
 from smemsim import Gpu, InputError, TensorMap, Unmodelled
 from smemsim.cli import main
 from smemsim.core.arithmetic.values import from_float64
@@ -755,4 +756,4 @@ def test_words_of_matrix_descriptors_are_refused_where_nothing_reads_them(comman
     assert CliRunner().invoke(main, [command, *given, "--arch", "sm_110a"]).exit_code == 0
     result = CliRunner().invoke(main, [command, *given, "--arch", "sm_120a"])
     assert result.exit_code == 2
-    assert "not an architecture whose instructions read shared memory through descriptors" in result.stderr
+    assert "not an architecture whose instructions read shared memory through descriptors" in one_line(result.stderr)

@@ -15,6 +15,7 @@ from hypothesis import settings
 from numba.core.errors import NumbaError
 
 from gpu_faults import KERNELS
+from messages import is_one_sentence, one_line
 from smemsim import Gpu, InputError
 from smemsim.base import store
 from smemsim.base.compiling import LOOPS, Loop, describe, digest, ship
@@ -156,10 +157,10 @@ def test_a_command_says_in_its_own_words_that_code_is_not_kept(tmp_path):
     given = os.environ | {store.FOLDER: "relative"}
     done = subprocess.run([sys.executable, "-c", text], check=False, capture_output=True, text=True, timeout=60, env=given, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (0, "")
-    assert done.stderr.startswith(
+    assert one_line(done.stderr).startswith(
         "smemsim: compiling took 9 s, and the next process will compile again: SMEMSIM_CACHE_DIR names no absolute folder"
     )
-    assert done.stderr.count("\n") == 1
+    assert is_one_sentence(done.stderr)
 
 
 def test_a_link_cannot_be_replaced_between_the_check_and_the_use(folder, monkeypatch):

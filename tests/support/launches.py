@@ -65,6 +65,7 @@ def no_such(text: str, *, lines: int, block: int | tuple[int, ...], grid: int | 
     or of tensor memory.
     """
     ends = {"warp": -(-count(block) // 32), "CTA": count(grid), "line": lines + 1, "lane": 128}
+    text = re.sub(r"CTA \d+; the cluster has", "", text)  # the fault is the number
     named = ((found[0], found[1] or "line", int(n)) for found in NAMED.finditer(text) for n in re.findall(r"\d+", found[0]))
     return [whole for whole, what, n in named if not (what == "line") <= n < ends[what]]
 

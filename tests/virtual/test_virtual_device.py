@@ -1375,9 +1375,10 @@ def test_occupancy_is_that_of_an_h200(device):
 
 
 def test_what_a_program_asks_before_it_has_code_does_not_wait_for_the_simulator():
+    """A copy of uninitialised bytes within the card's memory does: the simulator keeps where they are."""
     asked = (
-        "import sys; from smemsim.virtual import VirtualDevice; from smemsim.virtual.server import Session; d = VirtualDevice('sm_90a'); "
-        "a = d.allocate(64); d.copy(a + 32, a, 32); d.properties(13); d.free(a); print({'numba', 'smemsim.diagnosis.run', 'rich'} & {*sys.modules})"
+        "import ctypes, sys; from smemsim.virtual import VirtualDevice; from smemsim.virtual.server import Session; d = VirtualDevice('sm_90a'); "
+        "h = ctypes.create_string_buffer(64); a = d.allocate(64); d.copy(a + 32, ctypes.addressof(h), 32); d.properties(13); d.free(a); print({'numba', 'smemsim.diagnosis.run', 'rich'} & {*sys.modules})"
     )
     done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
     assert done.stdout == "set()\n"
