@@ -296,6 +296,6 @@ def _idle(counting: Counting) -> Iterator[Finding]:
     n = next((n for n in most if n in accessing or counting.off[n]), most[0])
     said = f"idle lanes: {counting.lanes[n] / counting.executed[n]:.1f} of 32 lanes run here, {counting.executed[n]:,} times"
     yield at_instruction(
-        "P904", counting.body.instructions[n], said, "let whole warps take one side of a branch, and share the work of long rows among the lanes",
+        "P904", counting.body.instructions[n], said, "let all lanes of a warp take the same side of a branch, or share the work of long rows among the lanes",
         why=f"the warp instructions of the launch run with {lanes / executed:.1f} of 32 lanes on average",
     )  # fmt: skip

@@ -122,4 +122,4 @@ def _row(name: Any, of: Mapping[str, Architecture]) -> Architecture:
     digits = re.findall(r"\d+", name) if isinstance(name, str) else []
     # another number is another card
     near = suggestion(name, [known for known in of if re.findall(r"\d+", known) == digits])
-    raise InputError(f"arch = {shown(name)}: not an architecture that smemsim knows ({', '.join(of)}){near}")
+    raise InputError(f"arch = {shown(name)}: not an architecture that is allowed here ({', '.join(of)}){near}")

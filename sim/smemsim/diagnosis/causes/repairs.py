@@ -272,7 +272,7 @@ def _lost_bits(read: Read, s: FoundDescriptor, starts: np.ndarray, repair: Calla
         if raised[0, 0] != s.starts[0, 0]:
             steps += f", and start {int(raised[0, 0]):#x} must be {int(s.starts[0, 0]):#x}"
         if read.starts is None and s.words.size <= MOST_WORDS:  # there are words alone, and no offsets in the scenario
-            steps = f"words {', '.join(f'{word:#018x}' for word in _kept_words(read, s).reshape(-1).tolist())}: {steps}"
+            steps = f"use the words {', '.join(f'{word:#018x}' for word in _kept_words(read, s).reshape(-1).tolist())}: {steps}"
         return repair("D304", f"start address {int(raised.max()):#x} does not fit the field",
                       steps if (used != needed).any() else "mask the sum, or place the buffer at a lower address",
                       f"the field has {START.width} bits that count {unit} B, so it ends at {end - unit:#x}: the carry is lost, and the start is {int(raised.max()) % end:#x}")  # fmt: skip

@@ -80,7 +80,7 @@ class StateCycle(ReadOnlyLoop):
     they run apart (`Apart`), once for each state, before the loop is reported.
     """
 
-    why: str = "the registers and all memory are the same as one iteration earlier"
+    why: str = "the registers and all memory are the same as one iteration earlier, so the loop never ends by itself"
     apart: int = 0  # changes that were no stores
     known: set[bytes] = dataclasses.field(default_factory=set)  # states that were come back to
 

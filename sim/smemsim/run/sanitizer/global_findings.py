@@ -129,7 +129,10 @@ class GlobalFindings:
         mine, theirs, where = words
         if lacks == "proxy fence":
             said = races.unfenced(mine, theirs, where)
-            return Said(said, f"fence.proxy.async (or fence.proxy.async.global) after line {other.line}, before what orders the two")
+            return Said(
+                said,
+                f"fence.proxy.async (or fence.proxy.async.global) after line {other.line}, and before the barrier, arrival or wait that orders the two accesses",
+            )
         if lacks == "atomicity":
             said = races.lost_update(mine, theirs, self.rule.updates[id(a.i)], where, flag[0])
             return Said(
@@ -183,13 +186,13 @@ class GlobalFindings:
     def _completion(self, copy: Instruction, write: Instruction, near: bool) -> str:
         """How threads wait until a copy has read its source."""
         wait = (
-            f"wait for the mbarrier of line {copy.line} (mbarrier.try_wait)"
+            f"wait for the mbarrier of the copy in line {copy.line} (mbarrier.try_wait)"
             if is_bulk(copy)
             else f"cp.async.wait_all or cp.async.wait_group in the threads that execute line {copy.line}"
         )
         if not near:
             return f"{wait}, then {self._order(near)}"
-        return f"{wait} before line {write.line}; if other threads write: {BARRIER} between"
+        return f"{wait} before the write in line {write.line}; if another thread writes: {BARRIER} between the wait and the write"
 
     def _has_held(self, i: Instruction, other: Instruction, scopes: tuple[int, int], near: bool) -> str:
         """Why a race is one by the letter alone: rules order.looks_again, order.replaced_alike and order.past_l1; ""

@@ -108,9 +108,9 @@ def unfenced(mine: Access, theirs: Access, where: str = "{where}") -> Clauses:
     """X003: an asynchronous operation (`mine`) touches what threads have touched, and no fence.proxy.async is between
     them.
     """
-    does = "read" if mine.does == "read" else "overwritten"
+    does = "reads" if mine.does == "read" else "overwrites"
     then = {"write": "stores", "read": "loads"}.get(theirs.does, "accesses")
-    what = f"{where} is {does} by an asynchronous operation, without fence.proxy.async after the {then} of threads"
+    what = f"an asynchronous operation {does} {where} without fence.proxy.async after the {then} of threads"
     return Clauses("X003", what, (mine.half, theirs.half), _STORES if mine.does == "read" else _PROXY)
 
 

@@ -394,7 +394,8 @@ class RegistersInFlight:
 
     def _touched(self, i: Instruction, slot: int, op: Operation, how: str) -> None:
         """X007: an instruction uses a register of a wgmma in flight. If ptxas makes it right, it is a remark."""
-        rule = IN_FLIGHT[f"{'D' if slot in op.registers.results | op.registers.copies else 'A'} {how}"]
+        operand = "D" if slot in op.registers.results | op.registers.copies else "A"
+        rule = IN_FLIGHT[f"{operand} {how}"]
         if (op.instruction.line, how) in self._told:
             return
         self._told.add((op.instruction.line, how))
@@ -403,7 +404,7 @@ class RegistersInFlight:
         if rule.is_safe:
             why = f"the PTX ISA leaves this undefined before wgmma.wait_group; {rule.does}{told}"
         self.x.launch.find(
-            "X007", i, f"register {self._register(slot)} is {_TOUCHES[how]} while wgmma may still {'read' if how == 'written' else 'write'} it", why=why,
+            "X007", i, f"register {self._register(slot)} is {_TOUCHES[how]} while wgmma may still {'write' if operand == 'D' else 'read'} it", why=why,
             halves=(Half("access", i.name, i), Half("wgmma", op.instruction.name, op.instruction)), repair=self._wait_before(i, op.instruction),
             because="PTX ISA 9.1 §9.7.15.7", milder=Severity.NOTE if rule.is_safe else None,
         )  # fmt: skip

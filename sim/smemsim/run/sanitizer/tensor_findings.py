@@ -140,6 +140,7 @@ class TensorFindings:
                 "X017", i, f"the product in {self.where(at, held > 0)} is overwritten, and no instruction has read it",
                 ("wait first until it has been read (another mbarrier, at which its readers arrive); or if this belongs to the same sum: " * is_committed)
                 + "enable-input-d true for all but the first instruction that adds into D", because=because,
+                why="the new values replace the earlier product, so its numbers are lost",
                 other=by.instruction, halves=(self._mine(a).half, self.reporting.by(by, "write").half),
             )  # fmt: skip
         elif (held >= FILL).all() and (held == NUMBERS).any():

@@ -86,7 +86,7 @@ def box_beyond_tensor(a: Arguments, at: Target) -> Iterator[Finding]:
                 "T219",
                 where,
                 f"{where} = {box} is larger than global_dim[{i}] = {a.global_dim[i]}",
-                "",
+                f"nothing must change if the fill is intended; else make {where} smaller",
                 measured(at, "PTX ISA 9.1 §5.5.4", "tma_loads" if a.box_dim else "tma_im2col"),
                 why=f"at least {moved - inside} of {moved} elements of every load along dimension {i} are fill, and the mbarrier counts their bytes",
             )
@@ -274,7 +274,7 @@ def _guide_alignment(a: Arguments, at: Target) -> Iterator[Finding]:
             "T217",
             "global_address",
             f"global_address = {a.global_address:#x} is not a multiple of {GUIDE_SWIZZLED_ALIGNMENT} B; the CUDA guide asks for that with a swizzle",
-            "",
+            f"nothing must change; a multiple of {GUIDE_SWIZZLED_ALIGNMENT} B removes the remark",
             measured(at, "CUDA guide, Table 12, against cuTensorMapEncodeTiled: globalAddress", "tma_loads"),
             why=f"the driver asks for {LIMITS.address_alignment} B only, and the swizzle does not depend on global addresses",
         )

@@ -48,7 +48,7 @@ def build_trap(i: Instruction, c: Linker) -> Step:
     """`trap`: the kernel ends with an error."""
 
     def run(x: Wave) -> None:
-        raise HardwareTrap(f"{thread_name(x, int(x.threads[0]))} executed trap", cuda_error=LAUNCH_FAILURE)
+        raise HardwareTrap(f"{thread_name(x, int(x.threads[0]))} executed trap: the kernel stopped itself here", cuda_error=LAUNCH_FAILURE)
 
     return run
 
