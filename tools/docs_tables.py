@@ -676,7 +676,7 @@ def calibrated(_: Page) -> str:
             "measured rule",
             "alternatives",
             "refuted by a program's own check",
-            "refuted only by all bits of the card's output",
+            "refuted only if all bits are compared with the card's output",
             "not refuted",
         ),
         [*rows, total],

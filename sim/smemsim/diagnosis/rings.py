@@ -347,7 +347,7 @@ class Verdicts:
         """`sentences`, and whether each is bad news."""
         stuck = [(self.stuck_sentence(one), True) for one in sorted(self.lanes.stuck, key=self.is_consequence)]
         told = [(self.sentence(*rings), self.is_over and rings[0].is_late) for rings in self._told()]
-        none = "No ring of stages: no thread loads shared memory in turn through mbarriers or groups of cp.async."
+        none = "No ring of stages: no thread loads one stage after another, with an mbarrier or a group of cp.async for each."
         return [*stuck, *(told or [(none, False)])]
 
     def notes(self) -> list[Finding]:

@@ -73,10 +73,12 @@ CUTE_DSL_BITS: dict[str, dict[int, str]] = {
 
 
 def _of_cute_dsl(what: str, source: str, *of: str) -> Dispute:
-    named = ". ".join(f"For {name} it names {', '.join(f'bit {bit} {field}' for bit, field in CUTE_DSL_BITS[name].items())}" for name in of)
+    named = ". ".join(
+        f"In the format of {name} it names {', '.join(f'bit {bit} {field}' for bit, field in CUTE_DSL_BITS[name].items())}" for name in of
+    )
     return Dispute(
-        f"no. These bits are reserved in {what}. decode prints a note if one is set", source,
-        f"CuTe DSL 4.8.1 has names for some of these bits, for later architectures. {named}",
+        f"No. These bits are reserved in {what}. decode prints a note if one is set", source,
+        f"CuTe DSL 4.8.1 has names for some of these bits. The names are meant for later architectures. {named}",
     )  # fmt: skip
 
 

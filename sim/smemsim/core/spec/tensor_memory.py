@@ -298,7 +298,7 @@ SHIFT = Shift()
 
 # fmt: off
 TENSOR_MEMORY_DISPUTES: dict[str, Dispute] = {
-    "layout C": Dispute("each CTA has its rows where layout F has them: in 16 lanes of every 32. smemsim knows this layout, but executes no instruction that has it. Only sparse products have layout C, and they raise Unmodelled, because their metadata is only in figures", "PTX ISA 9.1 §9.7.16.10.5.3, and TVM's tmem_datapath_layout",
+    "layout C": Dispute("each CTA has its rows where layout F has them: in 16 lanes of every 32. smemsim can compute this layout. But only sparse products have layout C, and smemsim does not execute them (Unmodelled), because their metadata is only in figures", "PTX ISA 9.1 §9.7.16.10.5.3, and TVM's tmem_datapath_layout",
                         "CUTLASS uses layout B in this case. TileLang uses the letter C for M = 64 over two CTAs"),
     "layout E": Dispute("lanes 0 to 63 hold one half of N, lanes 64 to 127 hold the other half (a data path of 2x2)", "CUTLASS tmem_frg_ws", "PTX ISA 9.1 §9.7.16.10.5.5 prints the data path as 2x3"),
     "4x256b": Dispute("row i goes to lane 32*i, counted from the lane in the address", "the layout of SM100_UTCCP_4dp256bit in CUTLASS, and TVM's tcgen05_cp",
