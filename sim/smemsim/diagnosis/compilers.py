@@ -64,7 +64,7 @@ def _fault_of(f: Finding, compiler: str, uses: frozenset[str]) -> CompilerFault 
 
 
 def _with_blame(f: Finding, fault: CompilerFault) -> Finding:
-    lacks = f"; in the PTX the fix is: {f.repair}" if f.repair and f.cause is None else ""
+    lacks = f"; or in the PTX: {f.repair}" if f.repair and f.cause is None else ""
     return dataclasses.replace(
         f,
         compiler=fault.compiler,

@@ -114,7 +114,7 @@ def _unseen(barrier: Mbarrier, i: Instruction) -> str:
     state, last = barrier.state, barrier.state.phase - 1
     if ignored := _ignored(barrier):
         names = ", ".join(f"{offset:#x}" for offset in ignored)
-        return f"wait for the mbarrier of the stage that is read: phases of {names} completed, and no thread has waited for them"
+        return f"wait for the mbarrier at {names} if this line reads its stage: its phases completed, and no thread has waited for them"
     if last == state.passed.seen:
         lines = _lines(state.done["arrives"])
         early = f"; if parity {state.phase & 1} is right, {lines} must arrive once less before this wait" if lines else ""
