@@ -406,7 +406,7 @@ RULES: Rules = Rules((r.name, _raised(r)) for r in (
          "64 bits this way. Such a word contains its own state"),
     Rule("order.dependent_launch", _grades("documented", "documented"),
          "PTX ISA 9.1 §9.7.13.13 (griddepcontrol). CUDA C++ Programming Guide, programmatic dependent launch. "
-         "In either case the next launch may begin before the data are visible. NVIDIA/cccl issue 9134. "
+         "After the trigger of all CTAs, and also after their exits, the next launch may begin before the data are visible. NVIDIA/cccl issue 9134. "
          "Seen on an H100 with three launches (driver 580.159.04, no trace is kept): launch 1 ran for 5 ms, and "
          "launch 2 let launch 3 begin early. "
          "If launch 3 did not wait, it saw no store of launch 1, in 20 of 20 runs. If it waited, it saw all stores"),
