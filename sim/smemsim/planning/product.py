@@ -23,6 +23,7 @@ __all__ = ["ProductPlan", "plan_product", "widest_product"]
 # (measured on sm_90a: trace cluster_addresses).
 # Compiled: Sm100MmaPeerBitMask of CUTLASS, include/cute/arch/copy_sm100_tma.hpp at 7107b055.
 LEADER = 0xFEFFFFFF
+CLUSTER_BARRIER = ("barrier.cluster.arrive.release.aligned;", "barrier.cluster.wait.acquire.aligned;")
 _CLUSTER = "needs a launch in clusters of 2 CTAs: __cluster_dims__(2, 1, 1) or cudaLaunchAttributeClusterDimension; in PTX .reqnctapercluster 2, 1, 1"
 # of what is made for an operand, where its text names it
 _NAMES = re.compile(r"\b(SmemAtom|SmemLayout|layout|tile)\b(?=:| =|\{|\))")
@@ -201,6 +202,9 @@ def _tcgen05(p: ProductPlan) -> Iterator[str]:
     assert idesc is not None
     pair, where = group == 2, "each CTA" if group == 2 else "the CTA"
     stage = (p.a.arrangement.tile_bytes + p.b.arrangement.tile_bytes) * group
+    if pair:
+        yield "// all threads of both CTAs: a CTA allocates when it knows that the other one has begun"
+        yield from CLUSTER_BARRIER
     yield f"// one warp of {where}: tensor memory, and its address into shared memory"
     yield f"tcgen05.alloc.cta_group::{group}.sync.aligned.shared::cta.b32 [%slot], {p.allocated};"
     yield f"tcgen05.relinquish_alloc_permit.cta_group::{group}.sync.aligned;"
@@ -232,6 +236,5 @@ def _tcgen05(p: ProductPlan) -> Iterator[str]:
     yield "tcgen05.wait::ld.sync.aligned;"
     if pair:
         yield "// all threads of both CTAs, when they have read: no CTA may free columns that the other one still uses"
-        yield "barrier.cluster.arrive.release.aligned;"
-        yield "barrier.cluster.wait.acquire.aligned;"
+        yield from CLUSTER_BARRIER
     yield f"tcgen05.dealloc.cta_group::{group}.sync.aligned.b32 %d, {p.allocated};  // one warp of {where}{'' if pair else ', when all have read'}"

@@ -371,6 +371,8 @@ class Reporting:
         i, left, _ = self._weak_wait(op)
         if i is not None:
             return f"{i.name} {left} of line {i.line} leaves it pending"
+        if self.relaxed_wait(warp) and (line := self._line_of_wait(op, warp)):
+            return f"the wait in line {line} is relaxed"
         return self.passed_early(self.waits.get(warp), op)[0] or "no thread has waited for it yet"
 
     def _line_of_wait(self, op: Operation, warp: int) -> int:
