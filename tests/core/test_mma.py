@@ -192,7 +192,7 @@ WRONG = [  # a call, what is changed of it, what the sentence says
     (HOPPER, {"arch": "sm_80"}, "^arch = 'sm_80'"), (HOPPER, {"arch": None}, "^arch"), (HOPPER, {"arch": "sm_100a"}, "^kind = 'wgmma'"), (FINE, {"arch": "sm_90a"}, "^kind = 'f16'"),
     (HOPPER, {"kind": None}, "^kind"), (HOPPER, {"kind": np.zeros(3)}, "^kind"), (WHOLE, {"arch": "sm_103a"}, "^kind = 'i8'"),
     *[(HOPPER, {name: value}, name) for name in ("a_type", "b_type", "d_type") for value in ("f17", None, np.zeros(3), "f64", "s8")],
-    (HOPPER, {"a_type": "bf16"}, "a_type = bf16, b_type = f16.*wgmma multiplies"), (HOPPER, {"a_type": "bf16", "b_type": "bf16", "d_type": "f16"}, "d_type = f16"),
+    (HOPPER, {"a_type": "bf16"}, "a_type = bf16, b_type = f16.*kind wgmma does not multiply these types"), (HOPPER, {"a_type": "bf16", "b_type": "bf16", "d_type": "f16"}, "d_type = f16"),
     (FOUR, {"scale_a": None}, "^scale_a, scale_b"), (FOUR, {"scale_b": None}, "^scale_a, scale_b"),
     (FOUR, {"scale_a": S4[:4]}, r"^scale_a has shape \(4, 4\)"), (FOUR, {"scale_b": S4[:, :2]}, r"^scale_b has shape \(8, 2\)"), (FOUR, {"scale_a": S4[:, :3]}, "^scale_a has shape"),
     (FOUR, {"scale_a": S4[0]}, "^scale_a has shape"), (FOUR, {"scale_a": 3}, "^scale_a has shape"), (FOUR, {"scale_a": S4 * 1.0}, "^scale_a: an array of float64"),
