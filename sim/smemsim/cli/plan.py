@@ -36,7 +36,14 @@ PLANNED = "OK: this plan is legal, and in the simulation its descriptors read wh
 @click.option("--m", type=int, help="M of the instruction; left out: one that fits.")
 @click.option("--n", type=int, help="N of the instruction; left out: one that fits.")
 @click.option("--kind", metavar="KIND", help=f"tcgen05: {' '.join(KINDS)}; left out: that of the type.")
-@click.option("--cta-group", type=int, default=1, show_default=True, metavar="1|2", help="One CTA or a pair. ROWSxK: the rows of one CTA. MxNxK: the tile of the pair.")
+@click.option(
+    "--cta-group",
+    type=int,
+    default=1,
+    show_default=True,
+    metavar="1|2",
+    help="One CTA or a pair. ROWSxK: the rows of one CTA. MxNxK: the tile of the pair.",
+)
 @click.option(
     "--stack",
     metavar="MN|K",
