@@ -336,8 +336,11 @@ def test_bytes_left_out_in_an_unrolled_loop_have_the_number_of_one_round(wrong):
     assert first.repair == f"expect 256 bytes in lines {', '.join(map(str, lines))}"
 
 
-def test_the_copies_of_a_wait_in_an_unrolled_loop_count_together():
-    """Four rounds of a ring of two stages: no parity of one copy is a fix, as the next copy waits for another one."""
+@pytest.mark.parametrize("other", [None, "before", "after"])
+def test_the_copies_of_a_wait_in_an_unrolled_loop_count_together(other):
+    """Four rounds of a ring of two stages: no parity of one copy is a fix, as the next copy waits for another one. Another
+    kernel of the module may come from the same lines, as that of the same template: its waits stay.
+    """
     init = "@%p9 mbarrier.init.shared.b64 [bar], 1; @%p9 mbarrier.init.shared.b64 [bar+8], 1; bar.sync 0;\n"
 
     def found(parity):
@@ -347,9 +350,14 @@ def test_the_copies_of_a_wait_in_an_unrolled_loop_count_together():
             for n in range(4)
         )  # fmt: skip
         text = kernel(1, init + "bar.sync 0;\n".join(rounds), variables=SHARED + '.file 1 "ring.cu"\n')
-        gpu = Gpu("sm_90a")
-        lines = [n for n, one in enumerate(text.split("\n"), 1) if "try_wait" in one]
-        return gpu.launch(text, block=64, args=[gpu.zeros(64, "u4")], progress=False, try_fixes=True).findings, lines
+        at = text.index(".visible .entry k(")
+        head, own = text[:at], text[at:] + "\n"
+        again = own.replace("entry k(", "entry k2(") if other else ""
+        before = head + again * (other == "before")
+        text = before + own + again * (other == "after")
+        gpu, first = Gpu("sm_90a"), before.count("\n")
+        lines = [n for n, one in enumerate(text.split("\n"), 1) if "try_wait" in one and first < n <= first + own.count("\n")]
+        return gpu.launch(text, "k", block=64, args=[gpu.zeros(64, "u4")], progress=False, try_fixes=True).findings, lines
 
     assert not found(lambda n: n // 2 & 1)[0]
     (first, *_), lines = found(lambda n: n & 1)

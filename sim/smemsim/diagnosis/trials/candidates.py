@@ -121,6 +121,14 @@ class _Code:
         """The function of an instruction."""
         return next((f for f in self.module.functions.values() if f.body is not None and any(other is i for other in f.body)), None)
 
+    def copies(self, i: Instruction) -> list[Instruction]:
+        """An instruction and those of the same line of the source in its function, as of an unrolled loop. Other
+        functions may have that line, too: those of the same template.
+        """
+        function = self.function(i)
+        body = () if function is None else function.body or ()
+        return [other for other in body if other is i or (i.location is not None and other.location == i.location)]
+
     def nearest(self, those: Iterable[Instruction], i: Instruction) -> list[Instruction]:
         """Instructions by how near they are: those before another one in the text, the last of them first, then those
         after it.
@@ -238,8 +246,8 @@ def _counted_parity(i: Instruction, code: _Code, *, any_parity: bool = False) ->
     `any_parity`: for any. The copies that a compiler made of a wait in a loop count together.
     """
     function, own = _counting(code.own(i), code), code.own(i)
-    waits = [other for other in code.named("mbarrier.") if _is_wait(other) and "parity" in other.modifiers]
-    copies = [other for other in waits if own.location is not None and other.location == own.location and other.guard is None]
+    waits = [other for other in code.copies(own) if _is_wait(other) and "parity" in other.modifiers]
+    copies = [other for other in waits if other.guard is None]
     if len(copies) > 1 and own in copies and all(code.constant(other, PARITY) is not None for other in copies):
         yield from _parity_of_passes(copies, function, code.constant(copies[0], PARITY))
         return
@@ -539,7 +547,8 @@ def _commits_instead(op: Instruction, code: _Code) -> Iterator[Candidate]:
     """tcgen05.commit for an arrival after an operation of tcgen05; in all copies that a compiler made of its line."""
     arrivals = [i for i in code.named("mbarrier.arrive") if "expect_tx" not in i.modifiers and i.line > op.line]
     for first in code.nearest(arrivals, op)[:1]:
-        alike = [i for i in arrivals if i is first or (first.location and i.location == first.location)]
+        own = code.copies(first)
+        alike = [i for i in arrivals if any(i is other for other in own)]
         group = next((word for word in op.modifiers if word.startswith("cta_group")), "cta_group::1")
         words = "commit", group, "mbarrier::arrive::one", "shared::cluster", "b64"
         edits = tuple(
