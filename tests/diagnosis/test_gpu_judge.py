@@ -646,6 +646,20 @@ def test_an_index_of_the_cta_on_which_no_tile_depends_is_a_remark(a_row, b_row, 
     assert all(f"%ctaid.{said[-1]}" in f.repair for f in told)
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("apart", [True, False])
+def test_ctas_that_multiply_other_parts_of_the_same_boxes_repeat_nothing(apart: bool, workers: int):
+    """All CTAs load both tiles of B, and those along y multiply one each."""
+    gpu = Gpu("sm_90a")
+    a, b = (tensor(gpu, (192, 64), (BOX, ROWS), name=name) for name in "AB")
+    text = kernel(2, [Load(0, 0, (0, "%y")), Load(1, TILE, (0, 0)), Load(1, 2 * TILE, (0, 64))], steps(0, TILE))
+    for k in range(4 * apart):
+        start = f"add.u32 %at, %tiles, {TILE + 32 * k};"
+        text = text.replace(start, f"{start} mad.lo.u32 %at, %z, {TILE // 64}, %at;")
+    found = run(text, gpu, a, b, grid=(2, 2), workers=workers)
+    assert any("load the same tiles" in f.message for f in found.remarks) == (not apart)
+
+
 def test_what_is_meant_is_found_in_another_stage():
     gpu = Gpu("sm_90a")
     a, b = (tensor(gpu, (64, 256), (BOX, ROWS), name=name) for name in "AB")

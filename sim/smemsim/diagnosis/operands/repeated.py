@@ -37,6 +37,9 @@ def repeated_products(reads: Reads, launch: Launch) -> list[Finding]:
     groups: dict[tuple[Any, ...], list[int]] = {}
     for cta, boxes in loads.items():
         groups.setdefault(tuple(boxes), []).append(cta)
+    kept = {product.events[0].cta for product in products}
+    if any(len(kept.intersection(group)) > 1 for group in groups.values()):
+        return []  # they read other parts of the same boxes: else the products of one of them are kept
     axis = _axis(list(groups.values()), launch)
     if axis is None or len({tuple(x) for x in stores.values()}) < len(stores):
         return []
