@@ -634,6 +634,7 @@ def test_swapped_coordinates_are_told_at_the_load(name: str):
         ("%z", 0, (2, 2), "the 2 CTAs along x"),
         (0, 64, (3, 2), ""),  # benchmarks have one product for all CTAs
         ("%y", 0, 3, ""),  # a grid of one axis
+        (0, 64, 3, ""),
     ],
 )
 def test_an_index_of_the_cta_on_which_no_tile_depends_is_a_remark(a_row, b_row, grid, said: str):

@@ -214,8 +214,7 @@ def test_a_pipeline_goes_to_a_file_as_its_ending_says(files, tmp_path):
     found = {}
     for ending in (".txt", ".json", ".svg"):
         done = ran(*words, f"p{ending}")
-        if done.exit_code:
-            pytest.skip(done.stderr)
+        assert done.exit_code == 0, done.output
         found[ending] = (tmp_path / f"p{ending}").read_text()
     assert json.loads(found[".json"])
     assert found[".svg"].startswith("<svg")
