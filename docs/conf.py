@@ -50,7 +50,7 @@ def _copy_explanations(*_: Any) -> None:
 
 def _blocks(_: Any, docname: str, source: list[str]) -> None:
     """The words after a block's language are for tools.docs. A file name becomes a caption. Links to explanations lead
-    to the copies.
+    to the copies, and links of the copies to pages of the site.
     """
 
     def block(found: re.Match[str]) -> str:
@@ -65,6 +65,8 @@ def _blocks(_: Any, docname: str, source: list[str]) -> None:
     source[0] = re.sub(r"^```(\w+)[ ]*([^\n`]*)\n", block, source[0], flags=re.MULTILINE)
     findings = "../" * docname.count("/") + "findings/"
     source[0] = re.sub(r"\]\((?:\.\./)+sim/smemsim/explanations/", f"]({findings}", source[0])
+    if docname.startswith("findings/"):
+        source[0] = source[0].replace("](../../../docs/", "](../")
     source[0] = re.sub(r"<!-- /?\w+[^>]*-->\n?", "", source[0])
     source[0] = re.sub(r"^!\[([^\]]*)\]\(([./\w]*?pictures/)([\w-]+\.svg)\)$", _picture, source[0], flags=re.MULTILINE)
 

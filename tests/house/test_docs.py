@@ -137,12 +137,11 @@ def anchors(page):
 
 def dead_links(page):
     prose = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
-    folder = ROOT / "docs" / "findings" if page.parent == docs.EXPLANATIONS else page.parent
     for link in re.findall(r"\]\(([^)\s]+)\)", re.sub(r"`[^`\n]*`", "", prose)):
         path, _, anchor = link.partition("#")
         if re.match(r"\w+:", link):
             continue
-        target = (folder / path).resolve() if path else page
+        target = (page.parent / path).resolve() if path else page
         if target.parent == ROOT / "docs" / "findings" and target.stem in CODES:
             target = docs.EXPLANATIONS / target.name
         if not target.exists() or (anchor and anchor not in anchors(target)):
