@@ -604,6 +604,43 @@ def test_what_compiled_code_gives_back_when_python_has_ended_is_taken():
     assert (done.stdout, done.returncode) == ("0 0\n0\n0 0 0 0\n4\n", 0), done.stderr
 
 
+UNWRITTEN = """
+import ctypes, torch
+torch.zeros(1, device="cuda")
+cu, module, kernel = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p(), ctypes.c_void_p()
+cu.cuModuleLoadData(ctypes.byref(module), b'''.version 8.0
+.target sm_90a
+.address_size 64
+.visible .entry copy(.param .u64 from, .param .u64 to) {
+  .reg .b64 %a, %b; .reg .f64 %f;
+  ld.param.u64 %a, [from]; ld.param.u64 %b, [to]; ld.global.f64 %f, [%a+8]; st.global.f64 [%b+8], %f; ret;
+}''')
+cu.cuModuleGetFunction(ctypes.byref(kernel), module, b"copy")
+x, y = torch.empty(4, dtype=torch.float64, device="cuda"), torch.zeros(4, dtype=torch.float64, device="cuda")
+x[:1] = 1
+given = [ctypes.c_uint64(each.data_ptr()) for each in (x, y)]
+pointers = (ctypes.c_void_p * 2)(*map(ctypes.addressof, given))
+assert cu.cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, None, pointers, None) == 0
+"""
+
+
+@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs torch")
+def test_results_that_are_complex_or_sparse_may_depend_on_uninitialised_values():
+    uses = "torch.fft.fft(y), torch.complex(y, y).conj(), y.to_sparse(), y.view(2, 2).to_sparse_csr()"
+    done = run([sys.executable, "-c", f"{UNWRITTEN}{uses}\n"])
+    assert done.returncode == 0, done.stderr
+    assert "R507" in done.stderr
+
+
+@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs torch")
+@pytest.mark.parametrize(("use", "is_used"), [("y.__dlpack__()", False), ("torch.from_dlpack(y)", False), ("y.tolist()", True)])
+def test_a_tensor_that_is_handed_to_another_library_is_not_read(use, is_used):
+    """The array of which the kernel computes has no value at all."""
+    program = UNWRITTEN.replace("x[:1] = 1\n", "").replace("st.global", "add.f64 %f, %f, 0d3FF0000000000000; st.global")
+    done = run([sys.executable, "-c", f"{program}{use}\n"])
+    assert done.returncode == is_used, done.stderr
+
+
 def test_a_launch_that_a_limit_ends_is_no_clean_bill_of_a_program_that_asks_for_no_errors():
     done = run([sys.executable, "-c", CARELESS], "--limit-seconds", 0.2)
     assert (done.stdout, done.returncode) == ("0\n", 1)

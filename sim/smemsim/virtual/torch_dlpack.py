@@ -51,6 +51,7 @@ def open_dlpack() -> None:
 
         return give
 
+    dlpack.__name__ = of_cpu.__name__  # torch calls it by this name, which reads nothing (`torch_taint.py`)
     for name in ("_to_dlpack", "_to_dlpack_versioned"):  # cuTile asks the first one
         if hasattr(torch._C, name):
             setattr(torch._C, name, also_of_the_card(getattr(torch._C, name)))

@@ -186,15 +186,25 @@ class _Results:
     @staticmethod
     def _differ(one: Any, other: Any) -> np.ndarray:
         """Which elements of two values are not the same bits. It is one answer for values that are no tensors, or have
-        other shapes.
+        other shapes or no bits for each element. Two sparse tensors count as different.
         """
-        if not (_is_tensor(one) and _is_tensor(other)) or one.shape != other.shape or one.dtype != other.dtype:
+        if not (_has_bits(one) and _has_bits(other)) or one.shape != other.shape or one.dtype != other.dtype:
             return np.array([_is_tensor(one) != _is_tensor(other) or _is_tensor(one) or bool(one != other)])
         return np.asarray((_bits(one) != _bits(other)).numpy())
 
 
-def _bits(tensor: Any) -> Any:
+def _has_bits(value: Any) -> bool:
+    """Is it a tensor with a place in memory for each element?"""
     import torch
 
+    return _is_tensor(value) and value.layout == torch.strided
+
+
+def _bits(tensor: Any) -> Any:
+    """The bits of each element; a complex one has those of two numbers."""
+    import torch
+
+    if tensor.is_complex():
+        tensor = torch.view_as_real(tensor.resolve_conj())
     kinds = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
     return tensor.detach().contiguous().view(kinds[tensor.element_size()])
