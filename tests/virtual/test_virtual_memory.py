@@ -48,6 +48,7 @@ SWAPPED = "ld.relaxed.gpu.global.u32 %r2, [%d2]; AGAIN: {} atom.global.cas.b32 %
 EACH = "mul.wide.u32 %d1, %r1, 4; add.u64 %d2, %d20, %d1; add.u64 %d3, %d21, %d1; {}"
 LOAD, STORE = "ld.global.u32 %r2, [%d2];", "st.global.u32 [%d3], %r2;"
 FLAG = "setp.eq.u32 %p1, %r2, 1; @%p1 bra END; mov.u32 %r2, 5;"
+PLACED = "mul.wide.u32 %d4, %r4, 4; add.u64 %d5, %d21, %d4; st.global.u32 [%d5], %r2;"
 OVER_3 = "setp.le.u32 %p1, %r2, 3; @%p1 bra END;"
 STAGE = ".shared .align 128 .b8 s[128]; .shared .align 8 .b8 b[8]; mov.u32 %r4, s; mov.u32 %r5, b; mad.lo.u32 %r6, %r1, 4, %r4;"
 COPY_ASYNC = f"{STAGE} cp.async.ca.shared.global [%r6], [%d2], 4; cp.async.wait_all; bar.sync 0; ld.shared.u32 %r2, [%r6];"
@@ -135,6 +136,10 @@ NOTHING: set[str] = set()
         (f"{LOAD} {OVER_3} st.global.u32 [%d21], %r2; END:", written(0, 124), {"R507"}, NOTHING),  # at a fixed place
         (f"{LOAD} {OVER_3} add.u64 %d3, %d3, 4; {STORE} END:", written(0, 96), {"R507"}, NOTHING),
         (f"{LOAD} {OVER_3} st.global.u32 [%d2], 0; END:", written(0, 96), NOTHING, {"R507"}),
+        # several elements decide about one place
+        (f"{LOAD} {OVER_3} shr.u32 %r4, %r1, 3; {PLACED} END:", written(0, 96), {"R507"}, NOTHING),
+        (f"{LOAD} {OVER_3} mul.hi.u32 %r4, %r1, 0x20000000; {PLACED} END:", written(0, 96), {"R507"}, NOTHING),
+        (f"{LOAD} {OVER_3} add.u32 %r4, %r1, 0; {PLACED} END:", written(0, 96), NOTHING, {"R507"}),
         # an array that nothing has written holds no padding
         (f"{LOAD} add.u32 %r2, %r2, 1; {STORE}", written(0, 96), NOTHING, {"R507"}),
         (f"{LOAD} add.u32 %r2, %r2, 1; {STORE}", written(0, 0), {"R507"}, NOTHING),

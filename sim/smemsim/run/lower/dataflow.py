@@ -592,14 +592,22 @@ def _is_same_index(load: Instruction, store: Instruction, uses: _Uses) -> bool:
     return bool(shared) and all(_only_moves(i, shared | own, uses) for i in apart)
 
 
+_SPREADING = frozenset(("add", "cvt", "cvta", "mad", "mov", "mul", "shl", "sub"))
+
+
 def _only_moves(i: Instruction, known: Collection[int], uses: _Uses) -> bool:
-    """Is an instruction of an address a parameter, or arithmetic with registers that are known and get one value?"""
+    """Is an instruction of an address a parameter, or arithmetic with registers that are known and get one value, and
+    which gives two indices two places (as `i >> 3` does not)?
+    """
     if i.op == "ld":
         return "param" in i.modifiers[0]
     is_single = all(len(uses.givers.get(slot, ())) == 1 for slot in i.given)
     sources = i.operands[1:]
     return (
-        is_single and i.op in COMPUTING and all(isinstance(o, Immediate) or (isinstance(o, Register) and o.slot in known) for o in sources)
+        is_single
+        and i.op in _SPREADING
+        and "hi" not in i.modifiers
+        and all(isinstance(o, Immediate) or (isinstance(o, Register) and o.slot in known) for o in sources)
     )
 
 
