@@ -29,8 +29,8 @@ class _Known:
     """The number under which a sanitizer (`by`) knows an operation: that of each issuer, or of those of the first CTA
     of a cohort.
 
-    The same sanitizer stays responsible, even if another one has replaced it. `are_told`: no reads need a report.
-    `are_ordered`: may each lane of an issuer's warp read what the operation reads?
+    The same sanitizer stays responsible, even if another one has replaced it. If `are_told` is set, no reads need a
+    report. The flag `are_ordered` says whether each lane of an issuer's warp may read what the operation reads.
     """
 
     by: Any

@@ -30,8 +30,9 @@ def scope_of(i: Instruction) -> int:
 
 
 class Numbers:
-    """The instructions of a launch that access global memory, each with its scope and whether it is a copy, and who
-    knows first that a copy is complete (`global_loops.Known`). `bounds` gets a sentence where numbers end.
+    """The instructions of a launch that access global memory, and the first warp that knows of each copy's completion
+    (`global_loops.Known`). Each instruction has its scope and whether it is a copy. If the numbers are used up,
+    `bounds` gets a sentence.
     """
 
     def __init__(self, bounds: set[str]) -> None:
@@ -69,8 +70,8 @@ class Numbers:
         return self.copies
 
     def tells(self, place: int, warp: int, clock: int, *, is_private: bool = False) -> None:
-        """A warp of the launch, with this clock, knows that the copy with a place in `waited` is complete.
-        `is_private`: that is true for some lanes alone, and counts for no other warp.
+        """A warp of the launch, with this clock, knows that the copy with a place in `waited` is complete. If
+        `is_private` is set, that is true for some lanes alone. It counts for no other warp.
         """
         if self._tellers == len(self.tellers):
             self.tellers = np.resize(self.tellers, (2 * self._tellers, 4))
@@ -79,8 +80,8 @@ class Numbers:
         self._tellers += 1
 
     def tellers_of(self, place: int) -> list[tuple[int, int, bool]]:
-        """Who has told that the copy with a place is complete: the warp, its clock, and whether it counts for that warp
-        alone.
+        """The warps that know that the copy with a place is complete. Each has its clock, and whether the knowledge
+        counts for that warp alone.
         """
         found, row = [], int(self.told[place])
         while row:

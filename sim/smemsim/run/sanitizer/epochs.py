@@ -25,10 +25,10 @@ MOST_TIMES = 64  # that the summary is made again, before it is left
 
 
 class Epochs:
-    """For each word of a wave's shared memory the epoch and the thread of its last write, and of its reads; 0 for a
-    word without one.
+    """For each word of a wave's shared memory the epoch and the thread of its last write, and of its reads. A word
+    without an access has 0.
 
-    `epoch` is the stamp with which each CTA's epoch starts, int32 of uint32.
+    The array `epoch` has the stamp with which each CTA's epoch starts (uint32, stored as int32).
     """
 
     def __init__(self, tables: shared_loops.Tables, ctas: int, pitch: int) -> None:

@@ -1,5 +1,6 @@
-"""The findings of global memory, made of the suspects of `global_rule.py`: X008 where order lacks, X003 where a fence
-between the proxies lacks, X004 where nobody has waited for a copy that writes. R507 is made in `global_marks.py`.
+"""The findings of global memory, made of the suspects of `global_rule.py`. X008: the accesses are not ordered. X003: a
+fence between the proxies is missing. X004: no warp has waited for a copy that writes. R507 is made in
+`global_marks.py`.
 
 For example: suspects that lack "order": warp 0 of CTA 1 reads what warp 2 of CTA 0 has written. They become X008
 "element 5 (.f32) of array y may be read before it is written", once for the two lines, with a flag (st.release.gpu,
@@ -37,7 +38,7 @@ __all__ = ["GlobalFindings", "is_past_l1"]
 
 BECAUSE = "PTX ISA 9.1 §8.7.1 (data races)"
 PAST_L1 = frozenset(("cg", "cv", "wt"))  # cache operators
-# Races of different kinds between two lines are told one by one: the kind in `History.told`.
+# Races of different kinds between two lines are reported one by one: the kind in `History.told`.
 KINDS: dict[Lacks, str] = {"order": "", "atomicity": "", "proxy fence": "crosses", "reader fence": "unfenced", "multiprocessor": "follows"}
 
 
@@ -168,8 +169,9 @@ class GlobalFindings:
         return Said(races.unordered(mine, theirs, where, why), repair, is_note)
 
     def _flag(self, i: Instruction, other: Instruction, warp: int, epoch: int) -> tuple[str, str]:
-        """What a flag lacks that is set after an earlier access (of an `epoch`, by `other`) and read before this one
-        (of a warp, by `i`), and the fix: "" without such a flag.
+        """Why a flag does not order an earlier access (of an `epoch`, by `other`) before the present one (of a warp, by
+        `i`), and the fix. The flag is set after the earlier access and read before the present one. The result is "" if
+        there is no such flag.
         """
         index, when = epoch & loops.INDEX, epoch >> loops.WHEN & loops.CLOCK
         if self.history.numbers.asynchronous[index]:

@@ -8,7 +8,7 @@ read. If the list is full, a reader is forgotten: a race may be missed, and none
 overwritten, `BOUND` is set.
 
 The epoch of a copy has a place in `Known.waited` instead of the clock, for what it writes and for what it reads. It
-ends when somebody knows that the copy is complete.
+ends when a warp knows that the copy is complete.
 """
 
 from __future__ import annotations
@@ -74,12 +74,12 @@ class Cells(NamedTuple):
 class Known(NamedTuple):
     """The knowledge of the warps of a wave, the first of which has number `first` in the launch.
 
-    - Their clocks, and the clock of each other warp that they have seen.
-    - For each instruction its scope, and whether it is a copy. Then the clock of an epoch is a place in `waited`: the
-      clock of the issuing warp after its wait.
-    - Other warps may be the first to know that a copy is complete: `told` has by place the last row of `tellers`, 0
-      for none. A row has the warp (in the launch), its clock when it learned that, the row before of the same place,
-      and 1 if only this warp may rely on it.
+    The arrays `clock` and `seen` have the clocks of the warps, and the clock of each other warp that they have seen.
+    The arrays `scope` and `asynchronous` have the scope of each instruction, and whether it is a copy. The clock in the
+    epoch of a copy is a place in `waited`, which has the clock of the issuing warp after its wait. Other warps may be
+    the first to know that a copy is complete. By place, `told` has the last row of `tellers`, 0 for none. A row of
+    `tellers` has four numbers: the warp in the launch, its clock when it learned of the completion, the row before of
+    the same place, and 1 if only this warp may rely on it.
     """
 
     first: int
@@ -211,7 +211,7 @@ def _list_reader(begin, end, reader, known, further):  # type: ignore[no-untyped
 
 @compiled
 def _is_followed(reader, own, warp, known):  # type: ignore[no-untyped-def]
-    """Does whoever knows that a read of a warp (`own`) is over know that of an earlier one of the same warp?"""
+    """Does a warp that knows the end of a read of a warp (`own`) also know the end of an earlier read of the same warp?"""
     if reader >> WHO != own >> WHO:
         return False
     return not known.asynchronous[reader & INDEX] or _is_ordered(reader, warp, READER, known)
@@ -329,10 +329,11 @@ def _forget_readers(line, cells):  # type: ignore[no-untyped-def]
 
 @compiled
 def read(at, size, threads, when, index, stops, known, cells, suspects):  # type: ignore[no-untyped-def]
-    """Threads read `size` bytes each, at the byte offsets `at`. Returns the number of `suspects`: (place of the thread,
-    cell, epoch, role). `when` has for each warp its clock, or of copies the place in `Known.waited`.
+    """Threads read `size` bytes each, at the byte offsets `at`. Returns the number of `suspects`, rows of (place of the
+    thread, cell, epoch, role). The array `when` has the clock of each warp; for copies it has the place in
+    `Known.waited`.
 
-    `stops`: at the first one. Records until then may be repeated.
+    If `stops` is set, the loop ends at the first suspect. Records until then may be repeated.
     """
     found, scope, first_warp = 0, known.scope[index], known.first
     split, shift, line_shift = cells.split, cells.shift, cells.line

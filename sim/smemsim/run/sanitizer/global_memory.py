@@ -1,5 +1,6 @@
-"""Global memory: what the sanitizer does with each access. Most pass a compiled check (`global_loops.py`), which
-records them and lists what is suspicious. Of that the rule lists suspects, and findings are made of these.
+"""Global memory: what the sanitizer does with each access. Most accesses pass a compiled check (`global_loops.py`),
+which records them and lists suspicious ones. The rule makes suspects of that list, and findings are made of the
+suspects.
 
 CTAs that run one after the other here run together on a card, or in another order. So the accesses of a launch's
 waves are recorded until the launch ends (`History`). A later wave knows only what it has acquired at an address in
@@ -193,8 +194,9 @@ class GlobalShadow:
     def cells_of_store(
         self, i: Instruction, memory: np.ndarray, size: int, threads: int, *, fills_words: Callable[[], bool] = lambda: False
     ) -> tuple[int, loops.Cells] | None:
-        """The number of a weak store of so many threads, and its cells; None if there are none, or in other cases.
-        `fills_words`: for a store of less than a word, do neighbouring threads write all bytes of each word?
+        """The number of a weak store of so many threads, and its cells. The result is None if there are no cells, or in
+        other cases. For a store of less than a word, `fills_words` says whether neighbouring threads write all bytes of
+        each word.
         """
         if self.before is not None or (array := self.table.array(memory, size)) is None or isinstance(array.region.blank, Declared):
             return None

@@ -6,8 +6,9 @@ For example: warp 0 of CTA 1 reads a cell that warp 2 of CTA 0 has written. The 
 it. If warp 0 has acquired nothing that warp 2 released later, `suspects` lists the write, which lacks "order". If it
 would have acquired it after a fence of its own, it lacks only that "reader fence", which is a remark.
 
-A row of suspects has four columns: `loops.N`, the present access by its place; `loops.CELL`; `loops.EPOCH`, the warp,
-clock and instruction of the earlier access in one number; `loops.ROLE`, whether that is the writer or a reader.
+A row of suspects has four columns. The present access is in `loops.N`, by its place, the cell in `loops.CELL`. The
+warp, clock and instruction of the earlier access are one number in `loops.EPOCH`. Whether that access is the writer or
+a reader is in `loops.ROLE`.
 """
 
 from __future__ import annotations
@@ -60,8 +61,9 @@ class ArrayAccess(NamedTuple):
 
 
 class Suspects(NamedTuple):
-    """Earlier accesses that nothing orders before the present ones, and what they lack. `rows` are those of the
-    compiled check (columns N, CELL, EPOCH, ROLE of `global_loops.py`). `warps` are those of the present ones.
+    """Earlier accesses that nothing orders before the present ones, and what they lack. The array `rows` comes from the
+    compiled check (columns N, CELL, EPOCH, ROLE of `global_loops.py`). The array `warps` has the warps of the present
+    accesses.
     """
 
     lacks: Lacks
@@ -161,7 +163,7 @@ class GlobalRule:
 
     @property
     def _fenced(self) -> np.ndarray:
-        """What of global memory each warp has passed to the asynchronous proxy."""
+        """The writes to global memory that each warp has passed to the asynchronous proxy."""
         return self._nothing if self._has_narrow else self.clocks.fenced
 
     @staticmethod

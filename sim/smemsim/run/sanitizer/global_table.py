@@ -1,9 +1,9 @@
-"""The table of global memory, as one wave sees it: the arrays with their cells (`history.py` keeps them for all waves
-of a launch), and until when copies read and write.
+"""The table of global memory, as one wave sees it: the arrays with their cells, and until when copies read and write.
+The cells of all waves of a launch are in `history.py`.
 
-The life of one cell: warp 2 of the first wave stores; `cells.writers[cell]` is its epoch: the number of the warp in the
-launch, its clock, and the number of the instruction (`epoch_numbers.py`). A later wave reads, and its warp has not
-acquired that clock: the compiled check (`global_loops.py`) lists the cell as suspicious.
+The life of one cell: warp 2 of the first wave stores. Then `cells.writers[cell]` is its epoch: the number of the warp
+in the launch, its clock, and the number of the instruction (`epoch_numbers.py`). A warp of a later wave reads, and has
+not acquired that clock. The compiled check (`global_loops.py`) lists the cell as suspicious.
 """
 
 from __future__ import annotations

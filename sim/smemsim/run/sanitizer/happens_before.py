@@ -1,17 +1,17 @@
-"""Happens-before: what every warp has seen of others and of asynchronous operations (PTX ISA 8, memory consistency
-model: causality order).
+"""Happens-before: what every warp has seen of other warps and of asynchronous operations. PTX ISA 8 (memory consistency
+model) calls it causality order.
 
 - The clock of a warp counts its releases and fences, and the operations that it issues.
-- Row w of `seen`: up to which clock of every other warp its writes happen before the next action of w. Row w of
-  `fenced`: the same for asynchronous operations that w issues after fence.proxy.async.
-- Columns of `done`, `read_done` and `done_fenced` are the asynchronous operations of w's unit (`operations.py`). w
-  knows that the whole operation, or its reads, are complete, or that a fence follows that knowledge.
+- Row w of `seen` has a clock for every other warp. Writes up to this clock happen before the next action of w.
+- Row w of `fenced` has the same for asynchronous operations that w issues after fence.proxy.async.
+- Columns of `done`, `read_done` and `done_fenced` are the asynchronous operations of w's unit (`operations.py`). They
+  say that w knows the whole operation to be complete, or its reads, or that a fence follows that knowledge.
 
-Relaxed accesses order by the fences around them (PTX ISA 9.1 §8.8, release and acquire patterns). A relaxed arrival
-or store passes on what its warp knew at its last fence. The knowledge of a relaxed wait or load counts from the warp's
+Relaxed accesses order by the fences around them (PTX ISA 9.1 §8.8, release and acquire patterns). A relaxed arrival or
+store passes on what its warp knew at its last fence. The knowledge of a relaxed wait or load counts from the warp's
 next fence on. Both sides of a pattern, and the write and the read that carry it, must include each other in their
-scopes (8.4, morally strong): So releases are recorded with their CTA and scope. docs/memory-model.md has the rules by
-name.
+scopes (8.4, morally strong). So releases are recorded with their CTA and scope. The rules by name are in
+docs/memory-model.md.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ class AtFence:
 
 
 class Assumed(NamedTuple):
-    """What an order assumes beyond the PTX ISA: `widens` of EXCUSES (relaxed arrivals at cluster barriers release;
-    waits and arrivals of .cta at mbarriers are of .cluster), or, if it `is_loose`, that relaxed accesses release and
-    acquire.
+    """Promises of an order beyond the PTX ISA. The set `widens` has names of EXCUSES: relaxed arrivals at cluster
+    barriers release, and waits and arrivals of .cta at mbarriers are of .cluster. If `is_loose` is set, relaxed
+    accesses release and acquire.
     """
 
     widens: tuple[str, ...] = ()
@@ -57,11 +57,11 @@ class Assumed(NamedTuple):
 
 
 class Orders(NamedTuple):
-    """The orders that are kept beside that of the PTX ISA, where they may differ from it.
+    """The orders that are kept in addition to that of the PTX ISA, if they may differ from it.
 
-    - `might_be`: if some operations promised more than the PTX ISA says, the fewest first.
-    - `tensor`: of tcgen05 instructions, in which tcgen05.fence counts, too.
-    - `loose`: if relaxed accesses released and acquired.
+    The orders `might_be` hold if some operations promise more than the PTX ISA says. The fewest promises come first.
+    The order `tensor` is that of tcgen05 instructions, in which tcgen05.fence counts, too. The order `loose` holds if
+    relaxed accesses release and acquire.
     """
 
     might_be: tuple[VectorClocks, ...] = ()
@@ -80,8 +80,8 @@ class Orders(NamedTuple):
 
 
 class Grid(NamedTuple):
-    """Where the warps of a wave are: the number of the wave, each warp's CTA, and the CTAs of a cluster. `has_cohorts`:
-    CTAs may be executed and checked as one.
+    """The place of each warp of a wave: the number of the wave, each warp's CTA, and the CTAs of a cluster. If
+    `has_cohorts` is set, CTAs may be executed and checked as one.
     """
 
     wave: int
@@ -92,11 +92,11 @@ class Grid(NamedTuple):
 
 @dataclasses.dataclass(eq=False)
 class OperationColumns:
-    """The columns that asynchronous operations have: `own` for each of the `units`, in which they are counted.
-    `are_shared`: units may hear of each other's.
+    """The columns of asynchronous operations. Each of the `units` has `own` columns. If `are_shared` is set, units may
+    learn of each other's operations.
 
-    `known`: the column after the last operation that a warp knows to be complete. `have_news`: a warp has learned that
-    an operation is complete since all warps of each CTA last met.
+    The column after the last operation that a warp knows to be complete is `known`. The flag `have_news` says that a
+    warp has learned of a completion since all warps of each CTA last met.
     """
 
     units: int
@@ -126,15 +126,15 @@ def _both(method: Callable[Concatenate[VectorClocks, P], None]) -> Callable[Conc
 class VectorClocks:
     """Happens-before of the warps of a wave.
 
-    - `orders`: those kept beside it. `assumes`: what it assumes that the PTX ISA does not say.
-    - A CTA has `per_cta` warps, a cluster `cluster_size` CTAs. If `is_alone`, CTAs hear nothing of others: `seen` and
-      `fenced` have a column for each warp of the own CTA, else for each of the wave. Column n of warp w is warp w //
-      columns * columns + n.
-    - `places`: releases at addresses of global memory, shared by all waves of a launch.
-    - `explicit`, if it is kept: the clocks of warps up to which each CTA has heard of them from other CTAs, other than
-      by arrivals without a scope.
-    - Operations are counted in `units`; `are_shared`: they may hear of each other; each has `room` operations at
-      first.
+    - Other orders are in `orders`. Promises beyond the PTX ISA are in `assumes`.
+    - A CTA has `per_cta` warps, a cluster `cluster_size` CTAs.
+    - If `is_alone` is set, CTAs learn nothing of others. Then `seen` and `fenced` have a column for each warp of the
+      own CTA, else for each warp of the wave. Column n of warp w is warp w // columns * columns + n.
+    - Releases at addresses of global memory are in `places`, which all waves of a launch share.
+    - If `explicit` is kept, it has the clocks of warps that each CTA has learned from other CTAs. Arrivals without a
+      scope do not count for it.
+    - Operations are counted in `units`, each with `room` operations at first. If `are_shared` is set, units may learn
+      of each other's operations.
     """
 
     def __init__(
@@ -398,8 +398,8 @@ class VectorClocks:
     def flag_lacks(self, warp: int, wave: int, other: int, when: int) -> str:
         """Why a flag does not order what a warp of a wave did at a clock before the present action of a warp.
 
-        "acquire": the reader of the flag has no fence after a relaxed read. "release": the writer has none before a
-        relaxed store. "": no such flag is known.
+        The result is "acquire" if the reader of the flag has no fence after a relaxed read. It is "release" if the
+        writer has none before a relaxed store, and "" if no such flag is known.
         """
         is_own = wave == self.grid.wave
         if is_own:

@@ -356,9 +356,9 @@ class History:
         del self.launch  # which has this history
 
     def triggers(self, cta: int, first: int, known: np.ndarray) -> None:
-        """A warp of a CTA (counted through the launch) executes griddepcontrol.launch_dependents, which synchronises
-        with the start of the next launch through the fence before it. `known` are the clocks of the CTA's warps, from
-        `first` on, at its last fence of device scope. Any warp of the CTA may be the one that counts.
+        """A warp of a CTA (counted through the launch) executes griddepcontrol.launch_dependents. The fence before it
+        synchronises with the start of the next launch. The clocks `known` are those of the CTA's warps, from `first`
+        on, at its last fence of device scope. Any warp of the CTA may be the one that counts.
         """
         before = self._triggers.get(cta)
         self._triggers[cta] = first, known.copy() if before is None else np.minimum(before[1], known)

@@ -30,8 +30,8 @@ class _Arrivals:
     """The last arrival of each warp at mbarriers of each other CTA. It is complete for a CTA that has waited for its
     phase, or for a later one of the same warp, whatever it releases.
 
-    The clock, the line and the number of the last arrival. `over` is the last number that a CTA knows of. `released`
-    is the clock up to which earlier actions of the warp are complete for it, too: an end needs no acquire.
+    Three arrays have the clock, the line and the number of the last arrival. The last number that a CTA knows of is in
+    `over`. Earlier actions of the warp up to clock `released` are complete for the CTA, too: an end needs no acquire.
     """
 
     def __init__(self, shape: tuple[int, int]) -> None:

@@ -55,8 +55,9 @@ class _Arrival:
 class _Object:
     """An mbarrier object.
 
-    `when` and `line` have, for each warp of the cluster from `first` on, the clock and the line of its last operation
-    on the object, 0 for none. `phase` is the phase in which the operation counts; WAITS if it does not.
+    For each warp of the cluster from `first` on, `when` and `line` have the clock and the line of its last operation on
+    the object, 0 for none. The phase in which the operation counts is `phase`. It is WAITS if the operation does not
+    count.
     """
 
     def __init__(self, barrier: Mbarrier, made: Instruction, first: int, warps: int) -> None:

@@ -1,11 +1,11 @@
 """Message passing by strong accesses alone (PTX ISA 9.1 §8.8 to 8.10).
 
-A thread writes data and then a flag; another one reads the flag and then the data, all by relaxed or volatile
-accesses, without a fence between data and flag. No access races, and nothing orders the data before the read: the
-reader may get the old value (rule order.messages). If only the reader has no fence, nothing is reported: its load of
-the data waits for the branch on the flag.
+A thread writes data and then a flag; another one reads the flag and then the data, all by relaxed or volatile accesses,
+without a fence between data and flag. No access races, and nothing orders the data before the read: the reader may get
+the old value (rule order.messages). If only the reader has no fence, nothing is reported. Its load of the data waits
+for the branch on the flag.
 
-`VectorClocks.loose` is the order if relaxed accesses released and acquired. A message differs from other relaxed
+The order in which relaxed accesses release and acquire is `VectorClocks.loose`. A message differs from other relaxed
 traffic in three ways. A comparison uses the flag, an integer. The data is stored, not changed by an atomic, and loaded
 by a load that no loop polls. The reader has not read it before.
 """

@@ -103,13 +103,14 @@ class Operation:
     """An asynchronous operation: its number, kind and place, the warps (for one the lane) that issued it, and its
     products.
 
-    - `groups`, `registers`: its state in commit groups and in registers.
-    - `since`: the wave's count of blocks at its issue. `when`: the clock of its first warp.
-    - `barriers`: the mbarriers that count a copy: by the receiving CTA (index), the CTA and the offset of the
+    - Its state in commit groups is `groups`, its state in registers is `registers`.
+    - The wave's count of blocks at its issue is `since`. The clock of its first warp is `when`.
+    - The mbarriers that count a copy are `barriers`: the index of the receiving CTA, then the CTA and the offset of the
       mbarrier.
-    - `source`: the place of what it reads of global memory in `Numbers.waited`; 0 if it is not followed.
-    - `cohort`: if it is set, the operation stands for that of each CTA, and has the number and the warps of the first
-      one. `members` are those that have been made, by CTA; `gone` the CTAs in which it is forgotten.
+    - The place in `Numbers.waited` of its reads of global memory is `source`; 0 means that they are not followed.
+    - With a `cohort`, the operation stands for that of each CTA. It has the number and the warps of the first one.
+    - Operations of single CTAs that have been made are in `members`, by CTA. The CTAs in which it is forgotten are in
+      `gone`.
     """
 
     number: int
@@ -192,11 +193,10 @@ class Holder(Protocol):
 class Operations:
     """Asynchronous operations of a wave by number, `columns` for each unit.
 
-    - `generic`: is it of the generic proxy? `is_cp_async`: is it a cp.async? `stream`: the operations with which it
-      does not race.
-    - `chain`: the earlier operations that are complete when it is known to be complete (0: no chain).
-    - `noted`: is its line among those whose bytes are read by others than matrix instructions (`elsewhere` of the
-      launch)?
+    The flags `generic` and `is_cp_async` say whether it is of the generic proxy, and whether it is a cp.async.
+    Operations of one `stream` do not race with each other. Its `chain` has the earlier operations that are complete
+    when it is known to be complete (0: no chain). The flag `noted` says that other than matrix instructions read the
+    bytes of its line (`elsewhere` of the launch).
 
     A number is used again when none of the `holders` has it any more.
     """

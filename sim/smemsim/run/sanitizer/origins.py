@@ -1,5 +1,5 @@
-"""Marks of values that may be wrong: a mark is the number of a set of origins (`Origins`), which are reports of doubts.
-`Words` has the marks of the bytes of a memory. `taint.py` moves marks between registers and memories.
+"""Marks of values that may be wrong. A mark is the number of a set of origins (`Origins`), which are reports of doubts.
+The class `Words` has the marks of the bytes of a memory. Marks move between registers and memories in `taint.py`.
 """
 
 from __future__ import annotations
@@ -52,9 +52,10 @@ class Origins:
         only_results: bool = False,
         is_array: bool = False,
     ) -> int:
-        """The mark of one taint with this key, reported by its first `tell`. If it is milder for a value that is only
-        copied, `computed` gives the report for computed values (`only_results`: only if it is a result, see
-        `is_result` of `taint.py`; `is_array`: conversions copy, too).
+        """The mark of one taint with this key, reported by its first `tell`.
+
+        If the report is milder for a value that is only copied, `computed` gives the report for computed values. With
+        `only_results` it is for results alone (`is_result` of `taint.py`). With `is_array` conversions copy, too.
         """
         mark = self._known.get(key)
         if mark is None:
@@ -94,7 +95,7 @@ class Origins:
         return bool(self._computed)
 
     def key(self, number: int) -> Hashable:
-        """What `of` was given for a taint."""
+        """The arguments of `of` for a taint."""
         return self._keys[number]
 
     def masked(self, marks: np.ndarray, of: Callable[[Tell], Tell]) -> np.ndarray:

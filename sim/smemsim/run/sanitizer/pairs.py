@@ -1,12 +1,12 @@
 """Tensor memory that the two CTAs of a pair allocate and deallocate together (tcgen05.alloc and .dealloc with
 .cta_group::2; PTX ISA 9.1 §9.7.16.5, 9.7.16.7.1).
 
-Three rules hold (rule order.pair_allocation):
+Three rules hold (rule order.pair_allocation).
 
-- tcgen05.dealloc of one CTA happens after tcgen05.alloc of the other one is complete, and after all accesses to the
-  columns in both CTAs.
-- tcgen05.dealloc may block until the other CTA executes its own. So the other one must not wait for anything that
-  follows the first one.
+- The deallocation of one CTA happens after the allocation of the other one is complete. It also happens after all
+  accesses to the columns in both CTAs.
+- The deallocation of one CTA may block until the other CTA executes its own. So the other one must not wait for
+  anything that follows the first one.
 - The CTA that allocates knows that the other one has begun.
 """
 

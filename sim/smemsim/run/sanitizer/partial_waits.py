@@ -1,9 +1,9 @@
 """The knowledge of single lanes of a warp from their own waits (PTX ISA 9.1 §8.1, 9.7.13.15.16). Other lanes are
-separate threads: they learn it when they synchronise with the waiting lanes (bar.warp.sync, or any instruction that
+separate threads. They learn it when they synchronise with the waiting lanes (bar.warp.sync, or any instruction that
 lanes execute together), or when they wait themselves.
 
-`happens_before.py` orders warps. This module records the knowledge of each lane from the first wait of some lanes
-until the lanes of the warp synchronise. Lanes with equal knowledge share one row, so a warp has at most 32 rows.
+Warps are ordered by `happens_before.py`. This module records the knowledge of each lane from the first wait of some
+lanes until the lanes of the warp synchronise. Lanes with equal knowledge share one row, so a warp has at most 32 rows.
 Other knowledge of a warp belongs to all its lanes.
 """
 
@@ -36,8 +36,8 @@ __all__ = ["PartialWaits"]
 @dataclasses.dataclass(eq=False)
 class _Lanes:
     """Lanes of a warp (a bit set) with equal knowledge: the clocks of other warps that they have seen, and the complete
-    operations. `coming` is the part of both that counts from their next fence on; `wait` is the last wait that they
-    learned from.
+    operations. The part of both that counts from their next fence on is `coming`. The last wait that they learned from
+    is `wait`.
     """
 
     lanes: int

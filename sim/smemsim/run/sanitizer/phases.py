@@ -1,4 +1,4 @@
-"""What warps have released at barriers and at addresses, phase by phase (`happens_before.py`)."""
+"""Knowledge that warps have released at barriers and at addresses, phase by phase (`happens_before.py`)."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ _NOBODY = np.zeros(0, np.int64)
 
 @dataclasses.dataclass(eq=False)
 class Released:
-    """What was released: by wave number, from each of its CTAs and for each scope, the knowledge of the releasing
+    """Released knowledge: by wave number, from each of its CTAs and for each scope, the knowledge of the releasing
     warps.
 
-    `near` and `far` are everything for the whole card: what the wave's own warps learn, and the clocks of warps of
-    other waves.
+    Everything for the whole card is in two more tables. The table `near` has what the wave's own warps learn, `far` the
+    clocks of warps of other waves.
     """
 
     known: dict[int, dict[tuple[int, int], Rows]] = dataclasses.field(default_factory=dict)
@@ -153,8 +153,9 @@ class Phase:
     one of them differs: a release there has a row for each. An entry of `operations` has one operation for each, or
     that of the first CTA, which stands for all.
 
-    For an address: `carrier` is the origin of the present write (wave, CTA, its scope), `writer` its warp. `own` is
-    what each warp has released there by itself; its later writes there pass that on.
+    For an address, `carrier` is the origin of the present write (wave, CTA, its scope), and `writer` is its warp.
+    Everything that each warp has released there by itself is `own`. Later writes of the warp at this address pass that
+    on.
     """
 
     def __init__(self, count: int = 1, twins: tuple[Any, ...] = ()) -> None:

@@ -41,8 +41,8 @@ _TENSOR_TELLS = ("commit", "mma", "cp", "shift")  # of tcgen05: the last three m
 
 
 class Named:
-    """For each block of a program: the registers that it names before its first instruction that tells other threads
-    something (an arrival, a commit, a release), or has tensor memory written.
+    """For each block of a program: the registers that it names before its first instruction that informs other threads,
+    or that has tensor memory written. Instructions that inform others are an arrival, a commit and a release.
     """
 
     def __init__(self, program: Program) -> None:
@@ -89,10 +89,10 @@ class Named:
         return user
 
     def are_unused(self, load: Instruction, store: Instruction, *, is_pending: bool) -> bool:
-        """Does a tcgen05.st follow a load without tcgen05.wait::ld, and without an instruction (itself included) that
-        names registers of the load?
+        """Does a tcgen05.st follow a load without tcgen05.wait::ld, and without an instruction that names registers of
+        the load? The tcgen05.st itself counts as such an instruction.
 
-        `is_pending`: no such instruction is known if the two are in different blocks.
+        With `is_pending`, no such instruction is known if the two are in different blocks.
         """
         of_load, n = self._places.get(id(load), (None, 0))
         of_store, end = self._places.get(id(store), (None, 0))
@@ -245,8 +245,9 @@ class RegistersInFlight:
     def sums(self, op: Operation, slots: frozenset[int], *, goes_on: bool) -> None:
         """A wgmma leaves a sum in these registers.
 
-        X017 if it does not continue the present sum, although some instruction uses such sums and none has named this
-        one. (A compiler may remove a useless read, and leave the product.) R507 if it adds to uninitialised registers.
+        It is X017 if the wgmma does not continue the present sum, no instruction has named this sum, and some
+        instruction uses such sums. Compilers may remove a useless read, and leave the product. It is R507 if the wgmma
+        adds to uninitialised registers.
         """
         warp = int(op.warps[0])
         key = (warp, slots)

@@ -2,11 +2,11 @@
 8.8). Lanes are threads: a lane that releases covers only the reads of lanes that it has synchronised with
 (bar.warp.sync, or any instruction that they execute together). The mirror of `release_missing_writes.py` for reads.
 
-Patterns of libraries are a remark (rule order.lane_frees): an arrival at an mbarrier by a lane that has executed the
+A pattern of libraries is a remark (rule order.lane_frees). In it a lane arrives at an mbarrier, and has executed the
 same load as the other lanes of its warp.
 
-`happens_before.py` orders warps; each release ends a tick of the warp's clock. This module records the lanes that a
-tick does not cover. The tables of shared memory have the lanes that have read a word, and when (`read_mark`).
+Warps are ordered by `happens_before.py`. Each release ends a tick of the warp's clock. This module records the lanes
+that a tick does not cover. The tables of shared memory have the lanes that have read a word, and when (`read_mark`).
 """
 
 from __future__ import annotations

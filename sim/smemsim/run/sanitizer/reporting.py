@@ -155,10 +155,10 @@ def _stronger(i: Instruction | None, word: str) -> str:
 
 
 class Reporting:
-    """Report findings to the launch. They are milder if the only obstacle to order is something that compilers and
-    libraries write between CTAs (`formal`).
+    """Report findings to the launch. A finding is milder (`formal`) if the only obstacle to order is something that
+    compilers and libraries write between CTAs.
 
-    `excuses` has the last such instruction of each of EXCUSES; `waits` the last wait of each warp.
+    The last such instruction of each of EXCUSES is in `excuses`. The last wait of each warp is in `waits`.
     """
 
     def __init__(self, x: Wave, clocks: VectorClocks, operations: Operations) -> None:
@@ -191,10 +191,10 @@ class Reporting:
         self, i: Instruction, places: np.ndarray, said: Clauses, repair: str = "", *, formal: Formal = "", cause: str = "",
         other: int = 0, within_warp: bool = False, milder: Severity | None = None,
     ) -> None:  # fmt: skip
-        """A finding about words of shared memory, by their places. `{i}` and `{where}` in the text are the instruction
-        and the words.
+        """A finding about words of shared memory, by their places. In the text, `{i}` and `{where}` are replaced by the
+        instruction and the words.
 
-        `other` is the line of the other access of a race, which is between lanes of a warp or not.
+        The line of the other access of a race is `other`. A race with `within_warp` is between lanes of one warp.
         """
         code, than = said.code, self.lines.get(other)
         held = LOOKS_AGAIN if code == "X008" and than is not None and self._looks_again(i, than) else ""
@@ -424,8 +424,8 @@ class Reporting:
         return f"mbarrier.try_wait.parity on the {'load' if facts_of(op.kind).is_load else 'operation'}'s mbarrier{named}"
 
     def _commit_instead(self, op: Operation, warp: int) -> str:
-        """The fix if a warp has waited for an arrival that comes after an operation of tcgen05 in the text, but does
-        not wait for the operation; "" if it has not.
+        """The fix if a warp has waited for an arrival, and not for an operation of tcgen05. The arrival comes after the
+        operation in the text, but does not wait for it. The result is "" in all other cases.
         """
         barrier, line, _ = self.waits.get(warp, (None, 0, []))
         if barrier is None or _counts(barrier, op):
@@ -481,8 +481,8 @@ class Reporting:
         return f"{commit}, {wait} 0{then}" if then else f"{commit} and {wait} 0"
 
     def too_weak(self, op: Operation, warp: int) -> str:
-        """The fix for a wait that exists and does not cover an operation: it is relaxed, it leaves the group of the
-        operation pending, or it is for the other parity.
+        """The fix for a wait that exists and does not cover an operation. The wait is relaxed, or leaves the group of
+        the operation pending, or is for the other parity.
         """
         i, left, younger = self._weak_wait(op)
         if i is not None:
@@ -493,8 +493,9 @@ class Reporting:
         return self.relaxed_wait(warp) if waited is not None and _counts(waited[0], op) else ""
 
     def passed_early(self, waited: Waited | None, op: Operation | None = None) -> tuple[str, str]:
-        """The case that the last wait of a reader was for the other parity than the phase of the bytes has: why it
-        passed, and the fix. `op` is the operation that its mbarrier should count (None: any copies).
+        """The case that the last wait of a reader was for the parity that the phase of the bytes does not have. The
+        result says why the wait passed, and gives the fix. The mbarrier should count the operation `op` (None: any
+        copies).
         """
         barrier, line, brought = waited or (None, 0, [])
         wait = self.lines.get(line)

@@ -4,24 +4,24 @@ It follows the PTX memory model (PTX ISA 8). A later access of another thread se
 in between. The asynchronous proxy (TMA, wgmma, tcgen05) also needs a fence.proxy.async on that path. Writes of an
 asynchronous operation are seen only after a wait for its completion. Threads of one warp count as ordered.
 
-The sanitizer has one part for each kind of state, and passes each event to the parts that it concerns (`dispatch.py`,
-`async_dispatch.py`):
+The sanitizer has one part for each kind of state. It passes each event to the parts that it concerns (`dispatch.py`,
+`async_dispatch.py`). Each memory has a table (`..._table.py`), a rule that lists suspects (`..._rule.py`), and findings
+(`..._findings.py`).
 
-    the memories    shared, globals, tensor    shared_memory.py, global_memory.py, tensor_memory.py. Each has a table
-                                               (who wrote, who read), a rule (lists suspects), and findings (words)
-                    maps                       tensor_maps.py               tensor maps that the kernel makes
-    order           clocks                     happens_before.py            what every warp has seen; `orders.py`
-                    operations, groups         operations.py, synchronisation.py   asynchronous operations, commit groups
-                    mbarriers, named           mbarrier_rules.py, mbarriers.py, named_barriers.py   barriers
-                    registers                  registers.py                 registers in flight
-                    messages, unscoped         messages.py, unscoped_arrivals.py   what only weaker accesses order
-                    at_end                     lifetimes.py, pairs.py       what must be over when a CTA or the wave ends
-    one warp        lanes                      lanes.py                     when its lanes last synchronised
-                    apart                      partial_waits.py, release_missing_writes.py, release_missing_reads.py
-                                               what some lanes do without the others
-                    lost                       lost_updates.py              updates that lanes lose
-    values          taint, early               taint.py, uninitialised_reads.py   uninitialised values, up to their use
-    words           reporting                  reporting.py, races.py       findings, and the names in them
+- The memories are `shared`, `globals` and `tensor` (`shared_memory.py`, `global_memory.py`, `tensor_memory.py`).
+- Tensor maps that the kernel makes are `maps` (`tensor_maps.py`).
+- Happens-before is `clocks` (`happens_before.py`, `orders.py`).
+- Asynchronous operations and commit groups are `operations` and `groups` (`operations.py`, `synchronisation.py`).
+- Barriers are `mbarriers` and `named` (`mbarriers.py`, `mbarrier_rules.py`, `named_barriers.py`).
+- Registers in flight are `registers` (`registers.py`).
+- Orders by weaker accesses alone are `messages` and `unscoped` (`messages.py`, `unscoped_arrivals.py`).
+- Checks at the end of a CTA or of the wave are `at_end` (`lifetimes.py`, `pairs.py`).
+- The last synchronisation of a warp's lanes is `lanes` (`lanes.py`).
+- Actions of some lanes without the others are `apart` (`partial_waits.py`, `release_missing_writes.py`,
+  `release_missing_reads.py`).
+- Updates that lanes lose are `lost` (`lost_updates.py`).
+- Uninitialised values, up to their use, are `taint` and `early` (`taint.py`, `uninitialised_reads.py`).
+- Findings, and the names in them, are `reporting` (`reporting.py`, `races.py`).
 """
 
 from __future__ import annotations

@@ -22,11 +22,11 @@ _ONES = 0xFF
 
 
 def changing(table: int, values: Sequence[np.ndarray], doubtful: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """The bits of up to three words of each thread that change the result of a table of `lop3`: for each word, a word
-    (n,) with these bits set.
+    """The bits of up to three words of each thread that change the result of a table of `lop3`. There is one array (n,)
+    for each word, with these bits set.
 
     A bit counts if it changes the result for the present values of the other words, or for any value of their
-    `doubtful` part: rows (parts, n), of bytes or of bits.
+    `doubtful` part. A `doubtful` part has rows (parts, n), of bytes or of bits.
 
     >>> word, known = np.array([0], np.uint32), np.zeros((4, 1), bool)
     >>> a, _ = changing(TABLES["and"], [word, np.array([0xFF00], np.uint32)], [~known, known])

@@ -1,5 +1,6 @@
-"""The findings of shared memory, made of the suspects of `shared_rule.py`: X008 where order lacks, X003 where a fence
-lacks, X004 and X005 where a wait lacks. `uninitialised_reads.py` and `partial_waits.py` make further ones.
+"""The findings of shared memory, made of the suspects of `shared_rule.py`. X008: the accesses are not ordered. X003: a
+fence is missing. X004 and X005: a wait is missing. More findings are made in `uninitialised_reads.py` and
+`partial_waits.py`.
 
 For example: a suspect that lacks "order", `mine` a read of warp 3, `theirs` a write of warp 2. It becomes X008 "shared
 0x400 may be read before it is written", with a barrier as the fix. If warp 2 arrives at an mbarrier before its store,
@@ -108,8 +109,8 @@ class SharedFindings:
         return races.unordered(suspect.mine, suspect.theirs, why=why), repair
 
     def _flag(self, a: WordAccess, suspect: Suspect) -> tuple[str, str]:
-        """What a relaxed flag lacks that is set after an earlier write and read before this access, and the fix: ""
-        without such a flag.
+        """Why a relaxed flag does not order an earlier write before this access, and the fix. The flag is set after the
+        write and read before the access. The result is "" without such a flag.
         """
         (one, other), at = suspect.warps, int(suspect.at[0])
         first = self.reporting.lines.get(suspect.line)

@@ -34,12 +34,12 @@ class Tables(NamedTuple):
     """The record of each word.
 
     - The last writer with clock and line, and whether it was a strong operation.
-    - The clocks of reading threads, by their warp in the cluster, and the line of the last read; the same for strong
-      loads and strong writes (`has_strong`: there are any).
-    - The reading operations, as an entry of `sets` (`operation_sets.py`), and the marks (`lanes.py`) of the last
-      write and the last reads.
-    - `joint` (if `has_joint`): operations that write a word together with the last one without a race: reductions,
-      and copies of the same bytes.
+    - The clocks of reading threads, by their warp in the cluster, and the line of the last read.
+    - The same clocks and lines for strong loads and strong writes, if `has_strong` is set.
+    - The reading operations, as an entry of `sets` (`operation_sets.py`).
+    - The marks (`lanes.py`) of the last write and the last reads.
+    - The operations that write a word together with the last one without a race (`joint`, if `has_joint` is set). These
+      are reductions, and copies of the same bytes.
     """
 
     who: np.ndarray

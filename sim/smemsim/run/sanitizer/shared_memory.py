@@ -1,9 +1,10 @@
 """Shared memory: what the sanitizer does with each access. Most pass a compiled check (`passes_...`), which records
 them. For the rest the rule lists suspects, findings are made of these, and the access is recorded here.
 
-The life of one word: warp 2 stores to it, `passes_write` records that. Warp 3 loads it without a barrier:
-`passes_read` says no; `read` asks `shared_rule.last_writers`, which lists warp 2; `shared_findings.tell` makes X008 of
-it; then `SharedTable.read` records the load. `global_memory.py` and `tensor_memory.py` have the same parts.
+The life of one word: warp 2 stores to it, and `passes_write` records the store. Warp 3 loads it without a barrier, so
+`passes_read` returns False. Then `read` asks `shared_rule.last_writers`, which lists warp 2. An X008 is made by
+`shared_findings.tell`, and `SharedTable.read` records the load. The modules `global_memory.py` and `tensor_memory.py`
+have the same parts.
 """
 
 from __future__ import annotations
@@ -265,8 +266,8 @@ class SharedShadow:
         return lanes if size <= WORD else np.repeat(lanes, size // WORD)
 
     def _noted(self, note: Callable[[], Any], words: Callable[[], tuple[np.ndarray, np.ndarray]]) -> int:
-        """What a compiled check of a write says; again if mbarrier objects lie in the `words` that warps write, and
-        these may end all of them: then nothing is kept of these any more.
+        """The result of a compiled check of a write. If mbarrier objects lie in the `words` that warps write, the write
+        may end all of them. Then nothing is kept of these objects any more.
         """
         done = int(note())
         if done or self.table.folding is not None:

@@ -47,8 +47,8 @@ _BYTES = np.arange(4, dtype=np.uint8)
 
 
 class WordAccess(NamedTuple):
-    """The present access: an entry of `at` (words) and of `warps` for each word that a thread accesses. `values` are
-    those of a write; `reader` is the operation that reads, if none of threads.
+    """The present access: an entry of `at` (words) and of `warps` for each word that a thread accesses. A write has
+    `values`. If an operation reads, and no threads, it is `reader`.
     """
 
     i: Instruction
@@ -64,10 +64,10 @@ class Suspect:
     """An earlier access (`theirs`) of some words that nothing orders before the present one (`mine`), and what it
     `lacks`.
 
-    - `formal`: only an instruction lacks, which compilers leave out. `weak`: it is there, and too weak.
-    - `warps` are the two of a race, `line` is that of `theirs`. `op` is the earlier operation,
-      `load` that of an update.
-    - `why` is given where the present access says more than the rule.
+    If `formal` is set, only an instruction is missing that compilers leave out. If `weak` is set, the instruction is
+    there, and too weak. The two warps of a race are `warps`. The line of the earlier access is `line`. The earlier
+    operation is `op`. The load of an update is `load`. If the present access knows more than the rule, `why` has its
+    reason.
     """
 
     lacks: Lacks
@@ -437,8 +437,8 @@ class SharedRule:
             yield Suspect("atomicity", found, mine, self._written_at(found[0]), formal, line=line, load=load)
 
     def other_scopes(self, a: WordAccess, scope: int, bits: np.ndarray | None = None) -> Suspects:
-        """Strong accesses by another CTA of the cluster, where the scope of one of the two is .cta: these race like
-        plain ones (PTX ISA 9.1 §8.4). `bits`: the bytes of the words that are accessed, if not all are.
+        """Strong accesses by another CTA of the cluster, if the scope of one of the two is .cta. These race like plain
+        ones (PTX ISA 9.1 §8.4). The array `bits` has the bytes of the words that are accessed, if not all are.
         """
         if self.table.per_cluster == self.table.per_cta:
             return

@@ -1,4 +1,4 @@
-"""The table of shared memory: who wrote each word last, who has read it since, and when.
+"""The table of shared memory: for each word the last writer and the readers since, each with its clock.
 
 The life of one word: warp 2 stores, so `who` is 2, `when` the clock of warp 2, and `line` that of the store. Warp 3
 loads: `read_when[word, 3]` is the clock of warp 3. A TMA load overwrites the word: `who` is OPERATIONS + its number. An
@@ -49,10 +49,9 @@ def _of_tables(name: str) -> Any:
 class SharedTable:
     """The last writer and the readers of each word of the shared memory of one wave.
 
-    - `kept` are the arrays (`shared_loops.Tables`): those of all CTAs, or of the first one while
-      `folding` says that the others do the same. `tables` are those of all CTAs: who asks for them, or
-      for `who`, `when` ..., ends the cohort.
-    - `parts` and `strong_bytes` are about accesses of less than a word, `epochs` is a summary for whole words.
+    The arrays of all CTAs, or of the first one while `folding` says that the others do the same, are `kept`
+    (`shared_loops.Tables`). The arrays of all CTAs are `tables`. Reading them, or `who`, `when` and the like, ends the
+    cohort. Accesses of less than a word are in `parts` and `strong_bytes`. A summary for whole words is in `epochs`.
     """
 
     def __init__(self, x: Wave, clocks: VectorClocks, operations: Operations, lanes: Lanes, knowledge: Knowledge | None) -> None:

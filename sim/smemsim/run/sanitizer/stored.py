@@ -1,7 +1,7 @@
 """Stores of uninitialised values to global memory: a remark until something uses the value, then R507.
 
-Many right kernels store what nothing reads: the columns of a tile past the last one, in a buffer that the next launch
-adds up. `core/machine/stored_taint.py` keeps which words hold such values, across launches.
+Many right kernels store what nothing reads. An example is the columns of a tile past the last one, in a buffer that the
+next launch adds up. The words that hold such values are kept across launches in `core/machine/stored_taint.py`.
 """
 
 from __future__ import annotations
@@ -37,10 +37,12 @@ UNSEEN = ("tex", "tld4", "txq", "suld", "sust", "sured", "suq")  # what these re
 
 @dataclasses.dataclass(eq=False)
 class Doubt:
-    """Stored values of one line of a launch. `finding` is the report of their use, `findings` are those of the launch.
-    `is_copied`: the value comes from allocated memory that nothing has written. Programs copy the padding of arrays, to
-    the host too, so only a use by an instruction counts (rule memory.allocated), and not by one that replaces the
-    value itself, as in `if (x[i] < 0) x[i] = 0;`.
+    """Stored values of one line of a launch. The report of their use is `finding`. The findings of the launch are
+    `findings`.
+
+    If `is_copied` is set, the value comes from allocated memory that nothing has written. Programs copy the padding of
+    arrays, to the host too. So only a use by an instruction counts (rule memory.allocated). An instruction that
+    replaces the value itself does not count, as in `if (x[i] < 0) x[i] = 0;`.
     """
 
     finding: Finding
@@ -58,8 +60,8 @@ class Doubt:
         return self.result
 
     def use(self, by: Half | Callable[[Doubt], Half] | None, *, in_kernel: bool = False, made: Half | None = None) -> bool:
-        """Such a value is used: the remark becomes a finding, unless another finding stands for it by now. `by` None:
-        the store is the use. `made`: what is used has been made of it.
+        """Such a value is used. The remark becomes a finding, unless another finding replaces it by now. If `by` is
+        None, the store is the use. The access `made` has computed the used value from it.
         """
         finding = self.finding
         if self.is_used or (self.is_copied and not in_kernel) or self.findings.found(finding.code, finding.line, finding.operation) is None:
@@ -129,8 +131,8 @@ class StoredValues:
         return launch.taint is not None and is_seen
 
     def put(self, i: Instruction, piece: Piece, size: int, marks: np.ndarray) -> bool:
-        """Values with these marks, (n,) or of their bytes (n, bytes), have been stored to an array. False, and nothing
-        is done, where the store is their use.
+        """Values with these marks, (n,) or of their bytes (n, bytes), have been stored to an array. If the store is
+        their use, the result is False and nothing is done.
         """
         region = self._region(piece) if self._follows else None
         if region is None or self.x.launch.taint is None:
@@ -254,9 +256,9 @@ class StoredValues:
 
 
 class Left(NamedTuple):
-    """What the CTAs of another process have stored: the marks of each array, by its address, and the doubts of
-    each mark, by their place in `doubts`, which are reports, whether they are made, and whether only
-    instructions count as a use.
+    """Values that the CTAs of another process have stored. The marks of each array are in `marks`, by its address. The
+    doubts of each mark are in `sets`, by their place in `doubts`. Each doubt has its report, whether it is made, and
+    whether only instructions count as a use.
     """
 
     marks: tuple[tuple[int, np.ndarray, np.ndarray, np.ndarray, np.ndarray], ...]
@@ -274,7 +276,7 @@ class Left(NamedTuple):
 
 
 class Before:
-    """The stored values that are there when CTAs begin in a process beside that of the launch."""
+    """The stored values that exist when CTAs begin in another process than that of the launch."""
 
     def __init__(self, launch: Launch) -> None:
         self.taint = launch.memory.taint
@@ -305,7 +307,7 @@ class Before:
 
 
 def begins(launch: Launch, *, sanitizer: bool) -> None:
-    """A launch may read what earlier ones have stored. What it does unseen counts as a use."""
+    """A launch may read what earlier ones have stored. A load that is not followed counts as a use."""
     launch.taint = launch.memory.taint
     if launch.taint or launch.taint.doubts:
         launch.taint.sweep()

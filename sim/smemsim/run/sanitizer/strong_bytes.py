@@ -17,8 +17,8 @@ WORD = 4
 class Accesses(NamedTuple):
     """Strong accesses that other warps have made of bytes that are now accessed: an entry for each pair.
 
-    `n` says which of the present accesses it is about. The other access: its warp, when by the warp's clock, its
-    line, the byte of the word, and whether it was a write.
+    The array `n` has the place of the present access. The others describe the earlier access: its warp, the clock of
+    this warp, its line, the byte of the word, and whether it was a write.
     """
 
     n: np.ndarray
@@ -32,8 +32,8 @@ class Accesses(NamedTuple):
 @dataclasses.dataclass(eq=False, slots=True)
 class _Byte:
     """The accesses of a byte, the last one of each warp: (when, line). The narrow ones are those of scope .cta in a
-    cluster. `observed` has, for warps that have read it by a strong operation, when that was and the writes that they
-    have found there.
+    cluster. Warps that have read the byte by a strong operation are in `observed`, with the time of the read and the
+    writes that they have found there.
     """
 
     writes: dict[int, tuple[int, int]] = dataclasses.field(default_factory=dict)

@@ -24,7 +24,7 @@ __all__ = ["StrongWords"]
 
 
 class StrongWords:
-    """Who has accessed words by strong operations, and what these have observed."""
+    """The warps that have accessed words by strong operations, and what these have observed."""
 
     def __init__(self, table: SharedTable, clocks: VectorClocks) -> None:
         self.table, self.clocks = table, clocks
@@ -86,8 +86,8 @@ class StrongWords:
     def of_other_scope(
         self, at: np.ndarray, warps: np.ndarray, scope: int, *, writes: bool, is_part: bool
     ) -> tuple[np.ndarray, np.ndarray] | None:
-        """Warps access words, or a part of them, in a cluster: the clocks of strong reads, and of strong writes, for
-        which the scope of this access or their own is only .cta. None if there are none.
+        """Warps access words, or a part of them, in a cluster. The result has the clocks of strong reads and strong
+        writes for which the scope of this access or their own is only .cta. It is None if there are none.
         """
         table = self.table
         if scope == CTA and not is_part:

@@ -5,10 +5,11 @@ A kernel may read values that it discards: the rows below a ragged tile, the lan
 the end of a row. So a bad read only taints its value, and the finding is reported at a use. Uses are: an address, a
 branch that does more than choose between values, a guard, a store to global memory. Moving, converting, multiplying,
 and storing to shared or tensor memory are not uses: the result is tainted instead. In D of a matrix instruction a row
-has the taint of its row of A, and a column that of its row of B. The PTX ISA has no chapter about this: it leaves the
-value undefined (5.1, 9.7.9: state spaces are not initialised), and everything that depends on it.
+has the taint of its row of A, and a column that of its row of B. The PTX ISA has no chapter about this. It leaves the
+value, and everything that depends on it, undefined (5.1, 9.7.9: state spaces are not initialised).
 
-`origins.py` says what a mark is, `stored.py` follows values in global memory, `overwrites.py` rows of operands.
+Marks are defined in `origins.py`. Values in global memory are followed by `stored.py`, rows of operands by
+`overwrites.py`.
 """
 
 from __future__ import annotations
@@ -677,8 +678,8 @@ class Taint:
 
     def _voted(self, i: Instruction, threads: np.ndarray) -> np.ndarray:
         """The marks of a vote: none if a lane with a known value decides it. If only some lanes have a value, the vote
-        is enough for many kernels: its use is a remark. (FlashAttention-4 rescales all rows if one of them, which may
-        be past the end, needs it.)
+        is enough for many kernels, and its use is a remark. (FlashAttention-4 rescales all rows if one of them needs
+        it. That row may be past the end.)
         """
         own = self._part(i.operands[1], threads)
         doubtful = own != 0

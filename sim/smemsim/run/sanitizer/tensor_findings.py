@@ -151,7 +151,7 @@ class TensorFindings:
             )  # fmt: skip
 
     def read_as(self, i: Instruction, at: Any, before: Operation, dtype: str) -> None:
-        """R508: an instruction reads sums as operands, where an operation has left one a column."""
+        """R508: an instruction reads sums as operands. An operation has left one sum in each column."""
         where = self.where(at, self.table.cells.who[at] == OPERATIONS + before.number)
         self.x.launch.find(
             "R508", i, f"{where} holds 32-bit sums, and is read as {dtype} numbers of A", "the columns that hold A; or convert the sums first "

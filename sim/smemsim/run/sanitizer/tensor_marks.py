@@ -104,7 +104,7 @@ class TensorMarks:
     # ---- R507, or X012 if the cells are written later
 
     def _reads_unwritten(self, a: CellAccess, nobody: np.ndarray) -> None:
-        """Cells are read that nobody has written: R507, when the value is used if it is followed."""
+        """Cells are read that nothing has written: R507, when the value is used if it is followed."""
         if is_followed(a.i):
             self.early.setdefault(a.i.line, (a.i, np.zeros(self.table.cells.who.shape, bool)))[1][a.at] |= nobody
         else:

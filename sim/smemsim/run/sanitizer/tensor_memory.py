@@ -1,9 +1,9 @@
 """Tensor memory: what the sanitizer does with each access of a tcgen05 instruction (PTX ISA 9.1 §9.7.16.6). The rule
 lists suspects, findings are made of these, and the access is recorded.
 
-tcgen05.ld and .st of a warp are complete after its tcgen05.wait; tcgen05.mma, .cp and .shift after a wait at the
-mbarrier of a later tcgen05.commit. Those of one thread execute one after the other. The life of one cell: see
-`tensor_table.py`. `shared_memory.py` and `global_memory.py` have the same parts.
+The instructions tcgen05.ld and .st of a warp are complete after its tcgen05.wait. The instructions tcgen05.mma, .cp and
+.shift are complete after a wait at the mbarrier of a later tcgen05.commit. Those of one thread execute one after the
+other. The life of one cell: see `tensor_table.py`. `shared_memory.py` and `global_memory.py` have the same parts.
 """
 
 from __future__ import annotations

@@ -46,8 +46,9 @@ class CellAccess(NamedTuple):
 class Suspect:
     """An earlier access of some cells that nothing orders before the present one.
 
-    `does` it read or write? It is an operation (`op`), or tcgen05.ld or .st of a `warp` at a line, without
-    tcgen05.wait so far if it `is_pending`. `is_own`: by the warp that now accesses the cells, which is a remark.
+    The field `does` says whether it reads or writes. The access is an operation (`op`), or tcgen05.ld or .st of a
+    `warp` at a line. If `is_pending` is set, no tcgen05.wait has followed so far. If `is_own` is set, the warp of the
+    access is the one that now accesses the cells, which is a remark.
     """
 
     cells: np.ndarray

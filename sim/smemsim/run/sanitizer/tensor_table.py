@@ -1,9 +1,9 @@
-"""The table of tensor memory: who wrote each cell last and who has read it since, the operations of each thread, and
+"""The table of tensor memory: the last writer of each cell and the readers since, the operations of each thread, and
 the accesses of each warp without a wait.
 
-The life of one cell: a tcgen05.mma writes it, so `who` is OPERATIONS + its number. tcgen05.ld of warp 1 reads it:
-`read_when[0, cell]` is PENDING, and the clock of warp 1 from its tcgen05.wait::ld on. A later mma overwrites the cell.
-All tables can be those of the first CTA alone, while all CTAs do the same; `unfold` makes them those of all.
+The life of one cell: a tcgen05.mma writes it, so `who` is OPERATIONS + its number. Warp 1 reads it by tcgen05.ld:
+`read_when[0, cell]` is PENDING until its tcgen05.wait::ld, and the clock of warp 1 from then on. A later mma overwrites
+the cell. All tables can be those of the first CTA alone, while all CTAs do the same; `unfold` makes them those of all.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ Pending = list[tuple[Any, int, int]]  # places in an array, the warp, the line
 class Cells:
     """The last writer and the readers of each cell, (CTAs, lanes, columns).
 
-    - `who`, `when`, `line`: the last writer (a warp, or an operation from OPERATIONS on), its clock, its line.
-    - `read_when`, `read_line`: the clock of the last read by the warp of these lanes in each warpgroup, and its line.
-    - `read_by`: the operations that may still read, as entries of `sets`.
-    - `unread`: a matrix product or a part of its sum, one number everywhere or different ones of threads, that
-      nothing has read.
+    The last writer is in `who`, `when` and `line`: a warp, or an operation from OPERATIONS on, its clock, and its line.
+    The last read by the warp of these lanes in each warpgroup is in `read_when` and `read_line`: its clock and its
+    line. Operations that may still read are in `read_by`, as entries of `sets`. A matrix product, or a part of its sum,
+    that nothing has read is in `unread`. The part may be one number everywhere, or different numbers that threads have
+    stored.
     """
 
     def __init__(self, shape: tuple[int, int, int], groups: int) -> None:

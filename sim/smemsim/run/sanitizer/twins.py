@@ -20,8 +20,8 @@ V = TypeVar("V")
 
 class Twins:
     """CTAs of `warps` warps each, the first of which stood for all. Each has `columns` for operations, and rows of
-    flags have `width` of them. `made` has, for each mbarrier of the first CTA, those of all. `used` are its own
-    mbarriers that are not all invalidated.
+    flags have `width` of them. For each mbarrier of the first CTA, `made` has those of all. Those of the first CTA that
+    are not all invalidated are `used`.
     """
 
     def __init__(self, ctas: Sequence[Cta], warps: int, columns: int, width: int, made: dict[Any, tuple[Any, ...]], used: Set[Any]) -> None:

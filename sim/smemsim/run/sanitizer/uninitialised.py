@@ -35,9 +35,9 @@ def uninitialised(
     is_own: bool = False,
     are_several: bool = False,
 ) -> tuple[Clauses, Severity | None]:
-    """Memory is read that no thread has written. A remark if a store copies the value and nothing else depends on it,
-    if lanes that have a value vote too, or if the value decides only about its own element (`is_own`). `are_several`:
-    `where` is a number of bytes.
+    """Memory is read that no thread has written. The report is a remark in three cases: a store copies the value and
+    nothing else depends on it, lanes that have a value vote too, or the value decides only about its own element
+    (`is_own`). If `are_several` is set, `where` is a number of bytes.
     """
     mild = COPIED if is_copied else VOTED if is_voted else DECIDES if is_own else ""
     return Clauses(

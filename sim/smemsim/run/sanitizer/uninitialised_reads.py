@@ -158,5 +158,5 @@ class UninitialisedReads:
 
 
 def _reader(i: Instruction) -> str:
-    """Who reads: the threads that execute an instruction together."""
+    """The reader: the threads that execute an instruction together."""
     return {"wgmma": "a warpgroup", "ldmatrix": "a warp"}.get(i.op, "a thread")

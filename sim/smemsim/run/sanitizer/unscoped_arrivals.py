@@ -1,5 +1,5 @@
-"""Arrivals at mbarriers of other CTAs that have no scope (rule order.default_scope): by the PTX ISA their scope is
-.cta. smemsim counts them for the cluster, and says in a remark where a CTA reads what threads of another one have
+"""Arrivals at mbarriers of other CTAs that have no scope (rule order.default_scope). By the PTX ISA their scope is
+.cta. The sanitizer counts them for the cluster. It reports a remark if a CTA reads what threads of another one have
 stored, and nothing but such an arrival orders the two.
 """
 
