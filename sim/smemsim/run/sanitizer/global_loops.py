@@ -211,7 +211,7 @@ def _list_reader(begin, end, reader, known, further):  # type: ignore[no-untyped
 
 @compiled
 def _is_followed(reader, own, warp, known):  # type: ignore[no-untyped-def]
-    """Does a warp that knows the end of a read of a warp (`own`) also know the end of an earlier read of the same warp?"""
+    """Does a warp that knows the end of a read of a warp (`own`) also know the end of an earlier one of that warp?"""
     if reader >> WHO != own >> WHO:
         return False
     return not known.asynchronous[reader & INDEX] or _is_ordered(reader, warp, READER, known)
