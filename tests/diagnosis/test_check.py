@@ -252,6 +252,23 @@ def test_a_layout_without_words_asks_for_one():
 
 
 @pytest.mark.parametrize(
+    ("keys", "found"),
+    [({"to": "s"}, ()), ({"to": "s", "load": True}, ("R507",)), ({"from": "s"}, ("R507",)), ({"from": "s", "load": True}, ("R507",))],
+)
+def test_threads_read_the_buffer_of_from_and_write_that_of_to(keys, found):
+    """Nothing has written the buffer."""
+    scenario = kernel("sm_90a", "bf16", "K", "64B", 64, 64)
+    scenario["buffer"]["s"]["layout"] = {"swizzle": "none", "mn": [[64, 128]], "k": [[128, 1]]}
+    threads = {"op": "threads", "tensor": "X", "axes": ["m", "k"], "contiguous": "k"}
+    scenario["step"] = [threads | keys]
+    assert check(scenario).codes == found
+    for more in ({"from": "s", "load": False}, {"from": "s", "to": "s"}):
+        scenario["step"] = [threads | more]
+        with pytest.raises(InputError, match="threads read the buffer of from: needs no to, and load = true or no load"):
+            check(scenario)
+
+
+@pytest.mark.parametrize(
     ("buffer", "said"),
     [
         ({"stages": 2}, "2 stages: needs stage_bytes, from one stage to the next$"),

@@ -345,12 +345,12 @@ class ThreadsStep(Step):
 
     to: str | None = key("text", "the name of the buffer that threads write", default="required without `from`")
     source: str | None = key(
-        "text", "instead of `to`: the name of the buffer that threads read. Set `load` too", name="from", default="required without `to`"
+        "text", "instead of `to`: the name of the buffer that threads read", name="from", default="required without `to`"
     )
     load: bool | None = key(
         "bool",
         "false: threads write the tensor's elements. true: threads read the buffer, and check compares what they read with the tensor's elements",
-        default="false",
+        default="true with `from`, false with `to`",
     )
     tensor: str = key("text", "the tensor whose elements the threads write or read", required=True)
     axes: tuple[str, str] = key("axes", "two axes of the tensor: that of `mn` of the layout, that of `k`", required=True)
@@ -365,6 +365,11 @@ class ThreadsStep(Step):
     @property
     def buffer(self) -> str:
         return self.to if self.to is not None else self.source or ""
+
+    @property
+    def reads(self) -> bool:
+        """Do threads read the buffer?"""
+        return self.load if self.load is not None else self.to is None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -717,6 +722,8 @@ def _step(scenario: ScenarioTables, table: object, path: Path) -> Step:
             _known(table[key_], kind, known, path / key_)
     if op in ("bulk", "threads") and not {"to", "from"} & table.keys():
         raise mistake(path, "to is missing: needs the name of a buffer (from, where it is read)")
+    if op == "threads" and "from" in table and ("to" in table or table.get("load") is False):
+        raise mistake(path, "threads read the buffer of from: needs no to, and load = true or no load")
     operands = {side: _operand(scenario, OPERANDS[side], table[side], path / side) for side in OPERANDS if side in table}
     return made(STEPS[op], {name: value for name, value in table.items() if name not in operands}, **operands)
 

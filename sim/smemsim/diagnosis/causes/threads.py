@@ -63,7 +63,7 @@ def threads_step(machine: Machine, number: int, step: ThreadsStep, *, hardware: 
         )
         return
     machine.inside(where, title, buffer, [addresses.reshape(-1)])
-    if not step.load:
+    if not step.reads:
         machine.write(addresses, Issue(number, 0, buffer.name, f"threads, through the layout of {buffer.name}", wanted.reshape(-1)))
         return
     machine.touch(addresses)
