@@ -5,6 +5,7 @@ consequence of what.
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
 from collections.abc import Callable, Collection
 
@@ -123,14 +124,24 @@ L: mbarrier.try_wait.parity.shared.b64 %q, [%bar], 0; @!%q bra L;
 
 
 def tensor(
-    gpu: Gpu, shape: tuple[int, ...], box: tuple[int, ...], *, fill: object = None, name: str = "", low: int | None = None
+    gpu: Gpu,
+    shape: tuple[int, ...],
+    box: tuple[int, ...],
+    *,
+    fill: object = None,
+    name: str = "",
+    low: int | None = None,
+    scale: float = 1,
 ) -> TensorMap:
-    """A map of an f16 tensor, its dimensions slowest first. From the k `low` on its numbers are small."""
+    """A map of an f16 tensor, its dimensions slowest first. From the k `low` on its numbers are small. Every
+    other k is multiplied by `scale`; if that is 0, all are.
+    """
     numbers = np.random.default_rng(len(shape)).integers(1, 5, shape).astype(np.float16)
     if fill is not None:
         numbers[fill] = 0  # type: ignore[index]
     if low is not None:
         numbers[..., low:] /= 1024
+    numbers[..., :: 2 if scale else 1] *= np.float16(scale)
     array = gpu.array(numbers, name=name)
     dims = shape[::-1]
     strides = [2 * int(np.prod(dims[:n])) for n in range(1, len(dims))]
@@ -955,12 +966,16 @@ def paired(
     wide: tuple[int, int] | None = None,
     loaded: int | None = None,
     low: int | None = None,
+    scale: float = 1,
 ) -> Run:
     """A sum of instructions of 16 k: which of A's and which of B's, in `tiles` of 64 k that are loaded once; `loaded`
     of B. Maps have `wide` k. From the k `low` on the numbers are small.
     """
     gpu = Gpu("sm_90a")
-    maps = [tensor(gpu, (64, k), (BOX, ROWS), name=name, low=low) for k, name in zip(wide or [64 * n for n in tiles], "AB", strict=True)]
+    maps = [
+        tensor(gpu, (64, k), (BOX, ROWS), name=name, low=low, scale=scale)
+        for k, name in zip(wide or [64 * n for n in tiles], "AB", strict=True)
+    ]
     counts = tiles[0], tiles[1] if loaded is None else loaded
     loads = [Load(side, (side * tiles[0] + n) * TILE, (64 * n, 0)) for side in (0, 1) for n in range(counts[side])]
     products = [Product(*((4 * side * tiles[0] + k) // 4 * TILE + k % 4 * 32 for side, k in enumerate(pair))) for pair in pairs]
@@ -1011,11 +1026,15 @@ def test_a_wrong_start_in_such_a_sum_is_found(name: str):
     ("tiles", "wide"), [(((0, 0), (0, 1)), (1, 2)), (((0, 0), (1, 0)), (2, 1)), (((0, 0), (1, 1), (0, 2), (1, 3)), (2, 4))]
 )
 def test_one_part_of_split_numbers_may_be_multiplied_with_all_of_others(tiles: tuple[tuple[int, int], ...], wide: tuple[int, int]):
-    """A_high * (B_high + B_low), and A's low part is never used: a remark. Parts of one size are no split numbers."""
-    for low in (32 * max(wide), None):
-        found = paired(tile_pairs(*tiles), wide, wide=(64 * max(wide),) * 2, low=low)
-        told = [[f.code for f in each if f.code == "R508"] for each in (found.findings, found.remarks)]
-        assert told == ([[], ["R508"]] if low else [["R508"], []]), found.text()
+    """A_high * (B_high + B_low), and A's low part is never used: a remark. Parts of one size are no split numbers, and
+    those with NaN are judged by their other numbers. Numbers that are all 0 cannot tell: a remark that says so.
+    """
+    low_k = 32 * max(wide)
+    for low, scale, is_split in ((low_k, 1, True), (None, 1, False), (low_k, math.nan, True), (None, math.nan, False), (None, 0, True)):
+        found = paired(tile_pairs(*tiles), wide, wide=(64 * max(wide),) * 2, low=low, scale=scale)
+        told = [[f for f in each if f.code == "R508"] for each in (found.findings, found.remarks)]
+        assert [len(each) for each in told] == ([0, 1] if is_split else [1, 0]), found.text()
+        assert ("all numbers of these parts are 0" in found.text()) == (not scale)
 
 
 def test_planes_that_add_up_are_not_checked():

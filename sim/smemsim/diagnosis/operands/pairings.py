@@ -16,10 +16,11 @@ from smemsim.diagnosis.operands.places import Noted
 from smemsim.diagnosis.operands.read import Issued, OperandRead, Product
 from smemsim.run.engine.records import Mma
 
-__all__ = ["SPLIT", "Pairings", "are_terms", "is_next"]
+__all__ = ["SPLIT", "UNDECIDED", "Pairings", "are_terms", "is_next"]
 
 
 SPLIT = "a product of one part of split numbers with all parts of others looks the same"
+UNDECIDED = f"{SPLIT}, and all numbers of these parts are 0: other inputs would decide it"
 MOST_TERMS = 3  # of a number that is split: its high, middle and low part
 
 

@@ -19,7 +19,7 @@ from smemsim.core.ptx.module import Address, slots_in
 from smemsim.core.spec.findings import Severity
 from smemsim.core.spec.formats import element_format
 from smemsim.diagnosis.operands.looked_up import MEANT, are_looked_up
-from smemsim.diagnosis.operands.pairings import SPLIT, are_terms
+from smemsim.diagnosis.operands.pairings import SPLIT, UNDECIDED, are_terms
 from smemsim.diagnosis.operands.places import SURE
 from smemsim.diagnosis.operands.read import OperandRead, Product
 from smemsim.diagnosis.operands.recorded import Reads
@@ -88,7 +88,9 @@ class _Entry:
 
 
 def _largest(entry: _Entry, side: int, memory: GlobalMemory) -> float:
-    """The largest value, whatever its sign, in the first rows of the box that brought an operand."""
+    """The largest number, whatever its sign, in the first rows of the box that brought an operand; NaN does not count.
+    Infinity: the numbers are not looked at.
+    """
     load = entry.reads[side].loads[0]
     tm, at = load.transfer.tensor_map, load.event.coordinates
     event = entry.product.events[0]
@@ -102,7 +104,8 @@ def _largest(entry: _Entry, side: int, memory: GlobalMemory) -> float:
         address, count = begin + row * (tm.global_strides[0] if tm.rank > 1 else 0), tm.box_dim[0] * size
         if memory.holding(address, address + count) is None:
             return math.inf
-        most = max(most, float(np.abs(to_float64(memory.span(address, count).view(f"u{size}"), kind)).max()))
+        values = np.abs(to_float64(memory.span(address, count).view(f"u{size}"), kind))
+        most = max(most, float(np.fmax.reduce(values, initial=0.0, axis=None)))
     return most
 
 
@@ -163,13 +166,13 @@ class Sum:
             return is_issued_so and _is_convolution(pairs)
         return is_issued_so or all(self.uses[id(load)] > 1 for side in loads for load in side)
 
-    def may_be_split(self, memory: GlobalMemory) -> bool:
-        """May it multiply one part of split numbers, which is loaded once, with all parts of others? The parts after
-        the first one are small.
+    def split(self, memory: GlobalMemory) -> str:
+        """Why it may multiply one part of split numbers, which is loaded once, with all parts of others: the parts
+        after the first one are small. Numbers that are all 0 leave it open. "": it may not.
         """
         pairs = [(entry.place(0)[1], entry.place(1)[1]) for entry in self.entries]
         if not (self.has_shared_tile and are_terms(pairs, fewest=1)):
-            return False
+            return ""
         counts = [len({pair[side] for pair in pairs}) for side in (0, 1)]
         side = int(counts[1] > counts[0])
         first = sorted({pair[side] for pair in pairs})[: counts[1 - side]]
@@ -180,7 +183,9 @@ class Sum:
                 of_first = max(of_first, most)
             else:
                 of_others = max(of_others, most)
-        return SMALLER * of_others <= of_first
+        if not of_first and not of_others:
+            return UNDECIDED
+        return SPLIT if SMALLER * of_others <= of_first else ""
 
     @property
     def has_shared_tile(self) -> bool:
@@ -399,9 +404,9 @@ def mismatches(reads: Reads, program: Program, memory: GlobalMemory) -> list[Fin
     for its in sums:
         wanted = its.wanted()
         odd = list(_parting(its) if wanted is None else _other_k(its, wanted))
-        may_be_meant = bool(odd) and its.may_be_split(memory)
+        split = its.split(memory) if odd else ""
         for entry, side in odd:
-            why = SPLIT if may_be_meant else MEANT if _is_looked_up(entry, program) else ""
+            why = split or (MEANT if _is_looked_up(entry, program) else "")
             findings.setdefault((side, entry.line(side)), _found_k(entry, side, wanted, meant=why))
         if wanted is None and findings:
             break
