@@ -520,12 +520,22 @@ STAGED = """mov.u32 %raw, raw; shl.b32 %x, %t, 4; add.u32 %raw, %raw, %x; cp.asy
   ld.shared.v4.b32 {%v0, %v1, %v2, %v3}, [%raw]; st.shared.v4.b32 [%to], {%v0, %v1, %v2, %v3};"""
 
 
+# by a store to the CTA that completes on an mbarrier
+SENT = """mbarrier.init.shared.b64 [%n+1024], 1; fence.mbarrier_init.release.cluster; mbarrier.arrive.expect_tx.shared.b64 %d0, [%n+1024], 8;
+  st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b64 [%n], %z, [%n+1024];
+  { POLL: mbarrier.try_wait.parity.shared.b64 %q0, [%n+1024], 0; @!%q0 bra POLL; } ld.shared.u64 %z, [%n]; mbarrier.inval.shared.b64 [%n+1024];"""
 LOOK_UPS = {  # where a tile lies: by itself, by a number from memory, or from a counter, which may go through shared memory
     "nowhere": ("mov.u64 %z, 0;", False),
     "memory": ("ld.global.u64 %z, [%z];", True),
     "counter": ("atom.global.add.u64 %z, [%z], 0;", False),
     "counter for all": ("atom.global.add.u64 %z, [%z], 0; st.shared.u64 [%n], %z; ld.shared.u64 %z, [%n];", False),
     "memory for all": ("ld.global.u64 %z, [%z]; st.shared.u64 [%n], %z; ld.shared.u64 %z, [%n];", True),
+    "copied for all": (
+        "mov.u64 %d0, 0; st.shared.u64 [%n], %d0; cp.async.ca.shared.global [%n], [%z], 8; cp.async.wait_all; ld.shared.u64 %z, [%n];",
+        True,
+    ),
+    "counter sent to all": (f"atom.global.add.u64 %z, [%z], 0; {SENT}", False),
+    "memory sent to all": (f"mov.u64 %d0, 0; st.shared.u64 [%n], %d0; ld.global.u64 %z, [%z]; {SENT}", True),
     "exchange": ("atom.global.exch.b64 %z, [%z], 0;", True),
 }
 
@@ -545,17 +555,17 @@ def test_a_place_that_is_looked_up_in_memory_may_be_meant(copy: str, where: str)
     if copy == "staged":
         text = text.replace("cp.async.cg.shared.global [%to], [%at], 16;", STAGED).replace(".reg .b32 %t,", ".reg .b32 %raw, %t,")
         text = text.replace("tile[2304];", "tile[2304]; .shared .align 16 .b8 raw[2048];")
-    text = text.replace(".reg .b64 %from,", ".reg .b32 %n; .reg .b64 %z, %from,")
+    text = text.replace(".reg .b64 %from,", ".reg .b32 %n, %all; .reg .pred %q0; .reg .b64 %z, %d0, %from,")
     text = text.replace(
         "tile[2304];",
-        "tile[2304]; .shared .align 8 .b8 numbers[1024]; mov.u32 %t, %tid.x; mov.u32 %to, numbers; mad.lo.u32 %n, %t, 8, %to;",
+        "tile[2304]; .shared .align 8 .b8 numbers[2048]; mov.u32 %t, %tid.x; mov.u32 %all, numbers; mad.lo.u32 %n, %t, 8, %all;",
     )
     text = text.replace(
         "ld.param.u64 %from, [b0]; mul", f"ld.param.u64 %z, [out]; {look_up} ld.param.u64 %from, [b0]; add.u64 %from, %from, %z; mul"
     )
     gpu, rng = Gpu("sm_90a"), np.random.default_rng(0)
     arrays = [gpu.array(rng.standard_normal((rows, 96)).astype(np.float16)) for rows in (64, 64, 16, 16)]
-    ran = gpu.launch(text, block=128, args=[*arrays, gpu.array(np.zeros(512, np.float32))], progress=False)
+    ran = gpu.launch(text, cluster=1, block=128, args=[*arrays, gpu.array(np.zeros(512, np.float32))], progress=False)
     told = [[f.code for f in of if f.code == "R508"] for of in (ran.findings, ran.remarks)]
     assert told == ([[], codes] if is_looked_up else [codes, []]), ran.text()
 

@@ -7,10 +7,11 @@ a kernel draws from a counter, as persistent kernels draw that of a tile, says n
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 
 from smemsim.core.finding import Finding, InLaunch
 from smemsim.core.ptx.module import Address, Instruction, slots_in
+from smemsim.core.ptx.origins import symbols_behind
 from smemsim.core.spec.findings import Severity
 from smemsim.run.lower.dataflow import givers_of
 from smemsim.run.lower.program import Program
@@ -30,7 +31,7 @@ def are_looked_up(program: Program, slots: Iterable[int]) -> bool:
 
 def _is_counted(program: Program, load: Instruction, seen: frozenset[Address]) -> bool:
     """Does a load bring the number of a counter, or a word of shared memory that holds only what the kernel has
-    computed from such numbers?
+    computed from such numbers? It does not if a copy may bring the word.
     """
     if load.op == "atom":
         return not _COUNTS.isdisjoint(load.modifiers)
@@ -41,9 +42,29 @@ def _is_counted(program: Program, load: Instruction, seen: frozenset[Address]) -
         return True
     if any(len(givers_of(program).get(slot, ())) > 1 for slot in slots_in(place)):
         return False
-    stores = [i for i in program.inlined.body if i.op == "st" and i.operands[0] == place and not _SHARED.isdisjoint(i.modifiers)]
-    given = [each for store in stores for each in _loads_behind(program, _data_slots(store))]
-    return bool(stores) and all(_is_counted(program, each, seen | {place}) for each in given)
+    body = program.inlined.body
+    others = [i for i in body if _writes_later(i) and _may_meet(body, i, place)]
+    if any(i.op == "cp" for i in others):
+        return False
+    stores = [i for i in body if i.op == "st" and i.operands[0] == place and not _SHARED.isdisjoint(i.modifiers)]
+    given = [each for store in (*stores, *others) for each in _loads_behind(program, _data_slots(store))]
+    return bool(stores or others) and all(_is_counted(program, each, seen | {place}) for each in given)
+
+
+def _writes_later(i: Instruction) -> bool:
+    """Is an instruction a store or a copy to shared memory that another CTA, or a copy engine, carries out? A copy of a
+    tensor's tile brings no table.
+    """
+    if i.op == "st":
+        return "shared::cluster" in i.modifiers
+    return i.op == "cp" and not {"shared", "shared::cta", "shared::cluster"}.isdisjoint(i.modifiers[:3]) and "tensor" not in i.modifiers
+
+
+def _may_meet(body: Sequence[Instruction], i: Instruction, place: Address) -> bool:
+    """May an instruction write to an address: is it of the same variable, or not known?"""
+    to = i.operands[0]
+    one, other = (symbols_behind(body, address) if isinstance(address, Address) else frozenset() for address in (to, place))
+    return not (one and other) or not one.isdisjoint(other)
 
 
 def _loads_behind(program: Program, slots: Iterable[int]) -> list[Instruction]:
