@@ -325,6 +325,29 @@ def test_memory_of_a_graph_is_counted_and_its_high_mark_can_be_set_back(cuda):
     assert cuda.made("graph_memory", 2) == 0
 
 
+def test_each_high_mark_of_the_memory_of_graphs_begins_again_alone_with_what_is_there(cuda):
+    piece = 2 << 20  # bytes that are reserved together
+    props = struct.pack("<4iQQ56x", 1, 0, 1, 0, 0, 0)
+    for size, is_freed in ((4096, False), (3 * piece, True)):
+        graph = cuda.made("graph_create")
+        node, address = cuda.made("graph_add_alloc", graph, b"", size, props, "")
+        if is_freed:
+            cuda.made("graph_add_free", graph, packed(node), address)
+        cuda.made("graph_launch", cuda.made("graph_instantiate", graph), 0)
+
+    def sizes():
+        return [cuda.made("graph_memory", number) for number in range(4)]
+
+    reserved = 4 * piece
+    assert sizes() == [4096, 4096 + 3 * piece, reserved, reserved]
+    cuda.made("trim_graph_memory")
+    assert sizes() == [4096, 4096 + 3 * piece, piece, reserved]
+    cuda.made("set_graph_memory", 1, 0)
+    assert sizes() == [4096, 4096, piece, reserved]
+    cuda.made("set_graph_memory", 3, 0)
+    assert sizes() == [4096, 4096, piece, piece]
+
+
 # ---- Pools
 
 

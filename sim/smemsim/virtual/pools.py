@@ -31,6 +31,7 @@ class Pool:
     values: dict[int, int] = dataclasses.field(default_factory=dict)
     used: int = 0
     most_used: int = 0
+    most_reserved: int = 0
 
     def __post_init__(self) -> None:
         self._sizes: dict[int, int] = {}
@@ -39,7 +40,16 @@ class Pool:
         """An allocation more."""
         self._sizes[address] = size
         self.used += size
+        self.note_most()
+
+    def note_most(self) -> None:
+        """What it has now counts for the high marks."""
         self.most_used = max(self.most_used, self.used)
+        self.most_reserved = max(self.most_reserved, self.reserved)
+
+    def reset_most(self, name: str) -> None:
+        """One high mark begins again with what there is now: `most_used` or `most_reserved`."""
+        setattr(self, name, getattr(self, name.removeprefix("most_")))
 
     def gives_back(self, address: int) -> None:
         """One less."""
@@ -49,11 +59,6 @@ class Pool:
     def reserved(self) -> int:
         """Bytes that it holds: whole pieces of physical memory."""
         return _whole(self.used)
-
-    @property
-    def most_reserved(self) -> int:
-        """The most that it has held."""
-        return _whole(self.most_used)
 
 
 class GraphPool(Pool):
@@ -79,6 +84,7 @@ class GraphPool(Pool):
         if address not in self._sizes:
             super().gives(address, size)
             self._kept = max(self._kept, self.used)
+            self.note_most()
 
     def gives_back(self, address: int) -> None:
         """An allocation is over, if it is one of graphs."""
@@ -93,11 +99,6 @@ class GraphPool(Pool):
     def reserved(self) -> int:
         """Bytes that it holds, used or not."""
         return _whole(self._kept)
-
-    @property
-    def most_reserved(self) -> int:
-        """The most that it has held."""
-        return max(super().most_reserved, self.reserved)
 
 
 class MemoryPools:

@@ -61,7 +61,7 @@ class PoolCalls(Handles):
         if number in POOL_FLAGS:
             found.values[number] = value
         elif POOL_SIZES.get(number, "").startswith("most") and not value:
-            found.most_used = found.used
+            found.reset_most(POOL_SIZES[number])
         else:
             raise CudaError(INVALID_VALUE, f"attribute {number} of a memory pool cannot be set to {value}")
 
@@ -73,7 +73,7 @@ class PoolCalls(Handles):
     def set_graph_memory(self, number: int, value: int) -> None:
         if value or not GRAPH_SIZES.get(number, "").startswith("most"):
             raise CudaError(INVALID_VALUE, "high watermarks of the memory of graphs can be set to 0, and nothing else")
-        self.device.pools.graphs.most_used = self.device.pools.graphs.used
+        self.device.pools.graphs.reset_most(GRAPH_SIZES[number])
 
     def trim_graph_memory(self) -> None:
         self.device.pools.graphs.trim()
