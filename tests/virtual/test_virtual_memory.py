@@ -139,7 +139,26 @@ NOTHING: set[str] = set()
         # several elements decide about one place
         (f"{LOAD} {OVER_3} shr.u32 %r4, %r1, 3; {PLACED} END:", written(0, 96), {"R507"}, NOTHING),
         (f"{LOAD} {OVER_3} mul.hi.u32 %r4, %r1, 0x20000000; {PLACED} END:", written(0, 96), {"R507"}, NOTHING),
-        (f"{LOAD} {OVER_3} add.u32 %r4, %r1, 0; {PLACED} END:", written(0, 96), NOTHING, {"R507"}),
+        *(
+            (f"{LOAD} {OVER_3} {index} {PLACED} END:", written(0, 96), {"R507"}, NOTHING)
+            for index in (
+                "mul.lo.u32 %r4, %r1, 0;",
+                "shl.b32 %r4, %r1, 32;",
+                "cvt.u8.u32 %r4, %r1;",
+                "cvt.u16.u32 %h1, %r1; shl.b16 %h1, %h1, 14; cvt.u32.u16 %r4, %h1;",
+                "cvt.u16.u32 %h1, %r1; mul.lo.u16 %h1, %h1, 0x4000; cvt.u32.u16 %r4, %h1;",
+                "sub.u32 %r4, %r1, %r1;",
+            )
+        ),
+        *(
+            (f"{LOAD} {OVER_3} {index} {PLACED} END:", written(0, 96), NOTHING, {"R507"})
+            for index in (
+                "add.u32 %r4, %r1, 0;",
+                "shl.b32 %r4, %r1, 1;",
+                "mad.lo.u32 %r4, %r1, 2, 1;",
+                "cvt.u64.u32 %d6, %r1; cvt.u32.u64 %r4, %d6;",
+            )
+        ),
         # an array that nothing has written holds no padding
         (f"{LOAD} add.u32 %r2, %r2, 1; {STORE}", written(0, 96), NOTHING, {"R507"}),
         (f"{LOAD} add.u32 %r2, %r2, 1; {STORE}", written(0, 0), {"R507"}, NOTHING),
@@ -154,7 +173,7 @@ NOTHING: set[str] = set()
 )
 def test_memory_that_was_allocated_and_not_set_is_no_value(body, before, findings, remarks):
     device = card()
-    data, out = device.allocate(128), device.allocate(256)
+    data, out = device.allocate(128), device.allocate(1 << 18)
     before(device, data)
     assert launched(device, EACH.format(body), data, out) == (findings, remarks)
 

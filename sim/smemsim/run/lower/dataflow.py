@@ -593,6 +593,28 @@ def _is_same_index(load: Instruction, store: Instruction, uses: _Uses) -> bool:
 
 
 _SPREADING = frozenset(("add", "cvt", "cvta", "mad", "mov", "mul", "shl", "sub"))
+_INDEX = 32  # bits of the narrowest register that holds any index
+
+
+def _keeps_apart(i: Instruction) -> bool:
+    """Does an operation of `_SPREADING` give two indices two places? A narrow result merges indices. So does a factor
+    that leaves less than half of the bits for the index.
+    """
+    if i.op in ("mov", "cvta"):
+        return True
+    kinds = i.modifiers[-2:] if i.op == "cvt" else i.modifiers[-1:]
+    if not all(kind[0] in "bsu" for kind in kinds) or not {"hi", "sat"}.isdisjoint(i.modifiers):
+        return False
+    width = bits_of(kinds[0]) * (2 if "wide" in i.modifiers else 1)
+    first, *others = i.operands[1:]
+    if i.op == "sub" and first in others:
+        return False
+    if i.op == "shl":
+        return isinstance(first, Register) and all(not isinstance(o, Immediate) or 2 * o.value <= width for o in others) and width >= _INDEX
+    if i.op in ("mad", "mul"):
+        factors = [o.value for o in (first, others[0]) if isinstance(o, Immediate)]
+        return width >= _INDEX and all(n and 2 * ((n & -n).bit_length() - 1) <= width for n in factors)
+    return width >= _INDEX
 
 
 def _only_moves(i: Instruction, known: Collection[int], uses: _Uses) -> bool:
@@ -606,7 +628,7 @@ def _only_moves(i: Instruction, known: Collection[int], uses: _Uses) -> bool:
     return (
         is_single
         and i.op in _SPREADING
-        and "hi" not in i.modifiers
+        and _keeps_apart(i)
         and all(isinstance(o, Immediate) or (isinstance(o, Register) and o.slot in known) for o in sources)
     )
 
