@@ -25,12 +25,13 @@ HEX = ("word", "words", "idesc", "address", "base", "start", "global_address", "
 
 
 class Scenario(metaclass=OwnMembers):
-    """A scenario that is being built. Methods add tables and steps with the keys of the file format, and return the
+    """A scenario that is being built. Methods add tables and steps with the keys of the file format. They return the
     scenario.
 
-    `check(scenario)` takes it like a file. `toml()` and `json()` give the text of the file. Descriptors may be words
-    or `SmemDescriptor`s; maps are the arguments of the encode call or a `TensorMap`. Raises InputError, like the
-    file, for unknown keys and values.
+    Pass it to `check(scenario)` like a file. The text of the file is `toml()` or `json()`. Descriptors may be words or
+    `SmemDescriptor`s. Maps are the arguments of the encode call or a `TensorMap`.
+
+    Raises InputError, like the file, for unknown keys and values.
 
     >>> from smemsim import Scenario
     >>> word = 0x4000000800010000

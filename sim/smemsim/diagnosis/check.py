@@ -102,8 +102,8 @@ MOST, MOST_ELEMENTS = 1024, 1 << 22  # rows or k of an instruction, elements tha
 def check(scenario: object) -> Report:
     """Run a scenario and report what is wrong with it.
 
-    `scenario` is the path of a TOML or JSON file, the same structure as a dict, or a `Scenario`. `Report.findings`
-    has the findings, the first cause first. Each has a code, a severity, a place, what is wrong and the fix. Findings
+    The scenario is the path of a TOML or JSON file, the same structure as a dict, or a `Scenario`. The findings are in
+    `Report.findings`, the first cause first. Each has a code, a severity, a place, what is wrong and the fix. Findings
     of operands count the wrong elements and name the first one.
 
     Raises InputError with the line and the key for an invalid scenario, and Unmodelled for unknown behaviour.

@@ -89,8 +89,8 @@ def _is_of_update(cause: Finding, f: Finding) -> bool:
 def _is_of_same_operand(cause: Finding, f: Finding) -> bool:
     """Do two findings say of one operand that its bytes are uninitialised, and that it is another tile than intended?
 
-    Where the bytes of a tile lie does not depend on what is in them: another operand, or a remark about the layout,
-    stays.
+    The place of a tile's bytes does not depend on their content. So findings about another operand, and remarks about
+    the layout, stay.
     """
     sides = [one.check.path.side if one.check is not None else "" for one in (cause, f)]
     return f.severity in GRAVE and sides[0] == sides[1] != ""

@@ -62,8 +62,8 @@ def cost_notes(launch: Launch, counting: Counting) -> list[Finding]:
 
 
 def heat_of(table: Counters, text: Callable[[int], str], source: Callable[[str], str]) -> Heat | None:
-    """The costs of lines in their order; of source lines if the PTX has .loc. `text` gives a line of the PTX,
-    `source` a line of a source file, "" if there is none.
+    """The costs of lines in their order. If the PTX has .loc, these are source lines. The function `text` returns a
+    line of the PTX. The function `source` returns a line of a source file, "" if there is none.
     """
     costs: dict[tuple[str, int], list[int]] = {}
     runs: dict[tuple[str, int], list[str]] = {}

@@ -73,8 +73,8 @@ class Executed(NamedTuple):
 class Wrong:
     """An output that is not as expected: numbers before, after and expected, of one shape.
 
-    `dtype` is the element type, `itemsize` its bytes, `address` its place (None: unknown), `tolerance` the accepted
-    difference.
+    The element type is `dtype`, its bytes are `itemsize`. The place of the output is `address` (None: unknown). The
+    accepted difference is `tolerance`.
     """
 
     found: np.ndarray

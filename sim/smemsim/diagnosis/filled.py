@@ -25,8 +25,8 @@ class _Fill(NamedTuple):
 
 
 class Filling:
-    """The copies of a launch into shared memory of its first CTA, or of the first CTA of each cluster. `bounds` are the
-    addresses at which a copy begins or ends.
+    """The copies of a launch into shared memory of its first CTA, or of the first CTA of each cluster. The addresses at
+    which a copy begins or ends are `bounds`.
     """
 
     def __init__(self, launch: Launch, place: Callable[[Location], Location]) -> None:

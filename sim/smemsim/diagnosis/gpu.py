@@ -123,51 +123,52 @@ class Gpu(Device, metaclass=OwnMembers):
     ) -> Run:
         """Execute an entry of a PTX text over a grid of CTAs, and check what it does.
 
-        What runs:
+        The kernel and its arguments:
 
-        - `ptx`, `entry`: the text, and the name of the kernel if there are several.
-        - `grid`, `block`, `cluster`: one to three numbers each. `shared_bytes`: dynamic shared memory of a CTA.
-        - `args`: one for each parameter: an array of `Gpu.array`, a TensorMap, a number, bytes, or None (0).
-        - `cooperative`: a cooperative launch, whose CTAs must fit on the card together.
-        - `ctas`: the CTAs to run, with their clusters: `range(0, 4)` for example. "sample" runs the corners, the edges
-          and an interior CTA (`Run.sample`).
-        - `name`: the name of the PTX in findings. `sources`: folders of the source files that it names.
+        - The text is `ptx`. If it has several kernels, `entry` is the name of one.
+        - The sizes `grid`, `block` and `cluster` are one to three numbers each. Dynamic shared memory of a CTA is
+          `shared_bytes`.
+        - Each parameter has one of `args`: an array of `Gpu.array`, a TensorMap, a number, bytes, or None (0).
+        - With `cooperative` it is a cooperative launch, whose CTAs must fit on the card together.
+        - The CTAs to run are `ctas`, with their clusters: `range(0, 4)` for example. With "sample" the corners, the
+          edges and an interior CTA run (`Run.sample`).
+        - The name of the PTX in findings is `name`. Folders of the source files that it names are `sources`.
 
-        What is checked:
+        Checks:
 
-        - `sanitize` False checks nothing. `watch_global` False leaves out races in global memory.
-        - `outputs`: the arrays of `args` whose values count, if not all do. An uninitialised value in another array,
+        - With `sanitize=False` nothing is checked. With `watch_global=False` races in global memory are not.
+        - The arrays of `args` whose values count are `outputs`, if not all do. An uninitialised value in another array,
           such as a scratch buffer, is R507 only if a later launch or `numpy()` uses it.
-        - `try_fixes`: execute the fixes that are changes of the PTX, as `smemsim run` does.
-        - `after`: the previous run, if this launch has programmatic stream serialization.
-        - `assume`: an alternative of a rule about Blackwell, "tcgen05.pair=b_interleaved" for example.
-        - `overrun`: a thread may access so many bytes past an array: X001 is reported, and the kernel continues.
+        - With `try_fixes` the fixes that are changes of the PTX are executed, as `smemsim run` does.
+        - The previous run is `after`, if this launch has programmatic stream serialization.
+        - An alternative of a rule about Blackwell is `assume`, "tcgen05.pair=b_interleaved" for example.
+        - With `overrun=N` a thread may access N bytes past an array: X001 is reported, and the kernel continues.
 
-        What is recorded:
+        Records:
 
-        - `counters`: what each line costs (`Run.counters`). A table of bounds, {"shared_wavefronts": 1024} for example,
-          reports what is above them (P905).
-        - `pipeline`: the stages that the loads of a cluster fill (`Run.pipeline`). {"cta": 3} takes the cluster of that
-          CTA, {"costs": {"load": 600}} sets lengths that the picture assumes.
-        - `observers`: objects of `smemsim.run.events.Observer`, with or without the sanitizer.
+        - With `counters` the cost of each line is counted (`Run.counters`). With a table of bounds,
+          {"shared_wavefronts": 1024} for example, higher counts are reported (P905).
+        - With `pipeline` the stages that the loads of a cluster fill are recorded (`Run.pipeline`). With {"cta": 3} it
+          is the cluster of that CTA. With {"costs": {"load": 600}} the picture assumes these lengths.
+        - Objects of `smemsim.run.events.Observer` are `observers`, with or without the sanitizer.
 
-        Which order:
+        Orders:
 
-        - `schedule`: a seed, "earliest" or "latest" for one order that the memory model allows. "all:N" runs all of
-          these with N seeds, and the usual order, and compares the results (X030, `Run.schedules`).
-        - `cancel`: the answers of `clusterlaunchcontrol.try_cancel`: "resident", "never", "one", "always". "all"
-          compares them (X020).
-        - `multiprocessors`: their number, if the card does not have the usual one.
+        - A seed as `schedule`, "earliest" or "latest" takes one order that the memory model allows. With "all:N" all of
+          these run with N seeds, and the usual order, and the results are compared (X030, `Run.schedules`).
+        - The answers of `clusterlaunchcontrol.try_cancel` are `cancel`: "resident", "never", "one", "always". With
+          "all" they are compared (X020).
+        - The number of multiprocessors is `multiprocessors`, if the card does not have the usual one.
 
-        How long, and where:
+        Time and processes:
 
-        - `limit`: blocks of instructions that a CTA may execute (X006); a twentieth of that in a loop without stores.
-        - `limit_seconds`: the launch ends after so many seconds, with `out_of_time` and without a finding.
-        - `workers`: the number of processes. Default: as many idle processors as save time. `client`: a Dask
-          `distributed.Client`. Results and findings are the same.
-        - `progress` False: no progress bar, and no line every 30 seconds. Ctrl-C keeps the results so far.
+        - A CTA may execute `limit` blocks of instructions (X006), and a twentieth of that in a loop without stores.
+        - The launch ends after `limit_seconds`, with `out_of_time` and without a finding.
+        - The number of processes is `workers`. Default: as many idle processors as save time. A Dask
+          `distributed.Client` is `client`. Results and findings are the same.
+        - With `progress=False` there is no progress bar, and no line every 30 seconds. Ctrl-C keeps the results so far.
 
-        Raises InputError for arguments that no launch could have, and Unmodelled with the lines of all instructions
+        Raises InputError for arguments that no launch could have. Raises Unmodelled with the lines of all instructions
         that are not modelled. Both come before anything runs.
 
         >>> import numpy as np

@@ -1,10 +1,10 @@
 """Numbers in words, and the accepted difference of two numbers.
 
-    allowed:   |found - wanted| <= atol + rtol * |wanted|                                  as in numpy.testing.assert_allclose
-    rounding:  |found - wanted| <= own * |wanted| + sums * (|wanted| + typical) + least    typical: of the expected numbers
+Numbers are equal if |found - wanted| <= atol + rtol * |wanted|, as in numpy.testing.assert_allclose. They are equal
+except for rounding if |found - wanted| <= own * |wanted| + sums * (|wanted| + typical) + least.
 
-`own` is one unit in the last place of the element type, `least` its smallest step, `sums` the part for the kernel's
-way to sum.
+One unit in the last place of the element type is `own`. Its smallest step is `least`. The part for the kernel's way to
+sum is `sums`. The typical expected number is `typical`.
 """
 
 from __future__ import annotations

@@ -48,11 +48,11 @@ class Error:
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-    """An output compared with the expected array: of `size` elements `differing` differ, `beyond` by too much.
-    `difference` is a sentence, "" if there is none.
+    """An output compared with the expected array of `size` elements. The number of different ones is `differing`, and
+    `beyond` of them differ by too much. The sentence about it is `difference`, "" if there is none.
 
-    `errors` has the largest "absolute" and "relative" error. `is_rounding`: another order of summation, or another
-    type of accumulation, may explain everything.
+    The largest "absolute" and "relative" error are in `errors`. If `is_rounding` is set, another order of summation, or
+    another type of accumulation, may explain everything.
     """
 
     name: str
@@ -119,8 +119,7 @@ LONGEST_NAME = 100  # characters of a file's name
 
 
 def out_names(arrays: Iterable[str]) -> dict[str, str]:
-    """The .npy file of each array, with different names on every file system; characters that no file name may have
-    become %XX.
+    """The .npy file of each array. Names differ on every file system. Characters that no file name may have become %XX.
 
     >>> out_names(["d", "p/x", "q/x", "D", ".."])
     {'d': 'd.npy', 'p/x': 'p%2Fx.npy', 'q/x': 'q%2Fx.npy', 'D': 'D~2.npy', '..': '%2E..npy'}

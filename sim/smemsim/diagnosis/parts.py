@@ -17,7 +17,7 @@ def part_name(block: int, step: int, blocks: int, steps: int) -> str:
 
 
 def element_name(at: Sequence[int], shape: Sequence[int]) -> str:
-    """An element (block, step, row, k) of an operand of that shape, by its row and k in the whole tile.
+    """The row and k in the whole tile of element (block, step, row, k), in words.
 
     >>> element_name((0, 0, 3, 8), (1, 1, 64, 16)), element_name((1, 2, 3, 8), (2, 4, 64, 16))
     ('row 3, k 8', 'row 67, k 40 (row block 1, K step 2)')

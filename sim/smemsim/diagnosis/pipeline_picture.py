@@ -27,9 +27,11 @@ ROUNDS, MOST_LOADS = 3, 16  # how often each stage is drawn, after the first fil
 
 
 class Bar(NamedTuple):
-    """Part of a row from `begin` to `end`. `kind`: of a stage "load", "full", "read", "kept" (empty without need), of a
-    role "wait", "long" (a wait for more than is needed), "own", "work", "issue" (a moment), "stuck"; of loads in flight
-    "flying", "few". `labels`: the first that fits is drawn.
+    """Part of a row from `begin` to `end`. The first of the `labels` that fits is drawn.
+
+    Each `kind` belongs to one sort of rows. A stage is "load", "full", "read" or "kept" (empty without need). A role is
+    "wait", "long" (a wait for more than is needed), "own", "work", "issue" (a moment) or "stuck". Loads in flight are
+    "flying" or "few".
     """
 
     kind: str
@@ -97,7 +99,7 @@ def drawing_of(pipeline: Verdicts) -> Drawing:
 
 
 def _split(pipeline: Verdicts) -> Iterator[Role]:
-    """The roles; warps whose arrivals a wait lacks for ever are apart from those that have arrived. Of a warpgroup
+    """The roles. Warps whose arrivals a wait lacks for ever are apart from those that have arrived. In a warpgroup
     often one warp arrives for all.
     """
     overdue: set[int] = set()
@@ -117,7 +119,7 @@ def _split(pipeline: Verdicts) -> Iterator[Role]:
 
 
 def _notes(pipeline: Verdicts, drawing: Drawing) -> list[str]:
-    """What the sentences and the picture mean, where it is not said beside them."""
+    """Sentences that explain the picture, if its labels do not."""
     found = []
     if pipeline.is_over and any(ring.is_late for ring in pipeline.rings):
         found.append("N stages work as M: each load is issued as late as in a ring of M stages.")
@@ -233,8 +235,8 @@ def _role_bars(pipeline: Verdicts, warp: int, labels: dict[int, str], end: float
 
 
 def _waits_for(pipeline: Verdicts, span: Span, name: str) -> tuple[str, ...]:
-    """What a wait is for: the barrier, and the load that is full or read as the wait ends, or the newest that it tells
-    of.
+    """The condition that a wait waits for: the barrier, and a load. This is the load that is full or read as the wait
+    ends, or else the newest load that the wait covers.
     """
     loads = [n for n in bits_of(span.loads) if n in pipeline.labels]
     reads = [n for bit in bits_of(span.reads) if (n := bit // READERS) in pipeline.labels]
@@ -305,7 +307,7 @@ def _short(pipeline: Verdicts, stuck: Stuck) -> tuple[str, ...]:
 # ---- As text
 
 MARKS = {"load": "-", "full": "=", "read": "#", "kept": "x", "wait": "~", "long": "x", "own": ":", "work": "#", "stuck": "!", "issue": "|"}
-# Of each group of rows: the kinds of bars that are explained, in words.
+# The kinds of bars that are explained, in words, for each group of rows.
 STAGES, ROLES, ENGINES = "stages", "roles", "engines"
 EXPLAINED: tuple[tuple[str, str, str], ...] = (
     (STAGES, "load", "load under way"), (STAGES, "full", "full"), (STAGES, "read", "being read"), (STAGES, "kept", "empty, and the next load waits for more than it needs (the number: until this load is read)"),
@@ -365,7 +367,7 @@ def pipeline_text(pipeline: Verdicts) -> str:
 
 
 def _many(pipeline: Verdicts) -> str:
-    """What rings are filled by, in words."""
+    """The operations that fill rings, in words."""
     return " or ".join(dict.fromkeys(f"{WORDS[ring.kind][0]}s" for ring in pipeline.rings if ring.kind != "accumulator"))
 
 

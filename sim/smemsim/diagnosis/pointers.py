@@ -87,10 +87,10 @@ def _told(counts: np.ndarray) -> str:
 
 
 def pointer_faults(extent: tuple[int, int], sizes: tuple[int, ...]) -> Iterator[tuple[str, str, np.ndarray]]:
-    """For an operand of rows x K that is dense in global memory: (field, the end of "the operand were ...", the element
-    row * K + k that is read instead of each one).
+    """Faults of pointers and strides for an operand of rows x K that is dense in global memory. Each is (field, the end
+    of "the operand were ...", the element row * K + k that is read instead of each one).
 
-    `sizes` are the extents of the product, which strides may be confused with. Memory after the operand is unknown.
+    Strides may be confused with `sizes`, the extents of the product. Memory after the operand is unknown.
 
     >>> field, text, source = next(pointer_faults((32, 64), (32, 16, 64)))
     >>> text, source[1, 0]

@@ -574,9 +574,8 @@ MOST = 24  # faults that are multiplied
 
 @dataclasses.dataclass(frozen=True)
 class ProductFault:
-    """One fault that gives D: the operand ("A", "B" or "A and B") and the field, in words.
-
-    `explained` of `of` elements of D follow from it; the others come from unknown memory outside the tile.
+    """One fault that gives D: the operand ("A", "B" or "A and B") and the field, in words. It explains `explained` of
+    `of` elements of D. The other elements come from unknown memory outside the tile.
     """
 
     operand: str
@@ -745,11 +744,10 @@ MOST_SIZE = 1024  # rows, columns or K of D
 class ProductExplanation(metaclass=OwnMembers):
     """The explanation of a wrong D.
 
-    - `pattern`: the wrong part of D, or how much of D differs in the last bits if no difference is larger than
-      rounding. `wrong` of `of` elements are wrong.
-    - `faults`: those of descriptors and writers that give D; they have the same effect.
-    - `looks_like`, `because`: as in `Diagnosis`, for everything that was tried. `measured`: do the rules rest on an
-      H200?
+    The wrong part of D is `pattern`, and `wrong` of `of` elements are wrong. If no difference is larger than rounding,
+    `pattern` says how much of D differs in the last bits. The faults of descriptors and writers that give D are
+    `faults`. All have the same effect. The fields `looks_like` and `because` are those of `Diagnosis`, for everything
+    that was tried. The flag `measured` says whether the rules rest on an H200.
 
     >>> import numpy as np
     >>> import smemsim
@@ -807,15 +805,15 @@ def explain_product(
 
     The matrices are raw bits in unsigned integers, or numbers of numpy. The tile is cut into instructions of `m` x `n`
     and their K. Each operand is expected in the plain layout of its swizzle: panels of its width, one line after the
-    other. `kind` is that of `dot_product` on sm_100a, and "wgmma" on sm_90a.
+    other. The `kind` is that of `dot_product` on sm_100a, and "wgmma" on sm_90a.
 
     The known faults of A, of B and of both are tried. A fault is an answer if it gives this D: in float64 first, then
     bit for bit, or except for rounding. If no fault does, A or B is solved for, and a descriptor for it is searched.
     The answer lists all faults that the data do not tell apart. `explain_difference` covers other options, rounding,
     missing K steps and rows in other places.
 
-    Raises InputError for shapes that no instructions have, and Unmodelled for kinds with scale factors. Addresses and
-    sums are measured on an H200 for sm_90a, and witnessed, documented or inferred for sm_100a.
+    Raises InputError for shapes that no instructions have. Raises Unmodelled for kinds with scale factors. On sm_90a
+    addresses and sums are measured on an H200. On sm_100a they are witnessed, documented or inferred.
 
     >>> from smemsim import explain_product
     >>> import numpy as np

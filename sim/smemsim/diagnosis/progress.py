@@ -1,7 +1,6 @@
-"""The progress of a launch: a bar on the terminal after five seconds, elsewhere a line every 30 seconds, and a sentence
-if it will take long.
-
-`Gpu.run` makes one for each launch, for `smemsim run`, `exec`, pytest, Triton and Python.
+"""The progress of a launch: a bar on the terminal after five seconds, elsewhere a line every 30 seconds. A sentence
+says if the launch will take long. Each launch has one (`Gpu.run`), for `smemsim run`, `exec`, pytest, Triton and
+Python.
 """
 
 from __future__ import annotations

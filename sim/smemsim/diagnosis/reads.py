@@ -89,8 +89,8 @@ def words_path(where: Path, operand: AnyOperand) -> Path:
 def meant_places(meant: Meant, tensor: GlobalTensor, shape: tuple[int, int], rows: int, k: int) -> tuple[np.ndarray, np.ndarray]:
     """Indices of the meant elements along the axis of rows and along that of K; both (blocks, steps, rows, k).
 
-    If every word reads whole blocks of scale factors, lines of 16 B hold 4 scales of each of the rows r, r + 32, r +
-    64, r + 96.
+    If every word reads whole blocks of scale factors, lines of 16 B hold 4 scales of each of four rows. These are r, r
+    + 32, r + 64 and r + 96.
     """
     row, column, down, along = np.arange(rows)[:, None], np.arange(k)[None, :], rows, k
     if holds_scales(meant, tensor):

@@ -30,10 +30,8 @@ SAME = ""  # the type of an array whose elements are the tile's own
 
 @dataclasses.dataclass(frozen=True)
 class Recognised:
-    """A tile whose element (row r, k) is element `at + r * row + k * step` of the array that starts at `begin` and has
-    `size` elements.
-
-    `converted` is the type of the array's elements if the kernel has converted them, else "".
+    """A tile whose element (row r, k) is element `at + r * row + k * step` of an array. The array starts at `begin` and
+    has `size` elements. If the kernel has converted its elements, `converted` is their type, else "".
     """
 
     begin: int

@@ -123,9 +123,9 @@ def needless_waits(
     waits: WaitObserver,
     at: Sequence[str] = (),
 ) -> Relaxed:
-    """P102 for each wait of a run without findings that was not needed. `before` is global memory as it was; what the
-    run left is there again at the end. `gpu` is the Gpu that ran it. `at` names the waits to try (default: all but
-    those for mbarriers).
+    """Report P102 for each wait of a run without findings that was not needed. Global memory before the run is
+    `before`. At the end memory is again as the run left it. The Gpu that ran it is `gpu`. The waits to try are `at`
+    (default: all but those for mbarriers).
     """
     mattered = _named(usual, waits, at) if at else waits.mattered
     if not usual.ok or usual.launch.status or usual.ctas < usual.launch.ctas:

@@ -58,13 +58,14 @@ NOTHING = (
 @in_default_state
 @dataclasses.dataclass(frozen=True)
 class Report(metaclass=OwnMembers):
-    """What `check` found in a scenario.
+    """The result of `check` for a scenario.
 
-    - `findings`: the findings, the first cause first. `expected`: the codes that the scenario says it should give, or
-      None.
-    - `remarks`: what needs no change, for example unused fields, unread transfers, shared banks.
-    - `unchecked`: what smemsim does not check. `machine`: shared memory after the steps, and what every operand read.
-    - `is_empty`: the scenario has no steps, maps or layout. Nothing was checked.
+    - Findings are in `findings`, the first cause first.
+    - Facts that need no change are in `remarks`, for example unused fields, unread transfers, shared banks.
+    - Codes that the scenario expects are in `expected`, or None.
+    - Parts that smemsim does not check are in `unchecked`.
+    - Shared memory after the steps is `machine`, with what every operand read.
+    - A scenario that `is_empty` has no steps, maps or layout. Nothing was checked.
 
     >>> import smemsim
     >>> report = smemsim.check({"arch": "sm_90a"})
@@ -170,9 +171,9 @@ class Report(metaclass=OwnMembers):
         self, tiles: Sequence[TilePicture] | None = None, *, names: Mapping[int, str] = {}, unfilled: str = "nothing",
         filled: Filling | None = None,
     ) -> Page:  # fmt: skip
-        """The page as a value. `tiles` are the operands to draw (default: all). `names` are names of steps other than
-        step 1, 2, …. `unfilled` says what may have written bytes that no step wrote, `filled` which copies of a launch
-        fill a range.
+        """The page as a value. Argument `tiles` has the operands to draw (default: all). Argument `names` has names of
+        steps other than step 1, 2, …. Bytes that no step wrote have the text `unfilled`. The function `filled` returns
+        the copies of a launch that fill a range.
         """
         from smemsim.core.picture.model import Page
         from smemsim.diagnosis.tile import buffer_strips, page_data

@@ -37,15 +37,13 @@ WORDS = {
 
 @dataclasses.dataclass(frozen=True)
 class Held:
-    """A load that waits without need: for the readers of `newer` fillings, though it overwrites `needs`.
+    """A load that waits without need: for the readers of `newer` fillings, though it overwrites `needs`. Numbers are
+    those of the ring's loads.
 
-    Numbers are those of the ring's loads.
-
-    - `origin`: the wait by which its thread knows of the newest one.
-    - `until`: the newest filling of any ring whose readers are complete at that wait.
-    - `enough`: a wait before the load that ends with the readers of `needs`, and not with those of `newer`.
-    - `right`: such a wait at any time, by an instruction that waits for this ring's readers.
-    - `is_own`: the wait comes just before the load.
+    The wait by which its thread knows of the newest one is `origin`. The newest filling of any ring whose readers are
+    complete at that wait is `until`. A wait before the load that ends with the readers of `needs`, and not with those
+    of `newer`, is `enough`. Such a wait at any time, by an instruction that waits for this ring's readers, is `right`.
+    If `is_own` is set, the wait comes just before the load.
     """
 
     load: int
@@ -73,11 +71,9 @@ class Awaited(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Ring:
-    """Stages in shared memory that loads fill in turn, or accumulators in tensor memory.
-
-    - `fillings`: in the order of issue. `stages`: the places.
-    - `allowed`: for each filling, how many loads may be in flight then. `held`: loads that wait without need.
-    - `overwrites`: does the filling overwrite an earlier one?
+    """Stages in shared memory that loads fill in turn, or accumulators in tensor memory. The places are `stages`.
+    Fillings are in the order of issue. For each filling, `allowed` has the number of loads that may be in flight then.
+    Loads that wait without need are `held`. For each filling, `overwrites` says whether it overwrites an earlier one.
     """
 
     fillings: tuple[Filling, ...]
@@ -281,8 +277,8 @@ def _is_read(filling: Filling, reads: int) -> bool:
 class Verdicts:
     """The rings of a launch's first cluster, and the activity of its warps and engines over time.
 
-    `place` gives the place of an instruction, in the words of a finding. `passes` are the waits for a parity and how
-    they passed. `numbers` are those of CTAs in the grid.
+    The function `place` returns the place of an instruction, in the words of a finding. The waits for a parity, and how
+    they passed, are `passes`. The numbers of CTAs in the grid are `numbers`.
     """
 
     rings: tuple[Ring, ...]
@@ -388,7 +384,7 @@ class Verdicts:
 
     @functools.cached_property
     def labels(self) -> dict[int, str]:
-        """What fillings are called, by number: their number in the ring, after the letter of the ring."""
+        """Names of fillings, by number: their number in the ring, after the letter of the ring."""
         return {one.number: f"{self.letters[one.number].strip()}{n}" for ring in self.rings for n, one in enumerate(ring.fillings)}
 
     def label(self, ring: Ring, n: int) -> str:
@@ -607,7 +603,7 @@ class Verdicts:
         )
 
     def _fix(self, ring: Ring, one: Held | None, origin: Origin | None) -> str:
-        """What to change in a ring that works as fewer stages than it has."""
+        """The change for a ring that works as fewer stages than it has."""
         load, stage, _ = WORDS[ring.kind]
         if ring.kind == "cp.async":
             return f"cp.async.wait_group {len(ring.stages) - 2 * ring.batch}, so that later groups stay in flight"

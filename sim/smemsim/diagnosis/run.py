@@ -299,7 +299,7 @@ REGISTERS = ("mma", "wmma")  # operands in registers, without a known intended t
 
 
 def operands_checked(a: Sequence[int], b: Sequence[int]) -> str:
-    """For how many matrix instructions operands A and B were checked; each is (checked, all).
+    """The checked operands A and B in words. Both are (checked, all).
 
     >>> operands_checked((96, 96), (96, 96)), operands_checked((96, 96), (4, 9000))
     ('A and B in all 96 matrix instructions', 'A in all 96 matrix instructions, B in 4 of 9,000')
@@ -336,14 +336,15 @@ def _counted_in(reason: str, count: int) -> str:
 class Judged:
     """What the operand check of a launch covered.
 
-    - `a`, `b`: (checked, all) operands of matrix instructions in shared memory, of all CTAs. An operand is checked if
-      its tile is known: from a tensor map, or because its elements were recognised in global memory.
-    - `instructions` of `of` matrix instructions had only operands from tensor loads. They form products of
-      tiles (a tile of A times one of B, in K steps) of `distinct` kinds, each checked once. Products of a kind have the
-      same instructions, descriptors, maps and coordinates, except for the place of the tile.
-    - `maps`: tensor maps. `scales`: (followed from global memory, all) block-scaled instructions, by their scale
-      factors.
-    - `missed`: what was not checked: the reason, and how often.
+    Operands of matrix instructions in shared memory, of all CTAs, are `a` and `b`, each as (checked, all). An operand
+    is checked if its tile is known: from a tensor map, or because its elements were recognised in global memory.
+
+    Of all `of` matrix instructions, `instructions` had only operands from tensor loads. They form products of tiles (a
+    tile of A times one of B, in K steps) of `distinct` kinds. Each kind is checked once. Products of a kind have the
+    same instructions, descriptors, maps and coordinates, except for the place of the tile.
+
+    The number of tensor maps is `maps`. Block-scaled instructions are `scales`: (scale factors followed from global
+    memory, all). Reasons why something was not checked are in `missed`, with their counts.
 
     >>> print(Judged(96, 96, 24, 4, 2, {}, (96, 96), (96, 96)))
     checked: operand layouts: A and B in all 96 matrix instructions (24 CTAs); 2 tensor maps
@@ -422,14 +423,13 @@ def judged_of(launch: Launch, reads: Reads | None, written: Written | None, why_
 class Run(metaclass=OwnMembers):
     """A launch that has run.
 
-    - `findings`: what is wrong, the first cause first. `remarks`: what is worth knowing. `output`: the text of printf.
-    - `approximate`: instructions whose results are right within the ISA's bound (`ex2.approx`). `unsure`: lines of sums
-      that ptxas may fuse
-      with a product. Without any, the outputs are bit-exact as far as `evidence` says.
-    - `seconds`: how long it took.
-    - `ctas`: how many CTAs ended. These are all of the grid, unless a part was asked for, the kernel trapped or hung,
-      its time was over
-      (`out_of_time`), or Ctrl-C ended it (`interrupted`).
+    - Findings are in `findings`, the first cause first. Remarks are in `remarks`.
+    - The text of printf is `output`.
+    - Instructions whose results are right within the ISA's bound (`ex2.approx`) are in `approximate`. Lines of sums
+      that ptxas may fuse with a product are in `unsure`. Without any, the outputs are bit-exact as far as `evidence`
+      says.
+    - The launch took `seconds`. The number of CTAs that ended is `ctas`. These are all of the grid, unless a part was
+      asked for, the kernel trapped or hung, or it was stopped (`out_of_time`, `interrupted` by Ctrl-C).
 
     >>> import smemsim
     >>> run = smemsim.Gpu("sm_90a").launch('''.version 8.0 .target sm_90a .address_size 64
@@ -543,7 +543,7 @@ class Run(metaclass=OwnMembers):
             self.__dict__.pop(name, None)
 
     def _look_again(self) -> None:
-        """What comes after a launch may use what it has stored: then it has other findings
+        """A later launch may use a value that this one has stored. Then this launch has other findings
         (`run/sanitizer/stored.py`).
         """
         if self._kept != self.launch.result.findings.kept:
@@ -689,7 +689,9 @@ class Run(metaclass=OwnMembers):
 
     @property
     def out_of_time(self) -> bool:
-        """True if the launch ended because it ran for `limit_seconds`. What it would have done later is not known."""
+        """True if the launch ended because it ran for `limit_seconds`. Nothing is known about the rest of the
+        launch.
+        """
         return self.launch.result.out_of_time
 
     @property
@@ -780,15 +782,15 @@ class Run(metaclass=OwnMembers):
     def explain(self, array: Any, expected: Any, before: Any = None, *, dtype: str = "", rtol: float = 0.0, atol: float = 0.0) -> str:
         """Which single rule turns `expected` into the kernel's `array`, and what to change. "" if no rule is certain.
 
-        - `array`: one of `Gpu.array`, or its content (then lines of stores are not known).
-        - `expected`, `before` (the content before the launch): arrays of as many elements.
-        - `dtype`: the element type, if an array has raw bits. `rtol`, `atol`: |array - expected| <= atol + rtol *
-          |expected|, like numpy.
+        - Argument `array` is one of `Gpu.array`, or its content. Lines of stores are not known for a content.
+        - Arguments `expected` and `before` (the content before the launch) have as many elements.
+        - Argument `dtype` is the element type, if an array has raw bits.
+        - Elements are right if |array - expected| <= atol + rtol * |expected|, like numpy.
 
         A rule is reported if it gives all wrong elements except those at edges, and chance could not. The rules are:
-        elements in other places (a swizzle, another box, rows for columns, another fragment); steps of k that the sum
-        lacks or has twice; other products of the operands. Also another sign, a factor, a narrower type in between, and
-        elements that are not written. Numbers that rounding could make of each other are equal.
+        elements in other places (a swizzle, another box, rows for columns, another fragment); missing or repeated steps
+        of k; other products of the operands. There are also rules for another sign, a factor, a narrower type in
+        between, and elements that are not written. Numbers that rounding could make of each other are equal.
 
         Raises InputError for arrays that cannot be compared.
 
@@ -942,10 +944,10 @@ class Run(metaclass=OwnMembers):
 
     def page(self, outputs: Sequence[tuple[str, bool]] = (), *, named: Sequence[str] = (), back: tuple[str, str] = ("", "")) -> Page:
         """The report page as an object: the findings with the PTX around their lines, and the tiles of the matrix
-        instructions. `html` makes its text.
+        instructions. Its text is `html`.
 
-        `outputs` are lines for the top, and whether each is right. `named` are lines about memory that the findings
-        name. `back` is (link, words) of a parent page.
+        Lines for the top, and whether each is right, are `outputs`. Lines about memory that the findings name are
+        `named`. A parent page is `back`, (link, words).
         """
         from smemsim.core.picture.model import Above  # what a page takes, a run does not
 

@@ -107,10 +107,10 @@ def scenario_of(
 ) -> Written:
     """The different products of a run, the first of each kind, with the loads of their operands.
 
-    `meaning` has the intended tiles of operands "a" and "b". "as read": continues from the first element that was
-    read. "corner": starts at the corner of the loaded tile. "turned": also with rows and K exchanged. For an operand
-    in `lines` it holds only for the instructions at these lines. `wide`: with the loads around every product, which
-    may have the meant data.
+    The intended tiles of operands "a" and "b" are in `meaning`. A tile "as read" continues from the first element that
+    was read. A tile "corner" starts at the corner of the loaded tile. A tile "turned" also has rows and K exchanged.
+    For an operand in `lines` it holds only for the instructions at these lines. With `wide`, the loads around every
+    product are kept, which may have the meant data.
     """
     different = _different(reads.products)
     chosen = [in_boxes(p) for p in different[:most]]

@@ -365,8 +365,8 @@ def no_rerun(changes: Mapping[Path, Value], until: int | None = None, only: int 
 
 @dataclasses.dataclass(frozen=True)
 class Issue:
-    """One write of shared or tensor memory: `step` and `number` of its issue, the buffer, a text for readers, and for
-    shared memory the global byte of each written byte (`owners.Writer`).
+    """One write of shared or tensor memory: `step` and `number` of its issue, the buffer, and a text for readers. In
+    shared memory it also has the global byte of each written byte (`owners.Writer`).
     """
 
     step: int
@@ -454,9 +454,9 @@ class Read:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Seen:
-    """What an operand read when its step ran. All arrays are (blocks, K steps, rows, k). They hold the shared address,
-    the global byte at that time (or UNWRITTEN, OUTSIDE, FOREIGN), the index of the issue that wrote it, and whether it
-    is not the intended byte.
+    """The elements that an operand read when its step ran. All arrays are (blocks, K steps, rows, k). They hold the
+    shared address, the global byte at that time, the index of the issue that wrote it, and whether it is not the
+    intended byte. A global byte may also be UNWRITTEN, OUTSIDE or FOREIGN.
     """
 
     read: Read
@@ -468,12 +468,12 @@ class Seen:
 
 @dataclasses.dataclass
 class Machine:
-    """A CTA's shared memory after the steps so far, and the findings. `maps` are the scenario's, None if one was
-    refused.
+    """A CTA's shared memory after the steps so far, and the findings. The scenario's maps are `maps`, with None for a
+    refused one.
 
-    `memory` has, for every shared address, the global byte and its last writer (issues by their number from 1 on).
-    `tmem` has the global byte and `tmem_writer` the index in `issues` of every byte of tensor memory: (lane, column,
-    byte of the cell). `seen` is what each operand read when its step ran.
+    For every shared address, `memory` has the global byte and its last writer (issues by their number from 1 on). For
+    every byte of tensor memory (lane, column, byte of the cell), `tmem` has the global byte and `tmem_writer` the index
+    in `issues`. Everything that each operand read when its step ran is in `seen`.
     """
 
     arch: str

@@ -43,8 +43,9 @@ class Apart:
     """An array whose bytes differ from those of the usual schedule: the number of different bytes, the offsets of the
     first ones, and the schedules.
 
-    `summed`: floats are added there atomically, so another order rounds differently. `handed_on`: threads read there
-    what others have written, and atomic operations order them, as in a queue; its final content is not a result.
+    If `summed` is set, floats are added there atomically, so another order rounds differently. If `handed_on` is set,
+    threads read there what others have written, and atomic operations order them, as in a queue. Then its final content
+    is not a result.
     """
 
     array: str
@@ -86,8 +87,9 @@ class Appeared:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Outcome:
-    """The result of one schedule: findings that the usual one does not have; the addresses of floats with atomic
-    additions; and the arrays that differ from the default schedule, by address. None if the arrays have no meaning.
+    """The result of one schedule. It has findings that the usual schedule does not have, the addresses of floats with
+    atomic additions, and the arrays that differ from the default schedule, by address. The arrays are None if they have
+    no meaning.
     """
 
     schedule: int | str

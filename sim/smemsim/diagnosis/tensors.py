@@ -32,8 +32,8 @@ class GlobalTensor:
     """A tensor: its element type, and elements and byte strides by axis. A packed 4- or 6-bit type has stride 1 along
     its contiguous axis.
 
-    Scale factors may be stored in blocks of 128 rows x 4 scales. `scale_blocks` is then (axis of rows, axis of
-    scales), whose strides go from block to block.
+    Scale factors may be stored in blocks of 128 rows x 4 scales. Then `scale_blocks` is (axis of rows, axis of scales).
+    Strides of these go from block to block.
 
     >>> sf = GlobalTensor("SF", element_format("ue8m0"), {"m": 256, "s": 8}, {"m": 1024, "s": 512}, 0, ("m", "s"))
     >>> at = int(sf.byte_addresses(("m", "s"), np.array(161), np.array(6)))

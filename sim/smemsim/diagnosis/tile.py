@@ -61,7 +61,7 @@ class Held:
     """The content of the chunks of a `TilePicture`. Arrays are (lines, chunk columns, elements of a chunk). They hold
     the global byte that was read, the intended one, the index of the issue that wrote it, and whether it is wrong.
 
-    `lies` (lines, columns) is the place of the meant data at the end of the scenario, -1 for nowhere.
+    The place of the meant data at the end of the scenario is `lies` (lines, columns), -1 for nowhere.
     """
 
     tensor: GlobalTensor
@@ -155,8 +155,8 @@ Place = tuple[int, int]  # line and chunk column of the tile
 
 @dataclasses.dataclass(frozen=True)
 class Cell:
-    """16 bytes of shared memory: the chunks of the tile that read them, those of them that are wrong, and the chunk of
-    their data (None: no chunk of this tile).
+    """16 bytes of shared memory. A cell has the chunks of the tile that read these bytes, the wrong ones of these
+    chunks, and the chunk of their data (None: no chunk of this tile).
     """
 
     address: int
@@ -397,10 +397,10 @@ class TilePicture(metaclass=OwnMembers):
         return grids_svg(self.picture())
 
     def picture(self, most: int = MOST_LINES, selected: Place | None = None) -> Picture:
-        """The tile with the address of each chunk, and shared memory with its content: at most `most` 128-byte lines of
-        it.
+        """The tile with the address of each chunk, and shared memory with its content. At most `most` 128-byte lines
+        are drawn.
 
-        `selected` is the (block, K step) whose reads are marked. Default: that of the first wrong element, or the first
+        The reads of the (block, K step) `selected` are marked. Default: that of the first wrong element, or the first
         one.
         """
         return _Drawing(self, most, selected).picture()
@@ -415,11 +415,14 @@ class TilePicture(metaclass=OwnMembers):
         """Everything for a page's script, chunk by chunk along the lines of the tile. Lists have one entry for each
         chunk:
 
-        - `address`; `wrong`: a mask of elements in hex, 0 for none; `lies`: where the intended data is; `home`: where
-          the data that was read belongs.
-        - `meant`: the index along every axis of the tensor. `writer`: an issue.
-        - `got`: 1 as meant; a code of NAMES; [tensor, axis along which the elements follow, index along every axis]; or
-          {"each": [...]}.
+        - Key `address`: the address of the chunk.
+        - Key `wrong`: a mask of elements in hex, 0 for none.
+        - Key `lies`: the place of the intended data.
+        - Key `home`: the place to which the data belongs that was read.
+        - Key `meant`: the index along every axis of the tensor.
+        - Key `writer`: an issue.
+        - Key `got`: 1 as meant; a code of NAMES; [tensor, axis along which the elements follow, index along every
+          axis]; or {"each": [...]}.
         """
         return _tile_data(self) | (_held_data(self, self.held) if self.held else {})
 
@@ -830,8 +833,8 @@ def step_name(step: int, names: Mapping[int, str]) -> str:
 
 
 def page_data(machine: Machine, tiles: Sequence[TilePicture], names: Mapping[int, str] = {}, unfilled: str = UNTOUCHED) -> dict[str, Any]:
-    """The data of a tile for the script of a page. `names` are what its steps are called; `unfilled` says what may have
-    written the bytes that no step wrote.
+    """The data of a tile for the script of a page. Names of its steps are `names`. The text for bytes that no step
+    wrote is `unfilled`.
     """
     return {
         "unwritten": unfilled,
@@ -912,11 +915,11 @@ LAUNCH_HEADS = ("range", "bytes", "filled by")
 def buffer_strips(
     machine: Machine, names: Mapping[int, str] = {}, unfilled: str = UNTOUCHED, filled: Filling | None = None
 ) -> tuple[Strip, ...]:
-    """The buffers in the order of their addresses: where each lies, and what filled which bytes of it last. A part that
-    no step filled has an empty band, with `unfilled` as its text.
+    """The buffers in the order of their addresses: the place of each, and the last writer of its bytes. A part that no
+    step filled has an empty band, with `unfilled` as its text.
 
-    The cells of a band are its range, its bytes, and what wrote them. `filled` names all copies of a launch into a
-    range: the steps of its scenario are only some of them.
+    A band has a range, its bytes, and their writer. All copies of a launch into a range are returned by `filled`. The
+    steps of its scenario are only some of them.
     """
     heads = BAND_HEADS if filled is None else LAUNCH_HEADS
     ordered = sorted(machine.buffers.values(), key=lambda b: b.address)

@@ -51,11 +51,12 @@ def launch_triton(kernel: Any, *args: Any, grid: Any, gpu: Gpu | None = None, **
 
     Block, cluster and shared memory are what Triton decided.
 
-    - `args`: the arguments in their order, with or without the constexprs, or a mapping by name. Tuples are tuples.
+    - Argument `args` has the arguments in their order, with or without the constexprs, or a mapping by name. Tuples are
+      tuples.
     - Arrays of numpy and tensors of PyTorch are copied to the GPU's memory, and hold the results afterwards. Arrays
-      that share memory share it there. Read-only arrays stay as they are. Arrays of `gpu.array` are used in
-      place: give their `gpu`.
-    - `grid`: one to three numbers, or a function of the arguments and constexprs by name.
+      that share memory share it there. Read-only arrays stay as they are.
+    - Arrays of `gpu.array` are used in place. Pass their `gpu`.
+    - Argument `grid` is one to three numbers, or a function of the arguments and constexprs by name.
     - Host descriptors are objects with `base`, `shape`, `strides` and `block_shape`.
     - All other options are those of `Gpu.launch`, unless the kernel has arguments of these names.
 
@@ -201,8 +202,8 @@ FORMS = ((2, 2), (1, 2), (0, 1))
 
 
 def parameter_names(signature: Mapping[str, Any], has_maps: bool, flags: int = len(DESCRIPTOR_FLAGS)) -> tuple[str, ...]:
-    """The names in the source of the parameters of a kernel's PTX. `has_maps`: descriptors are tensor maps, not
-    pointers with shapes and `flags` flags.
+    """The names in the source of the parameters of a kernel's PTX. With `has_maps`, descriptors are tensor maps. Else
+    they are pointers with shapes and `flags` flags.
 
     >>> parameter_names({"x": "*fp32", "n": "constexpr", "a": "tensordesc<fp16[64, 64]>", "t": ("i32", "i32")}, True)
     ('x', 'a', 'a.shape[0]', 'a.shape[1]', 'a.strides[0]', 'a.strides[1]', 't[0]', 't[1]')
@@ -233,8 +234,8 @@ _GLOBAL_STRIDE = re.compile(r"((?:@!?%\w+\s+)?tensormap\.replace\.tile\.global_s
 def as_compiled(ptx: str, source: Any) -> str:
     """A kernel's PTX as Triton's output runs: with the file of its function, and with strides of maps in bytes.
 
-    Triton's PTX has the version of its ptxas. Those of CUDA 12.3 and 12.4 (Triton up to 3.3) count the strides of
-    tensormap.replace in 16 bytes, and so does Triton's PTX (`core/spec/errata.py`).
+    Triton's PTX has the version of its ptxas. The ptxas of CUDA 12.3 and 12.4 (Triton up to 3.3) counts the strides of
+    tensormap.replace in 16 bytes. So does Triton's PTX (`core/spec/errata.py`).
 
     >>> as_compiled(".version 8.7\\n", None), as_compiled(".version 8.4\\ntensormap.replace.tile.global_stride.b1024.b64 [%rd1], 0, %rd2;", None)[13:]
     ('.version 8.7\\n', '{ .reg .b64 %stride; shl.b64 %stride, %rd2, 4; tensormap.replace.tile.global_stride.b1024.b64 [%rd1], 0, %stride; }')
@@ -287,8 +288,8 @@ def _by_name(signature: Mapping[str, Any], args: Sequence[Any], named: Mapping[s
 
 @dataclasses.dataclass
 class _HostArray:
-    """An array of the host. `array` is it, or a copy that `back` copies back. `root` is the first and the last byte of
-    the memory that it is a view of.
+    """An array of the host. The field `array` is it, or a copy that `back` copies back. The first and the last byte of
+    the memory that it is a view of are `root`.
     """
 
     name: str
@@ -474,11 +475,11 @@ def map_arguments(
     address: int, swizzle: Any, element_bytes: Any, data_type: Any, block: Sequence[Any], shape: Sequence[Any], strides: Sequence[Any],
     is_nan: Any, lower_corner: Sequence[int] | None = None, upper_corner: Sequence[int] | None = None, element_strides: Sequence[int] = (),
 ) -> tuple[str, dict[str, Any]]:  # fmt: skip
-    """(call, arguments by name) of the tensor map that Triton's driver makes of a descriptor, whose dimensions are in
-    the order of Triton.
+    """The tensor map that Triton's driver makes of a descriptor, as (call, arguments by name). The dimensions of the
+    descriptor are in the order of Triton.
 
-    `data_type` is the driver's number; `strides` are elements. With corners it is an im2col map, and `block` its
-    pixels and channels.
+    The driver's number of the type is `data_type`. Strides are elements. With corners it is an im2col map, and `block`
+    has its pixels and channels.
 
     >>> call, arguments = map_arguments(0x1000, 3, 2, 6, [64, 32], [128, 256], [256, 1], False)
     >>> call, arguments["box_dim"], arguments["global_strides"], arguments["swizzle"]

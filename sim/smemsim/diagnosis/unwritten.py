@@ -33,7 +33,7 @@ def extents_of(findings: list[Finding], memory: GlobalMemory) -> dict[int, str]:
 
 
 def with_extent(f: Finding, extents: dict[int, str]) -> Finding:
-    """A finding that says which bytes of its array nothing has written."""
+    """A finding with the bytes of its array that nothing has written, in its reason."""
     told = extents.get(f.arrays[0], "") if f.code == "R507" and f.arrays else ""
     return dataclasses.replace(f, why=f"{told}; {f.why}") if told else f
 
@@ -46,7 +46,7 @@ def _unwritten(blank: Blank, begin: int, size: int) -> np.ndarray:
 
 
 def _words(unwritten: np.ndarray, size: int) -> str:
-    """The bytes in words; "" if all are written.
+    """The bytes in words. "" if all are written.
 
     >>> _words(np.array([True] * 4), 4), _words(np.array([False, True, True, False]), 4)
     ("nothing has written any of the array's 4 bytes", "nothing has written bytes 1 to 2 of the array's 4")

@@ -104,7 +104,7 @@ def named_changes(read: Read, s: FoundDescriptor) -> str:
 
 
 def _offsets(used: list[int], needed: list[int]) -> str:
-    """What the byte offsets of the K steps must be; of many steps only those that differ.
+    """The byte offsets that the K steps must have, as a sentence. Many steps: those that differ.
 
     >>> _offsets([0, 64], [0, 32])
     'the byte offsets [0, 64] of the K steps must be [0, 32]'

@@ -30,9 +30,9 @@ __all__ = ["Answer", "FoundDescriptor", "Nearest", "Witness", "described", "near
 class FoundDescriptor(metaclass=OwnMembers):
     """Words that read every element at its place, (blocks, steps). They differ only in their start.
 
-    - `leading`, `stride`: bytes; None if the instruction never uses the field.
-    - `base_offsets`: those with the same meaning.
-    - `alternatives`: for every word all possible starts; several if the content of memory repeats.
+    The offsets `leading` and `stride` are bytes, or None if the instruction never uses the field. All base offsets with
+    the same meaning are in `base_offsets`. For every word, `alternatives` has all possible starts. There are several if
+    the content of memory repeats.
 
     >>> import smemsim
     >>> import numpy as np
@@ -99,8 +99,8 @@ class FoundDescriptor(metaclass=OwnMembers):
 class Nearest:
     """The tried descriptor that reads most elements right: `right` of `of`.
 
-    `first` is the first wrong (block, step, row, k). `reads` (blocks, steps, rows, k) are the addresses that the
-    descriptor reads: the layout in which it would be right. `moves`: must the element move there?
+    The first wrong (block, step, row, k) is `first`. The addresses that the descriptor reads are `reads` (blocks,
+    steps, rows, k). In this layout it would be right. The mask `moves` says whether the element must move there.
     """
 
     found: FoundDescriptor
@@ -150,10 +150,11 @@ class Witness:
 class Answer(metaclass=OwnMembers):
     """The answer of `find_descriptors`.
 
-    - `descriptors`: all that read the operand. `ambiguous` says why the search was given up.
-    - `why`: if there are none, the proof in words. `witnesses` has its parts: for each layout, elements that no
-      descriptor with this layout reads at their places. `nearest`: the descriptor that comes closest.
-    - `unmodelled`: layouts of unknown behaviour; nothing is claimed about them.
+    All descriptors that read the operand are in `descriptors`. If the search was given up, `ambiguous` says why.
+    Nothing is claimed about the layouts in `unmodelled`, whose behaviour is unknown.
+
+    If there are no descriptors, `why` has the proof in words. Its parts are in `witnesses`: for each layout, elements
+    that no descriptor with this layout reads at their places. The descriptor that comes closest is `nearest`.
 
     >>> import smemsim
     >>> import numpy as np

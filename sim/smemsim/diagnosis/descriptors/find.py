@@ -48,22 +48,22 @@ def find_descriptors(
     """All shared-memory matrix descriptors that read an operand. If there is none: a proof, and the nearest descriptor.
 
     The operand is an array of shape (rows, k), (steps, rows, k) or (blocks, steps, rows, k). If an axis is longer than
-    one instruction reads, give `rows` or `k` of one instruction: the axis is cut into blocks or steps. The operand is
-    one of these:
+    one instruction reads, give `rows` or `k` of one instruction. The axis is then cut into blocks or steps. Pass the
+    operand in one of three forms:
 
-    - `places`: the shared address of the lowest bit of every element.
-    - `wanted`: the global address of every element, with the `transfers` of `tma_load` that wrote shared memory, in
-      order.
-    - `operand`: raw element bits, with `dump`, the bytes (or uint8) of shared memory from address `base` on.
+    - Argument `places` has the shared address of the lowest bit of every element.
+    - Argument `wanted` has the global address of every element. The `transfers` of `tma_load` that wrote shared memory
+      are also needed, in order.
+    - Argument `operand` has raw element bits. The bytes (or uint8) of shared memory from address `base` on are `dump`.
 
     Layout, LBO and SBO are the same for all blocks and steps. The start addresses are independent. If contents repeat
     in a dump, `alternatives` has every possible start address of a word. If there are too many, the answer is
     `ambiguous`.
 
-    The addresses follow the rules of `operand_addresses`: measured on an H200 for sm_90a, witnessed
-    or inferred for sm_100a and sm_103a. `grade` has the grade.
+    The addresses follow the rules of `operand_addresses`: measured on an H200 for sm_90a, witnessed or inferred for
+    sm_100a and sm_103a. The answer has the grade in `grade`.
 
-    Raises InputError for arguments that do not go together, and Unmodelled if it is not known what a layout reads.
+    Raises InputError for arguments that do not go together. Raises Unmodelled if it is not known what a layout reads.
 
     >>> from smemsim import find_descriptors
     >>> import numpy as np

@@ -27,11 +27,11 @@ def nowhere(step: int, line: int, k: int) -> str:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Side:
-    """A (steps, M, K) or B (steps, N, K): raw bits, shared addresses of the stored elements, and `place(step, line, k)`
-    in words.
+    """A (steps, M, K) or B (steps, N, K) of a product. It has raw bits, shared addresses of the stored elements, and
+    `place(step, line, k)` in words.
 
-    `stored` (steps, lines, K) is the number of each stored element, -1 for none (the zeros of a sparse A, masked
-    columns of B). Without it all are stored in order.
+    The array `stored` (steps, lines, K) has the number of each stored element. It is -1 for elements that are not
+    stored: the zeros of a sparse A, masked columns of B. Without it all are stored in order.
     """
 
     bits: np.ndarray
@@ -64,10 +64,10 @@ class Side:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Product:
-    """C (M, N), and A and B of the instructions that were added to it one after the other; a sparse A with its zeros.
-    `factors`: one a step.
+    """C (M, N), and A and B of the instructions that were added to it one after the other. A sparse A has its zeros.
+    There is one entry of `factors` for each step.
 
-    `memory` is shared memory at that time, (first address, bytes), if it is known.
+    If shared memory at that time is known, `memory` is (first address, bytes).
     """
 
     kind: str

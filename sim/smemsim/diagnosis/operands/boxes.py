@@ -47,11 +47,9 @@ def _goes_on_as_it_is(p: Product) -> bool:
 
 
 class _Way(NamedTuple):
-    """Some dimensions of an operand's boxes as its K.
-
-    - `parts`: for each dimension the elements, the first loaded one and the number of loaded ones.
-    - `against`: the number of dimensions that differ from what their strides suggest.
-    - `begins`: the first k of each instruction.
+    """Some dimensions of an operand's boxes as its K. For each dimension, `parts` has the elements, the first loaded
+    one and the number of loaded ones. The number of dimensions that differ from what their strides suggest is
+    `against`. The first k of each instruction is in `begins`.
     """
 
     k: tuple[int, ...]

@@ -102,7 +102,7 @@ class Use(NamedTuple):
 class Brought:
     """A tcgen05.cp: the global addresses of the bytes of its rows, (rows, bytes), and the first column that it writes.
 
-    `loads` wrote the shared memory that it read. `taken` has the rows of each product.
+    The loads of the shared memory that it read are `loads`. The rows of each product are in `taken`.
     """
 
     event: Copy
@@ -162,11 +162,9 @@ class _Cells:
 
 
 class Factors:
-    """The scale factors of a launch.
-
-    - `uses`: those of each row, once for each K and for each set of bytes. `brought`: the copies, once for each set
-      of bytes.
-    - `missed`: the number of instructions with unknown factors, by reason. `instructions`: all of them.
+    """The scale factors of a launch. Factors of each row are in `uses`, once for each K and for each set of bytes.
+    Copies are in `brought`, once for each set of bytes. Instructions with unknown factors are counted in `missed`, by
+    reason. All instructions are counted in `instructions`.
     """
 
     def __init__(self) -> None:

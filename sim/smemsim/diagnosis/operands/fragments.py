@@ -31,8 +31,8 @@ _WEIGHTS = np.random.default_rng(1).integers(1, 1 << 63, 1 << 12, np.int64) * 2 
 
 
 class Unselected(NamedTuple):
-    """Scale factors in registers that the instruction's thread-id does not select, while those selected hold a number
-    that no array has: the event, the thread-id's threads of each four, and the bytes of global memory.
+    """Scale factors in registers that the instruction's thread-id does not select, although the selected ones hold a
+    number that no array has. It has the event, the thread-id's threads of each four, and the bytes of global memory.
     """
 
     event: Mma
@@ -51,9 +51,8 @@ class _Spot(NamedTuple):
 
 
 class FragmentFactors(Factors):
-    """The scale factors and the metadata of the block-scaled and sparse mma.sync of a launch.
-
-    `uses` and `registers` are as those of `Factors`; `unselected` are by the line and the side.
+    """The scale factors and the metadata of the block-scaled and sparse mma.sync of a launch. The tables `uses` and
+    `registers` are like those of `Factors`. The table `unselected` is by the line and the side.
     """
 
     def __init__(self) -> None:
@@ -169,7 +168,7 @@ class FragmentFactors(Factors):
 
     def _rows_at(self, x: Wave, of: MmaSync, side: str, at: np.ndarray) -> _Spot | None:
         """The rows and the first k of an operand whose elements at k = 0 and at half of K have these addresses, (rows,
-        2); None unless its rows are a pitch apart in one array.
+        2). The result is None unless its rows are a pitch apart in one array.
         """
         first, half = at[:, 0], at[:, 1]
         pitch, step = int(first[1] - first[0]), int(half[0] - first[0])

@@ -14,8 +14,8 @@ __all__ = ["Gap", "gaps"]
 
 
 class Gap(NamedTuple):
-    """k from `begin` to `end` (not included) that no instruction multiplies for some tile of D, of the matrices of
-    `reach`. `is_everywhere`: for no tile, and it is the only gap.
+    """The k from `begin` to `end` (not included) that no instruction multiplies for some tile of D, of the matrices of
+    `reach`. If `is_everywhere` is set, no tile has them, and it is the only gap.
     """
 
     reach: Reach

@@ -32,8 +32,8 @@ def of_maps(reads: Reads, launch: Launch, known_wrong: Collection[int] = ()) -> 
 def _misfits(reads: Reads, launch: Launch) -> list[Finding]:
     """T207 for maps whose rows overlap although the array has enough bytes for dense rows.
 
-    A stride that equals the number of a row's elements needs at least that many bytes; another stride exactly as
-    many. (Windows of a longer row need fewer bytes than the array has.)
+    If the stride equals the number of a row's elements, the array must have at least that many bytes. With another
+    stride it must have exactly as many. Windows of a longer row need fewer bytes than the array has.
     """
     findings = []
     for event in reads.maps.values():

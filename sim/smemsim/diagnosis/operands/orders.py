@@ -62,8 +62,9 @@ def _sums_of_bits(seq: Sequence[int]) -> list[int]:
 
 
 def exchanged(at: np.ndarray) -> tuple[str, np.ndarray, int] | None:
-    """For bytes of rows that lie a pitch apart: how the rows are exchanged, in words ("" for another order, that of the
-    rows too), the row that each one gets, and the pitch in bytes. None if they are no such bytes.
+    """How the rows of an array are exchanged, for bytes of rows that lie a pitch apart. Returns a sentence, the row
+    that each one gets, and the pitch in bytes. The sentence is "" for another order, and for the order of the rows.
+    Returns None for other bytes.
 
     >>> exchanged(np.array([4, 0, 12, 8]))
     ('so that row r gets those of row r ^ 1', array([1, 0, 3, 2]), 4)

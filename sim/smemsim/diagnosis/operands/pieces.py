@@ -77,8 +77,8 @@ def goes_on(product: Product, event: Mma, a: OperandRead | None, b: OperandRead 
 
 def _is_another(pairs: Sequence[tuple[OperandRead | None, OperandRead | None]]) -> bool:
     """Do the k of both operands start again, as at the first instruction of a product, with another tile of one of
-    them? Then it is a separate product on the same accumulator: two tiles of K or of B with one tile of Q or of A, or
-    the parts of split numbers.
+    them? Then it is a separate product on the same accumulator. Examples are two tiles of K or of B with one tile of Q
+    or of A, and the parts of split numbers.
     """
     both = [(now, first) for now, first in pairs if now is not None and first is not None]
     begin_again = len(both) == len(pairs) and all(now.at[1] == first.at[1] for now, first in both)

@@ -71,11 +71,11 @@ class Found(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Places:
-    """The places of an operand's chunks as offsets in the window: (rows, chunks along k), or (chunks along rows, k); -1
-    outside of the window.
+    """The places of an operand's chunks as offsets in the window: (rows, chunks along k), or (chunks along rows, k). A
+    chunk outside of the window has -1.
 
-    `lines` are their 128-byte lines, None if some are outside. `told` is what is known of operands at this place, by
-    their writers.
+    Their 128-byte lines are `lines`, None if some are outside. The known facts of operands at this place are in `told`,
+    by their writers.
     """
 
     chunks: np.ndarray
@@ -85,15 +85,13 @@ class Places:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Told:
-    """The known facts of an operand.
+    """The known facts of an operand. The order of its loads begins with the load of the first element. The dimensions
+    are those that it runs along. The first element is (outer, inner) from the corner of the first load, in `begin`.
+    Most of its elements agree; their part is `share`.
 
-    - Its loads of its tensor. The load of the first element comes first.
-    - The dimensions that it runs along.
-    - (outer, inner) of the first element, from the corner of the first load.
-    - The share.
-
-    `is_absolute`: does its matrix start where the tensor does? `moves` are the dimensions along which its rows
-    continue, if there are several, and its k. `is_changed`: has something else written into the loads' tiles since?
+    If `is_absolute` is set, its matrix starts where the tensor does. If there are several, `moves` has the dimensions
+    along which its rows continue, and those of its k. If `is_changed` is set, something else has written into the
+    loads' tiles since.
     """
 
     order: tuple[int, ...]

@@ -60,10 +60,10 @@ class Issued:
 
 @dataclasses.dataclass(frozen=True)
 class Mode:
-    """A dimension of a tensor map as a part of a matrix's axis. Coordinate `first` is its index 0; after `size` indices
-    the next mode advances by one.
+    """A dimension of a tensor map as a part of a matrix's axis. Index 0 is coordinate `first`. After `size` indices the
+    next mode advances by one.
 
-    `stride` are bytes from one coordinate to the next, `extent` the number of coordinates from `first` on.
+    The bytes from one coordinate to the next are `stride`. The number of coordinates from `first` on is `extent`.
     """
 
     dimension: int
@@ -77,9 +77,9 @@ class Mode:
 class Matrix:
     """The matrix of an operand's tile: a tensor map's boxes are its rows, in the order of the boxes.
 
-    `inner` is the axis of the contiguous elements, `outer` the other one, each from the fastest mode on. `address` is
-    that of element (0, 0). A box of 2 x 32 rows of 64 elements has 64 rows: the outer axis has two modes. Dimensions
-    that are constant for an operand only move the address.
+    The axis of the contiguous elements is `inner`, the other one is `outer`. The fastest mode of each axis comes first.
+    Element (0, 0) is at `address`. A box of 2 x 32 rows of 64 elements has 64 rows: the outer axis has two modes.
+    Dimensions that are constant for an operand only move the address.
     """
 
     address: int
@@ -117,11 +117,11 @@ class Matrix:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class OperandRead:
-    """An operand that TMA loaded. `at` is (row, k) of its first element in `matrix`, by most of its elements: it holds
+    """An operand that TMA loaded. The first element is (row, k) `at` in `matrix`. Most elements decide it, so it holds
     also if a wrong descriptor mixes them up.
 
-    `share` of the elements agree. `loads` brought them, the first element's first. `along_k`: is K the contiguous
-    axis?
+    A `share` of the elements agrees. The loads of the elements are `loads`, the one of the first element first. If
+    `along_k` is set, K is the contiguous axis.
     """
 
     word: int

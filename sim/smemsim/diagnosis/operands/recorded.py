@@ -93,11 +93,11 @@ class _Running:
 
 
 class Reads(MergeableObserver):
-    """The operand check of a launch: an observer of its transfers and products that collects the reads of the matrix
+    """The operand check of a launch. It is an observer of transfers and products, and collects the reads of the matrix
     instructions of all CTAs.
 
-    `products` and `loads` are those of the kept pieces. `instructions` counts matrix instructions with operands in
-    shared memory. `missed_instructions` counts those with an unchecked operand, by reason.
+    The tables `products` and `loads` are those of the kept pieces. Matrix instructions with operands in shared memory
+    are counted in `instructions`. Those with an unchecked operand are counted in `missed_instructions`, by reason.
     """
 
     def __init__(self, arch: str) -> None:

@@ -559,9 +559,9 @@ class AllFactors:
     def _idle(self, x: InRows, missing: int) -> Idle:
         """Are there as many bytes as rows and k lack, with several values, that no product uses?
 
-        They are at the place of the missing ones if they lie between the factors of the operand, or no farther behind
-        or before them than these lie apart. In an array that is as large as all rows and k need, all bytes count: there
-        is no room for the same factors of another operand.
+        They are at the place of the missing ones if they lie between the factors of the operand. They may also lie
+        before or after them, but no farther than the factors lie apart. In an array that is as large as all rows and k
+        need, all bytes count: there is no room for the same factors of another operand.
         """
         region = self.memory.find(int(x.at[x.at >= 0][0]))
         used = self.used[x.rows.side]

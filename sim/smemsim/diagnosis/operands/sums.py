@@ -113,9 +113,10 @@ def _largest(entry: _Entry, side: int, memory: GlobalMemory) -> float:
 class Sum:
     """Products that add up.
 
-    `uses` counts the products that read each load. `idle` are the maps with a tile that no product reads. `has_planes`:
-    other planes of the same tensors are added, too. `has_other_rows`: of other tensors, other rows are added.
-    `is_split`: each product begins its own sum, and others add these up (two-level accumulation).
+    The products that read each load are counted in `uses`. The maps with a tile that no product reads are `idle`. If
+    `has_planes` is set, other planes of the same tensors are added, too. If `has_other_rows` is set, other rows of
+    other tensors are added. If `is_split` is set, each product begins its own sum, and other instructions add these up
+    (two-level accumulation).
     """
 
     entries: list[_Entry]
@@ -131,8 +132,8 @@ class Sum:
         return len({entry.at() for entry in self.entries}) == 1
 
     def most(self) -> _At | None:
-        """What more than half of the products have; of sums that are split, three quarters: heads may go on along k,
-        too.
+        """The place that more than half of the products have. In split sums three quarters must have it, since heads
+        may go on along k, too.
         """
         solid = [entry.at() for entry in self.entries if not entry.is_fill]
         if not solid:

@@ -69,8 +69,8 @@ class Step(NamedTuple):
 
 
 class Parted(NamedTuple):
-    """The first step of a sum from which on the k of A and B differ: the operand, by how many rows and k it and the
-    other one go on there, and the store.
+    """The first step of a sum from which on the k of A and B differ. It has the operand, the rows and k by which this
+    and the other operand go on there, and the store.
     """
 
     step: Step
@@ -253,9 +253,9 @@ def _parted(before: Step, now: Step, moves: list[tuple[int, int] | None]) -> tup
 
 
 def found_in(fault: Parted | Odd, *, is_sample: bool = False) -> Finding:
-    """R508 for a sum in which the k of A and B differ. It is a remark where a right program may look
-    so: only some k are others (a list of blocks says which, or a ring buffer ends), the sum is a
-    sample, or not all of its steps are known.
+    """R508 for a sum in which the k of A and B differ. It is a remark if a right program may look so. Only some k may
+    differ, by a list of blocks or at the end of a ring buffer. The sum may be a sample. Or not all of its steps are
+    known.
     """
     return _found_step(fault, is_certain=fault.is_certain and not is_sample) if isinstance(fault, Parted) else _found_odd(fault)
 

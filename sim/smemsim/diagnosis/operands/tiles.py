@@ -26,8 +26,8 @@ class _Tile:
     """A load that is an operand: its part inside the tensor (outer axis, contiguous axis), the part that was read, and
     the reading instructions.
 
-    `turned` are those by major-ness: does K run along the contiguous axis? `is_left`: does one of them also read
-    elements outside the box?
+    These instructions are in `turned`, by whether K runs along the contiguous axis. If `is_left` is set, one of them
+    also reads elements outside the box.
     """
 
     load: Issued
@@ -67,10 +67,10 @@ def _covered(read: OperandRead, at: tuple[tuple[int, int], tuple[int, int]]) -> 
 
 
 def unread(reads: Reads, elsewhere: Collection[int] = (), *, is_missed: bool = True) -> list[Finding]:
-    """Parts of tiles that no instruction reads (rows: I603 for tcgen05's N and M, R504 for wgmma; others: R505, R508),
-    and operands of another type than their map (I603, R508).
+    """Parts of tiles that no instruction reads, and operands of another type than their map (I603, R508). Unread rows
+    are I603 for tcgen05's N and M, and R504 for wgmma. Other unread parts are R505 or R508.
 
-    `elsewhere` are the lines of loads whose tiles threads or stores read, too: nothing of these is missing. A kernel
+    The lines of loads whose tiles threads or stores read, too, are `elsewhere`. Nothing of these is missing. A kernel
     need not multiply all that it has loaded. So rows that are left out are a remark, unless results depend on them
     (`is_missed`). Other parts are a remark unless the operand reads elements outside the box.
     """
@@ -121,9 +121,9 @@ def _all_unread(tiles: dict[tuple[int, int, str], _Tile], *, is_missed: bool) ->
 
 
 def turned(reads: Reads) -> list[Finding]:
-    """Instructions that add into one accumulator and read the same tiles: R505 if some read one K-major and others
-    MN-major, R508 if a few read A's as B and B's as A. It is a cause: other findings of these instructions follow
-    from it.
+    """Instructions that add into one accumulator and read the same tiles. It is R505 if some read one K-major and
+    others MN-major. It is R508 if a few read A's as B and B's as A. Other findings of these instructions follow from
+    it.
     """
     last: dict[tuple[object, ...], Product] = {}
     for p in reads.products:

@@ -1,8 +1,8 @@
 """Sums of mma.sync and wmma: do their products multiply the same k of A and B?
 
-A and B come into registers by ldmatrix, loads or shuffles. So nobody follows where they come from: their elements are
-looked for in global memory. An accumulator is followed from instruction to instruction by its values: C of the next
-product is D of one before. A sum begins where C is zero. Some warps of some CTAs are looked at.
+A and B come into registers by ldmatrix, loads or shuffles. This way is not followed. Their elements are looked for in
+global memory. An accumulator is followed from instruction to instruction by its values: C of the next product is D of
+one before. A sum begins where C is zero. Some warps of some CTAs are looked at.
 """
 
 from __future__ import annotations
@@ -126,8 +126,8 @@ class WarpSums:
                 self.is_decided = False
 
     def _looked_at(self, x: Wave, first: np.ndarray) -> list[tuple[int, int, int]]:
-        """(number among the running warps, CTA, first thread) of those that are looked at: the first one of the
-        first CTA, the middle one of the middle CTA, the last one of the last CTA.
+        """The warps that are looked at, each as (number among the running warps, CTA, first thread). These are the
+        first warp of the first CTA, the middle one of the middle CTA, and the last one of the last CTA.
         """
         if self._running is None or self._running[0] is not x or not np.array_equal(self._running[1], first):
             ctas, warps = x.launch.ctas, -(-x.launch.threads // WARP)

@@ -37,12 +37,12 @@ class Explanation:
 
 @dataclasses.dataclass(frozen=True)
 class Tile:
-    """Rows and columns in which an array is written, from element (0, 0) on. `told` is its name in a sentence.
+    """Rows and columns in which an array is written, from element (0, 0) on.
 
-    - `swizzle`: the mode of the tensor map of the stores, "" if unknown. `line`: that of a store.
-    - `offset`: its bytes past a multiple of 1,024 in shared memory. `writers`: the name of the instructions that
-      write it there.
-    - `begins`: the first product of a tile, if it adds to the old content of the accumulators.
+    Its name in a sentence is `told`. The mode of the tensor map of the stores is `swizzle`, "" if unknown. The line of
+    a store is `line`. The bytes past a multiple of 1,024 in shared memory are `offset`. The name of the instructions
+    that write it there is `writers`. If it adds to the old content of the accumulators, `begins` is the first product
+    of a tile.
     """
 
     rows: int
@@ -124,8 +124,8 @@ class Arrays:
         return np.zeros((1, 1), self.found.dtype) if self.before is None else self.before
 
     def gives(self, moved: np.ndarray, free: np.ndarray | None = None) -> bool:
-        """Does the array of a rule have all elements of the kernel's array? `free` places do not count: few of the
-        wrong elements may be there, or more if nothing was written.
+        """Does the array of a rule have all elements of the kernel's array? Elements at `free` places do not count. Few
+        of the wrong elements may be there, or more if nothing was written.
         """
         r, c = self.places
         known = np.ones(len(r), bool) if free is None else ~free[r, c]

@@ -23,11 +23,11 @@ def explain_arrays(
     found: np.ndarray, wanted: np.ndarray, *, before: np.ndarray | None = None, dtype: str = "", tiles: Sequence[Tile] = (), relative: float = 0.0,
     itemsize: int | None = None, tolerance: Tolerance = EXACT,
 ) -> Explanation | None:  # fmt: skip
-    """The one rule that turns `wanted` into `found`, numbers of one shape (rows, columns); None if no rule is certain.
+    """The one rule that turns `wanted` into `found`, numbers of one shape (rows, columns). None if no rule is certain.
 
-    - `before`: the old content. `dtype`: the PTX name of the element type. `tiles`: how the kernel may write the
-      array. `itemsize`: the bytes of an element in memory.
-    - Elements that differ by less than `relative`, or within `tolerance`, are equal.
+    The old content is `before`. The PTX name of the element type is `dtype`, its bytes in memory are `itemsize`. The
+    ways in which the kernel may write the array are `tiles`. Elements that differ by less than `relative`, or within
+    `tolerance`, are equal.
 
     A rule must give all wrong elements except those at edges. Chance, or a few distinct values, must not satisfy it.
 

@@ -57,10 +57,9 @@ def is_product(arrays: Arrays, a: np.ndarray, b: np.ndarray) -> bool:
 def explain_sums(
     arrays: Arrays, a: np.ndarray, b: np.ndarray, steps: Sequence[int], *, itemsize: int = 0, code: Code = NO_CODE
 ) -> Explanation | None:
-    """Explain D = A B by sums. `a` (M, K) and `b` (N, K) are numbers, `steps` the numbers of k that a kernel may take
-    at once.
+    """Explain D = A B by sums. The numbers are `a` (M, K) and `b` (N, K). A kernel may take `steps` k at once.
 
-    `itemsize` is the bytes of an element of the operands in shared memory, 0 if their 16-byte chunks are not
+    The bytes of an element of the operands in shared memory are `itemsize`. With 0 their 16-byte chunks are not
     considered.
     """
     if arrays.shape != (len(a), len(b)) or a.shape[1] != b.shape[1]:

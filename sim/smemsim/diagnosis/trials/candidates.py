@@ -1,20 +1,29 @@
-"""Changes of the PTX that may mend a finding of a launch: for each code those that its fix proposes.
+"""Changes of the PTX that may fix a finding of a launch: for each code those that its fix proposes.
 
 The smallest changes come first: fewer lines of the source before more, a weaker wait before a stronger one, and the
 place where the missing wait belongs before others. A change is tried by execution (`trial.py`), and the first that
-helps is the fix. Nothing here reads a message: a change comes from the code, from the instructions of the finding, and
+helps is the fix. Nothing here reads a message. A change comes from the code, from the instructions of the finding, and
 from its numbers.
 
-| code | change |
-|---|---|
-| T210 | the bytes of expect_tx; the mask of a multicast |
-| X003 | fence.proxy.async after the ordinary stores, or before what orders them |
-| X004, X005, X007 | a smaller N of wait_group; a wait_group, a commit_group; .acquire for .relaxed; the other parity, a counted one |
-| X006, X010 | the count of mbarrier.init or of a barrier; the other parity, a counted one; the mask of a multicast; the number of a barrier |
-| X008 | a wait for a copy whose source is overwritten; a counted parity; a wider scope, .release and .acquire; bar.warp.sync between lanes, bar.sync between warps, barrier.cluster before the end |
-| X011 | the member mask |
-| X012 | tcgen05.wait::ld and ::st, tcgen05.fence on both sides, also before the next arrival |
-| X014 | wgmma.fence |
+T210 changes the bytes of expect_tx, or the mask of a multicast.
+
+X003 adds fence.proxy.async after the ordinary stores, or before what orders them.
+
+X004, X005 and X007 take a smaller N of wait_group, or add a wait_group or a commit_group. They also try .acquire for
+.relaxed, and the other parity or a counted one.
+
+X006 and X010 change the count of mbarrier.init or of a barrier. They also try the other parity, a counted one, the mask
+of a multicast, and the number of a barrier.
+
+X008 adds a wait for a copy whose source is overwritten, or takes a counted parity. It also tries a wider scope,
+.release and .acquire. Between lanes it adds bar.warp.sync, between warps bar.sync. Before the end it adds
+barrier.cluster.
+
+X011 changes the member mask.
+
+X012 adds tcgen05.wait::ld and ::st, and tcgen05.fence on both sides, also before the next arrival.
+
+X014 adds wgmma.fence.
 """
 
 from __future__ import annotations
@@ -49,10 +58,10 @@ WAITS = {  # of asynchronous instructions whose commit groups a thread waits for
 
 
 class Candidate(NamedTuple):
-    """A change of the PTX, and in words what it is. `is_all`: the fix of the finding proposes nothing else.
+    """A change of the PTX, and its description. If `is_all` is set, the fix of the finding proposes nothing else.
 
-    `is_beside`: the text of the finding's fix is kept, since it names other changes too. `is_other`: the text of the
-    finding's fix names another change.
+    If `is_beside` is set, the text of the finding's fix is kept, since it names other changes too. If `is_other` is
+    set, the text of the finding's fix names another change.
     """
 
     edits: tuple[Edit, ...]
@@ -159,8 +168,9 @@ class _Code:
 
 
 def candidates_of(f: Finding, module: Module, mbarriers: Mapping[int, str]) -> Iterator[Candidate]:
-    """The changes that may fix a finding; none for a code or an instruction without a known change. `mbarriers` are
-    those on which TMA loads of one CTA complete, in the order of their use: by address, their names.
+    """The changes that may fix a finding. There are none for a code or an instruction without a known change. Argument
+    `mbarriers` has the mbarriers on which TMA loads of one CTA complete, in the order of their use: their names, by
+    address.
     """
     if not isinstance(f.at, InLaunch) or f.at.instruction is None or f.code not in _KINDS:
         return
@@ -518,8 +528,8 @@ def _tensor_memory(f: Finding, at: InLaunch, i: Instruction, code: _Code) -> Ite
 
 
 def _waits(f: Finding, at: InLaunch, i: Instruction, code: _Code) -> Iterator[Candidate]:
-    """The group of an asynchronous instruction: a wait that leaves fewer pending, a wait or a commit more; a wait at an
-    mbarrier that acquires, or waits for the other parity.
+    """The changes of a wait for an asynchronous instruction. A wait for its group may leave fewer pending, or a wait or
+    a commit may be added. A wait at an mbarrier may acquire, or wait for the other parity.
     """
     earlier = [half.instruction for half in f.halves if half.instruction is not None and (half.does == "write" or f.code != "X004")]
     later = [] if f.code == "X004" else [i]

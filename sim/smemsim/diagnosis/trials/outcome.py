@@ -11,8 +11,9 @@ __all__ = ["Outcome", "Outcomes", "key_of", "keys_of", "with_outcome"]
 
 
 class Outcome(NamedTuple):
-    """The change that was executed, in words. `works`: the finding was gone, and no other came. `is_beside`: the text
-    of the finding's fix is kept. `removes`: the findings that were gone with it, by code and line.
+    """The change that was executed, in words. If `works` is set, the finding was gone, and no other came. If
+    `is_beside` is set, the text of the finding's fix is kept. The findings that were gone with it are in `removes`, by
+    code and line.
     """
 
     text: str
