@@ -1,8 +1,8 @@
 """The virtual GPU: a device in Python that unmodified programs use instead of a card, and the shims through which they
 find it.
 
-`VirtualDevice` is the only place with semantics; shims only translate calls. `Policy` has the options.
-`docs/virtual.md` explains both.
+Only `VirtualDevice` has semantics. Shims only translate calls. The options are in `Policy`. Both are explained in
+`docs/virtual.md`.
 """
 
 from smemsim.base.lazy_exports import door

@@ -2,8 +2,8 @@
 (c10/cuda/CUDACachingAllocator.cpp: kMinBlockSize), and a record of it.
 
 PyTorch asks the C library's `posix_memalign` for an alignment of 64 bytes, and has no option for it. So the word with
-that function's address in libc10's global offset table (System V ABI) is replaced by a function that asks for 512,
-and notes address and size (`notes.py`). `free` removes the note before the memory can be used again.
+that function's address in libc10's global offset table (System V ABI) is replaced. The new function asks for 512, and
+notes address and size (`notes.py`). The function `free` removes the note before the memory can be used again.
 """
 
 from __future__ import annotations

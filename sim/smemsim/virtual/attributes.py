@@ -23,9 +23,9 @@ __all__ = ["CardAttributes"]
 
 
 class CardAttributes:
-    """Attributes of a card with so many multiprocessors and bytes of memory, the limits of its context (CUlimit) and
-    its cache preference (cudaFuncCache, which changes nothing). `tell` prints once that unknown attributes are 0,
-    unless it `is_quiet`.
+    """Attributes of a card with so many multiprocessors and bytes of memory. They include the limits of its context
+    (CUlimit) and its cache preference (cudaFuncCache, which changes nothing). Unless it `is_quiet`, `tell` prints once
+    that unknown attributes are 0.
     """
 
     def __init__(

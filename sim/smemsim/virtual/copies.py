@@ -26,9 +26,9 @@ LOOKED_AT = 1 << 20  # bytes of such a copy that are looked at
 
 
 class Copies:
-    """Makes the nodes of copies and fills. `asked_for` finds the allocation that holds an address of
-    the card; `tell` prints what a program copies to the host that nothing has written, unless it
-    `is_quiet`. `taint` gets what is copied.
+    """Makes the nodes of copies and fills. The function `asked_for` finds the allocation that holds an address of the
+    card. Unless it `is_quiet`, `tell` prints what a program copies to the host although nothing has written it. Copied
+    values are passed to `taint`.
     """
 
     def __init__(

@@ -1,14 +1,14 @@
 """CuTe DSL on the virtual GPU: its compiled host code calls the device of this process instead of NVIDIA's runtime
 library.
 
-`smemsim exec` installs this shim. Without it, call `install` before cutlass is imported:
+`smemsim exec` installs this shim. Without it, call `install` before cutlass is imported.
 
     import smemsim.virtual.cutedsl
     smemsim.virtual.cutedsl.install("sm_100a")
     import cutlass
 
-The DSL compiles as usual, with `-lineinfo`. ptxas then keeps the PTX in the cubin, which the runtime library loads.
-The DSL's own file of the PTX also has the lines of the Python source; it is kept in a temporary folder.
+The DSL compiles as usual, with `-lineinfo`. ptxas then keeps the PTX in the cubin, which the runtime library loads. The
+DSL's own file of the PTX also has the lines of the Python source. It is kept in a temporary folder.
 """
 
 from __future__ import annotations

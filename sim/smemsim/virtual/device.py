@@ -100,10 +100,9 @@ class VirtualDevice:
     """A card of an architecture ("sm_90a": H200, "sm_100a": B200, "sm_103a": B300): its memory, its code, and its
     launches.
 
-    - `policy`: the options (`Policy.of()`: those of the environment).
-    - `multiprocessors`, `memory_bytes`: default: those of the card. `card`: a product of that architecture ("H100
-      PCIe").
-    - `launches`: what ran. `error`: the CUDA error after which nothing works any more; 0 without one.
+    The options are `policy` (`Policy.of()`: those of the environment). Defaults of `multiprocessors` and `memory_bytes`
+    are those of the card. A product of the architecture is `card` ("H100 PCIe"). The launches that ran are `launches`.
+    The CUDA error after which nothing works any more is `error`, 0 without one.
     """
 
     def __init__(
@@ -370,10 +369,10 @@ class VirtualDevice:
         self, address: int, size: int, *, owner: Any = None, name: str = "", elements: tuple[str, tuple[int, ...]] = ("", ()),
         is_littered: bool = False,
     ) -> int:  # fmt: skip
-        """`bind` for `size` bytes from an address of this process on. `owner` is kept until `unbind`; `elements` are a
-        tensor's type and shape.
+        """`bind` for `size` bytes from an address of this process on. The `owner` is kept until `unbind`. A tensor's
+        type and shape are `elements`.
 
-        `is_littered`: the bytes were filled with garbage, and are uninitialised while they hold it.
+        With `is_littered`, the bytes were filled with garbage. They are uninitialised while they hold it.
         """
         allocation = self.memory.bind(address, size, owner, where=name, elements=elements)
         allocation.is_littered = is_littered
@@ -602,13 +601,13 @@ class VirtualDevice:
         self, function: Function, grid: Any, block: Any, arguments: bytes | Sequence[bytes], *, cluster: Any = None, shared_bytes: int = 0,
         stream: Stream | None = None, cooperative: bool = False, dependent: bool = False,
     ) -> Run | None:  # fmt: skip
-        """Run a kernel. `arguments` are the parameters' bytes in their order, or the whole parameter bank. `cluster`
-        None is the kernel's own.
+        """Run a kernel. The arguments are the parameters' bytes in their order, or the whole parameter bank. A
+        `cluster` of None is the kernel's own.
 
-        `dependent` is the attribute programmatic stream serialization: the launch may start before the previous one
-        in the stream has ended. Returns the run; None if the launch was captured, hooked or refused. Raises CudaError
-        for a launch that the driver refuses, and FindingsError for findings if the policy is to raise. A kernel that
-        traps leaves its error in `error`.
+        The attribute programmatic stream serialization is `dependent`: the launch may start before the previous one in
+        the stream has ended. Returns the run. Returns None if the launch was captured, hooked or refused. Raises
+        CudaError for a launch that the driver refuses. Raises FindingsError for findings if the policy is to raise. A
+        kernel that traps leaves its error in `error`.
         """
         self.launcher.ask(function, grid, block, cluster, shared_bytes)
         more: dict[str, Any] = {"cooperative": cooperative, "dependent": dependent, "stream": stream}

@@ -196,9 +196,10 @@ def _print_comparison(policy: Any, code: int) -> None:
 
 
 def _exit_code(code: int, found: list[Any], refused: list[str], required: int | None, *, is_cut: bool) -> int:
-    """The exit code of the program. If it is 0: 3 for kernels that are not modelled. 1 for findings, and for launches
-    that did not run or did not end. 2 for code that cannot run here, for CTAs that wait for others that --ctas left
-    out, for fewer launches than required, and for launches whose files cannot be written.
+    """The exit code of the program. If that is 0, it is 3 for kernels that are not modelled. It is 1 for findings, and
+    for launches that did not run or did not end. It is 2 for code that cannot run here, and for CTAs that wait for
+    others that --ctas left out. It is also 2 for fewer launches than required, and for launches whose files cannot be
+    written.
     """
     if code:
         return 128 - code if code < 0 else code

@@ -137,9 +137,9 @@ def chosen(found: Sequence[Image], arch: str) -> tuple[Image, str]:
 def of_parts(parts: Sequence[Sequence[Image]], arch: str) -> str:
     """The PTX of a program: of the linked code (`-rdc=true`), then of each file that the driver would link.
 
-    Code that was linked to machine code for this card has the PTX of all files in it. A part with machine code only
-    is left out, and its functions do not exist: CUDA's device runtime is one, which nvcc 13.0 links to every program,
-    with PTX for a newer card.
+    Code that was linked to machine code for this card has the PTX of all files in it. A part with machine code only is
+    left out, and its functions do not exist. CUDA's device runtime is such a part. It is linked by nvcc 13.0 to every
+    program, with PTX for a newer card.
     """
     if parts and any(image.origin == _IN_CUBIN and _is_for(image.target, arch) for image in parts[0]):
         return chosen(parts[0], arch)[0].ptx
@@ -204,10 +204,10 @@ def _of_fatbin(code: bytes) -> Iterator[Image]:
 
 
 def _of_elf(code: bytes, target: str = "") -> Iterator[Image]:
-    """The PTX that ptxas left in a cubin, NUL for newline, with `.loc` and `.file` (blanked there) from the line
-    tables; an image without text if there is none.
+    """The PTX that ptxas left in a cubin, NUL for newline. The lines `.loc` and `.file` are blanked there, and come
+    from the line tables. Without PTX the result is an image without text.
 
-    nvJitLink writes a section for each input, whose name ends in a number (compiled: nvJitLink 13.5).
+    NVIDIA's nvJitLink writes a section for each input, whose name ends in a number (compiled: nvJitLink 13.5).
     """
     if len(code) >= 64:
         flags = struct.unpack_from("<I", code, 48)[0]

@@ -1,14 +1,14 @@
 """JAX: its CUDA plugin (XLA) in a process with smemsim's `libcuda.so.1`, under `smemsim exec` and the pytest plugin.
 
 XLA makes its own PTX for fused operations, and PTX by Triton for products. Pallas makes PTX by Triton and by Mosaic
-GPU. The driver launches all of it. These obstacles are removed before the plugin starts:
+GPU. The driver launches all of it. These obstacles are removed before the plugin starts.
 
-- JAX looks for `/dev/nvidia0`, and does not ask the driver if it is missing;
-- XLA compiles nothing without handles of cuDNN and cuBLAS, which are machine code: `clib/machine_code.c` has only the
-  handle of cuDNN, `clib/cublas.c` has products;
-- XLA measures which kernel is fastest, and gives products to cuBLAS: the flags below take the first kernel, and
-  Triton's;
-- XLA divides one large piece of memory: with one allocation for each array, an access past an array is found.
+- JAX looks for `/dev/nvidia0`, and does not ask the driver if it is missing.
+- XLA compiles nothing without handles of cuDNN and cuBLAS, which are machine code. Here `clib/machine_code.c` has only
+  the handle of cuDNN, and `clib/cublas.c` has products.
+- XLA measures which kernel is fastest, and gives products to cuBLAS. The flags below take the first kernel, and
+  Triton's.
+- XLA divides one large piece of memory. With one allocation for each array, an access past an array is found.
 """
 
 from __future__ import annotations

@@ -108,9 +108,10 @@ class Device(Protocol):
 
 @dataclasses.dataclass(eq=False)
 class Listeners:
-    """What a device calls: `begins` and `ended` are called with each launch, at its start and at its end, `again` with
-    one that has other findings by what came after it. `ask_host`
-    is called with an address that may be the host's. It binds that memory if the card may use it."""
+    """Functions that a device calls. Each launch is passed to `begins` at its start and to `ended` at its end. A launch
+    whose findings change by later launches is passed to `again`. The function `ask_host` is called with an address that
+    may be the host's. It binds that memory if the card may use it.
+    """
 
     begins: Callable[[Launched], None] = lambda about: None
     ended: Callable[[Launched], None] = lambda about: None

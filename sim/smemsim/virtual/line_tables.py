@@ -1,7 +1,7 @@
-"""Lines of the source for the PTX that ptxas keeps in a cubin: `.loc` is blanked there, and two line tables of the
-cubin give it back.
+"""Lines of the source for the PTX that ptxas keeps in a cubin. In this PTX `.loc` is blanked. Two line tables of the
+cubin have the lines.
 
-`.nv_debug_line_sass` has the PTX line of each machine instruction, `.debug_line` the source line. Both are line
+The PTX line of each machine instruction is in `.nv_debug_line_sass`, the source line in `.debug_line`. Both are line
 programs of DWARF 2. NVIDIA's extended operation 0x90 gives the row at which a row was inlined (compiled: output of
 ptxas 13.0, compared with the `.loc` of its PTX).
 """

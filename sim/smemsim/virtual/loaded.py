@@ -15,8 +15,8 @@ __all__ = ["LoadedCode"]
 class LoadedCode:
     """The `modules` of a device.
 
-    `log` is what was wrong with the code that was loaded last, `refused` why code of the program is not simulated;
-    `refuses` is called with each reason.
+    The faults of the code that was loaded last are in `log`. Reasons why code of the program is not simulated are in
+    `refused`. The function `refuses` is called with each reason.
     """
 
     def __init__(self, device: Device) -> None:

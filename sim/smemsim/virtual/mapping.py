@@ -30,8 +30,8 @@ class NotMapped(ValueError):
 class Physical:
     """Memory without an address: its content while it is not mapped, and the number of handles.
 
-    `properties` are those of the request (CUmemAllocationProp): a program that wants compressible memory reads there
-    whether it got any.
+    The properties of the request are `properties` (CUmemAllocationProp). A program that wants compressible memory reads
+    there whether it got any.
     """
 
     size: int

@@ -68,11 +68,12 @@ def bytes_at(address: int, size: int, owner: Any = None) -> np.ndarray:
 class Allocation:
     """Bytes that a program has requested.
 
-    - `kind`: "device", "managed", "pinned", "registered", "mapped" (cuMemMap), "heap" (of kernels), "array" (of
-      texels), or "own" (variables and parameters).
-    - `is_littered`: it was filled with garbage at allocation (`smemsim.core.machine.uninitialised`).
-    - `place`: the address of the bytes in this process; it differs only for registered memory of another process.
-    - `where`: the requester. `elements`: element type and shape of the tensor there, if a library gave them.
+    The kind is "device", "managed", "pinned", "registered", "mapped" (cuMemMap), "heap" (of kernels), "array" (of
+    texels), or "own" (variables and parameters).
+
+    If `is_littered` is set, it was filled with garbage at allocation (`smemsim.core.machine.uninitialised`). The
+    address of the bytes in this process is `place`. It differs only for registered memory of another process. The
+    requester is `where`. If a library gave them, the element type and shape of the tensor there are `elements`.
     """
 
     address: int
@@ -152,11 +153,11 @@ class _Range:
 
 
 class DeviceMemory:
-    """The allocations of a device, and the file in memory that contains them. `descriptor` is the file, for another
-    process to map.
+    """The allocations of a device, and the file in memory that contains them. Another process maps the file by
+    `descriptor`.
 
-    `bases` are those of device and host memory that another process has chosen, out of `PLACES` from `DEVICE_BASE`
-    and `HOST_BASE` on.
+    The bases of device and host memory that another process has chosen are `bases`. They are out of `PLACES` from
+    `DEVICE_BASE` and `HOST_BASE` on.
     """
 
     def __init__(self, bases: tuple[int, int] | None = None) -> None:

@@ -94,21 +94,24 @@ ALSO = {"watch_global": "GLOBAL_RACES", "unwatched": "NO_SANITIZE_KERNELS"}
 class Policy:
     """The options of a virtual GPU: how launches run, and what happens with findings.
 
-    - `on_finding`: a key of ON_FINDING. `strict`: remarks about documented rules that the kernel breaks count, too.
-    - `sanitize`: off means execute only. `watch_global`: look for races in global memory. `unwatched`: a regular
-      expression; kernels with matching names run without the sanitizer.
-    - `ctas`: the CTAs of every grid that run: numbers, "sample" for a few that represent the grid, None for all.
-    - `workers`: processes for independent CTAs.
-    - `limit` (blocks of instructions) and `limit_seconds` bound one launch. `limit_launches` and `total_seconds` bound
-      the program.
-    - `record`: a folder for launch files. `report`: a folder for HTML pages. `json`: a file. `hooks`: a Python file
-      with functions marked by `hook`.
-    - `schedule`, `cancel`, `assume`, `overrun`: as for `Gpu.launch`. `fresh_memory`: a key of FRESH_MEMORY.
-    - `remarks`: print the remarks of launches without findings, too, each once.
-    - `require_launches`: fewer launches give exit code 2. `quiet`: no line for each launch. `counters`: count the cost
-      of each line. `pipeline`: record the rings of stages.
-    - `sources`: folders of source files, besides the current one and those below it.
-    - `host_code`: off means that x86 code for hidden parameters in a cubin (cuTile) is not run.
+    - Findings are handled as `on_finding` says, a key of ON_FINDING.
+    - With `strict`, remarks about documented rules that the kernel breaks count, too.
+    - With `sanitize=False` kernels are executed only. With `watch_global=False` races in global memory are not looked
+      for.
+    - Kernels whose names match the regular expression `unwatched` run without the sanitizer.
+    - The CTAs of every grid that run are `ctas`: numbers, "sample" for a few that represent the grid, None for all.
+    - Independent CTAs run in `workers` processes.
+    - One launch is bounded by `limit` (blocks of instructions) and `limit_seconds`. The program is bounded by
+      `limit_launches` and `total_seconds`.
+    - Launch files are written to the folder `record`, HTML pages to the folder `report`, findings to the file `json`.
+    - Functions marked by `hook` are read from the Python file `hooks`.
+    - Options `schedule`, `cancel`, `assume` and `overrun` are those of `Gpu.launch`.
+    - Memory is filled as `fresh_memory` says, a key of FRESH_MEMORY.
+    - With `remarks` the remarks of launches without findings are printed, too, each once.
+    - Fewer launches than `require_launches` give exit code 2. With `quiet` no line for each launch is printed.
+    - With `counters` the cost of each line is counted. With `pipeline` the rings of stages are recorded.
+    - Folders of source files are `sources`, besides the current one and those below it.
+    - With `host_code=False`, x86 code for hidden parameters in a cubin (cuTile) is not run.
     """
 
     on_finding: str = "warn"
@@ -405,8 +408,8 @@ class Launched:
 
 
 def summary_of(launches: list[Launched], *, are_left: bool = False) -> str:
-    """A sentence for the end: how many launches of how many kernels, and what was found. `are_left`: remarks of
-    launches without findings were not printed; it names the option that prints them.
+    """A sentence for the end: the number of launches and kernels, and what was found. If `are_left` is set, remarks of
+    launches without findings were not printed. Then the sentence names the option that prints them.
     """
     if not launches:
         return "no kernel was launched"
@@ -501,7 +504,7 @@ def _remarks_of(launches: list[Launched], *, are_left: bool) -> str:
 
 
 def _told_of(x: Launched) -> list[tuple[bool, str]]:
-    """Of each remark of a launch: does `--strict` look at it, and its code."""
+    """Whether `--strict` looks at each remark of a launch, and the remark's code."""
     return [(x.is_fine and not x.run["strictly_ok"] and bool(f["because"]), f["code"]) for f in x.run["remarks"]] if x.run else []
 
 

@@ -1,8 +1,8 @@
-"""`cuda.bindings.runtime` in its own process: its functions are those of smemsim's `libcudart`.
+"""The functions of `cuda.bindings.runtime`, in its own process, are those of smemsim's `libcudart`.
 
-cuda.bindings has NVIDIA's static runtime inside one extension module, which passes its functions to the others as
-capsules (Cython's `__pyx_capi__`). Functions of the same name replace them before the others take them, like in a
-program linked with `-cudart shared`. The driver of cuda.bindings needs no change: it finds `libcuda.so.1`.
+The package cuda.bindings has NVIDIA's static runtime inside one extension module. That module passes its functions to
+the others as capsules (Cython's `__pyx_capi__`). Functions of the same name replace them before the others take them,
+like in a program linked with `-cudart shared`. The driver of cuda.bindings needs no change: it finds `libcuda.so.1`.
 """
 
 from __future__ import annotations

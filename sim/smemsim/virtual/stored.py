@@ -1,5 +1,5 @@
-"""What the host does with memory that holds uninitialised values: garbage of `core/machine/uninitialised.py`, and what
-kernels have stored (`core/machine/stored_taint.py`).
+"""Accesses of the host to memory that holds uninitialised values. They are garbage of `core/machine/uninitialised.py`,
+or values that kernels have stored (`core/machine/stored_taint.py`).
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ __all__ = ["HostTaint"]
 
 
 class HostTaint:
-    """Passes on copies and writes of the host. `memory` returns the card's memory, None before it is used; `made` makes
-    it. `found` is called after a use of an uninitialised value.
+    """Passes on copies and writes of the host. The function `memory` returns the card's memory, None before it is used.
+    The function `made` makes it. After a use of an uninitialised value, `found` is called.
     """
 
     def __init__(self, memory: Callable[[], GlobalMemory | None], found: Callable[[], None], made: Callable[[], GlobalMemory]) -> None:

@@ -1,11 +1,11 @@
 """Hidden parameters of kernels of tile IR (cuTile): tensor maps that host code in the cubin makes of the other
 parameters.
 
-tileiras writes a section `.nv.host`, a relocatable ELF file for x86-64. It has for each kernel a name
+NVIDIA's compiler tileiras writes a section `.nv.host`, a relocatable ELF file for x86-64. It has for each kernel a name
 (`__CUDA_TILEIR_FUNC_NAME_n`) and a function (`__CUDA_TILEIR_FUNC_ON_ARGUMENTS_CHANGE_n`). The fourth argument of the
 function is the parameter bank: it reads the parameters there and writes the maps after them. Their place counts from
-the begin of the bank in constant memory (attribute 0x0a of `.nv.info`). NVIDIA documents none of this: it was read
-from the output of tileiras 13.4, and cuTile's own tests pass. The code runs in the process with the device. It is the
+the begin of the bank in constant memory (attribute 0x0a of `.nv.info`). NVIDIA documents none of this: it was read from
+the output of tileiras 13.4, and cuTile's own tests pass. The code runs in the process with the device. It is the
 program's own code, and is not restricted.
 """
 

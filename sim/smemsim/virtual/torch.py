@@ -1,7 +1,7 @@
 """The shim for PyTorch: CPU tensors represent device tensors, and `torch.cuda` answers for the chosen card.
 
 A tensor that is made with `device="cuda"`, moved there, or computed from such a tensor, is a CPU tensor with a marked
-storage: `tensor.device` is cuda:0, `.cpu()` copies it to the host. The memory of a marked storage is the device's,
+storage. Its `device` is cuda:0, and `.cpu()` copies it to the host. The memory of a marked storage is the device's,
 without a copy, while the storage lives. A kernel's access past it is X001 with the tensor's type, shape and the line
 that made it. Operators of torch run on the CPU.
 
@@ -310,7 +310,7 @@ def _is_of_card(func: Any, args: Any, kwargs: Any) -> bool:
 
 
 def _looking(handler: Callable[[Any, Any, Any], Any]) -> Callable[[Any, Any, Any], Any]:
-    """A handler that also says what it does with uninitialised values which kernels have stored."""
+    """A handler that also reports uses of uninitialised values which kernels have stored."""
 
     def run(func: Any, args: Any, kwargs: Any) -> Any:
         looked = looks(func, args, kwargs) if process.has_taint() else None

@@ -1,7 +1,7 @@
-"""Tensor classes of a program (`_make_wrapper_subclass`, torchao's quantized ones): in their `__torch_dispatch__`
+"""Tensor classes of a program (`_make_wrapper_subclass`, torchao's quantized ones). In their `__torch_dispatch__`
 "cuda" means the card.
 
-torch calls that without modes, so tensors that are made or passed to kernels there would be the host's.
+That method is called by torch without modes. So tensors that are made or passed to kernels there would be the host's.
 """
 
 from __future__ import annotations

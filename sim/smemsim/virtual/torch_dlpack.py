@@ -1,7 +1,7 @@
-"""DLPack of torch: tensors of the card are exported as device memory, in capsules and in the C interface that TVM FFI
-and others use (dlpack.h 1.3).
+"""DLPack of torch: tensors of the card are exported as device memory. This holds for capsules and for the C interface
+that TVM FFI and others use (dlpack.h 1.3).
 
-torch's own functions do the work, for CPU tensors. The device is inserted on export and removed on import.
+Functions of torch do the work, for CPU tensors. The device is inserted on export and removed on import.
 """
 
 from __future__ import annotations

@@ -129,7 +129,7 @@ def _changed(tensor: Any, where: np.ndarray | None, variant: int) -> Any:
 
 
 class _Results:
-    """What a function has returned or changed, beside what it makes of other values."""
+    """Values that a function has returned or changed, in addition to those that it makes of other values."""
 
     def __init__(self, name: str, given: Sequence[Any], out: Any, runs: dict[Any, _Run]) -> None:
         self.name, self.given, self.out, self.runs = name, given, _leaves(out), runs
@@ -150,7 +150,7 @@ class _Results:
                 process.device().taint.uses(self._deciding(of), f"{self.name} of torch")
 
     def _changed(self) -> Iterator[tuple[int, Any]]:
-        """What the function was given, and has changed, by its place."""
+        """The arguments that the function has changed, by their place."""
         for n, (real, usual) in enumerate(zip(self.given, self.usual.given, strict=True)):
             if _is_tensor(real) and tensors.place(real) == CUDA and (self.name.endswith("_") or self._differ(real, usual).any()):
                 yield n, real

@@ -1,9 +1,8 @@
-"""Operators that a program defines for torch (`torch.library`, `torch.library.custom_op`): their CUDA kernels run for
+"""Operators that a program defines for torch (`torch.library`, `torch.library.custom_op`). Their CUDA kernels run for
 tensors of the card.
 
-torch chooses among kernels by dispatch keys, and a tensor of the card has the CPU's. So the CPU kernel of such an
-operator is a switch: CUDA's kernel for a tensor of the card, else the program's CPU kernel. In all of them "cuda"
-means the card.
+Kernels are chosen by dispatch keys, and a tensor of the card has the CPU's. So the CPU kernel of such an operator is a
+switch: CUDA's kernel for a tensor of the card, else the program's CPU kernel. In all of them "cuda" means the card.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Launchers of Triton up to 3.6: C code that Triton writes and compiles for each signature. Here nothing is compiled,
 and `Utils.launch` is called.
 
-The properties of a version are those of its own driver: `make_launcher` if launchers are C, the number of flags and
-scratch pointers before the arguments, the functions that fill a tensor map, and the form of descriptors without TMA.
+The properties of a version are those of its own driver. If launchers are C, it has `make_launcher`. It decides the
+number of flags and scratch pointers before the arguments, the functions that fill a tensor map, and the form of
+descriptors without TMA.
 """
 
 from __future__ import annotations

@@ -102,7 +102,7 @@ _DST, _SRC = ("global", "shared::cta", "shared::cluster"), ("global", "shared::c
 
 
 def fitting_size(size: int, room: int, *, is_store: bool) -> str:
-    """How to copy `size` bytes if the global array has `room` bytes there: whole units in bulk, the rest by threads.
+    """A sentence for a copy of `size` bytes if the array has `room` bytes there.
 
     >>> fitting_size(1000, 1000, is_store=False)
     'copy 992 bytes in bulk, and the last 8 bytes by ld.global and st.shared: 1008 bytes do not fit in the 1000 bytes that the array has there'
@@ -133,16 +133,16 @@ def bulk_copy(
     cta_rank: int = 0,
     shared_end: int = SHARED_END,
 ) -> BulkTransfer:
-    """`cp.async.bulk`: copy `size` bytes from `src` to `dst`. `dst_space` and `src_space` are those of the instruction.
+    """Copy `size` bytes from `src` to `dst` by `cp.async.bulk`. The spaces `dst_space` and `src_space` are those of the
+    instruction.
 
-    | direction | completion |
-    |---|---|
-    | global to shared::cta or shared::cluster, shared::cta to shared::cluster | the mbarrier at the offset of `mbar` in the destination's CTA, whatever rank `mbar` has |
-    | shared::cta to global | its bulk group; no `mbar` |
+    A copy to shared memory completes on the mbarrier at the offset of `mbar` in the destination's CTA. The rank of
+    `mbar` does not count. The sources may be global memory or, for shared::cluster, shared::cta. A copy from
+    shared::cta to global memory completes in its bulk group, and has no `mbar`.
 
     Addresses are multiples of 16 B, that of the mbarrier of 8 B. Bytes past a multiple of 16 are neither moved nor
     counted. A size of 2^20 B moves nothing. Shared addresses are ClusterAddress, or ints with the CTA's rank in bits
-    31:24, seen from CTA `cta_rank`; a low int is CTA 0's. `shared_end` is the end of every CTA's window. A copy may
+    31:24, seen from CTA `cta_rank`. A low int is CTA 0's. The end of every CTA's window is `shared_end`. A copy may
     reach below its first user byte (0x400 on sm_90a).
 
     Measured on sm_90a: traces bulk_copies, bulk_traps. They show that a barrier of another rank than the destination's
@@ -176,14 +176,14 @@ def bulk_reduce(
     cta_rank: int = 0,
     shared_end: int = SHARED_END,
 ) -> BulkTransfer:
-    """`cp.reduce.async.bulk`: reduce `size` bytes of shared memory into `dst`, element by element. `bulk_bytes` gives
-    the values.
+    """Reduce `size` bytes of shared memory into `dst` by `cp.reduce.async.bulk`, element by element. The values are
+    those of `bulk_bytes`.
 
-    - `dst_space`: "global" (bulk group) or "shared::cluster" (another CTA; credits the barrier there).
-    - `op`, `dtype`: as in PTX: add, min, max, inc, dec, and, or, xor on u32, s32, b32, u64, s64, b64, f16, bf16, f32,
-      f64.
+    The space `dst_space` is "global" (bulk group) or "shared::cluster" (another CTA, whose barrier counts the bytes).
+    The operation `op` is add, min, max, inc, dec, and, or or xor. The type `dtype` is u32, s32, b32, u64, s64, b64,
+    f16, bf16, f32 or f64.
 
-    Measured on sm_90a: trace bulk_reductions. That it traps like a copy is inferred. Raises like `bulk_copy`,
+    Measured on sm_90a: trace bulk_reductions. That it traps like a copy is inferred. Raises like `bulk_copy`. Raises
     InputError for a pair without an instruction, and Unmodelled for a size that is not a multiple of 16 B.
 
     >>> from smemsim import bulk_reduce

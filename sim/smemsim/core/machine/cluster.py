@@ -39,9 +39,10 @@ RANK_SHIFT = BULK_LIMITS.cta_rank_shift
 
 @dataclasses.dataclass(frozen=True, order=True)
 class ClusterAddress(metaclass=OwnMembers):
-    """A byte of one CTA's shared memory in a cluster: `cta_rank` (%cluster_ctarank) and `smem_address`.
+    """A byte of one CTA's shared memory in a cluster. Its CTA is `cta_rank` (%cluster_ctarank).
 
-    `smem_address` without the rank is the address of the same variable in CTA 0, or in a kernel without clusters.
+    Without the rank, `smem_address` is the address of the same variable in CTA 0. It is also its address in a kernel
+    without clusters.
 
     >>> from smemsim import ClusterAddress
     >>> ClusterAddress(3, 0x400).encode() == 0x3000400, ClusterAddress.decode(0x3000400)
@@ -120,19 +121,19 @@ def multicast(
 ) -> tuple[Delivery, ...]:
     """Which CTAs of a cluster receive a tensor load of CTA `cta_rank`, by rank.
 
-    - `cta_mask`: the 16-bit operand of `.multicast::cluster`, a bit for each rank. None: without that qualifier, only
-      the CTA of `smem_address`. An empty mask delivers nothing.
-    - `smem_address`, `mbar`: ClusterAddress, or ints with the rank in bits 31:24. A low int is CTA 0's.
-    - `cta_group` 2 (`.cta_group::2`, sm_100a): for each destination, the bytes count in the CTA of its pair that has
-      the parity of the CTA of `mbar`.
+    The mask `cta_mask` is the 16-bit operand of `.multicast::cluster`, a bit for each rank. None is the instruction
+    without that qualifier: only the CTA of `smem_address` receives the load. An empty mask delivers nothing. The
+    addresses `smem_address` and `mbar` are ClusterAddress, or ints with the rank in bits 31:24. A low int is CTA 0's.
+    With `cta_group` 2 (`.cta_group::2`, sm_100a), the bytes for a destination count in one CTA of its pair. It is the
+    CTA with the parity of the CTA of `mbar`.
 
     Each destination gets the data at the same offset of its own window. Its own mbarrier, at the offset of `mbar`,
     counts all bytes. The rank in `mbar` is ignored. With a mask, the rank in `smem_address` is ignored, too.
 
     Measured on sm_90a: traces multicast, multicast_traps. `cta_group` 2 is documented: PTX ISA 9.1 §9.7.9.27.
 
-    Raises HardwareTrap (719) for a mask with CTAs outside the cluster, InputError for arguments that no instruction
-    has, and Unmodelled for a barrier off 8 B or outside the pair.
+    Raises HardwareTrap (719) for a mask with CTAs outside the cluster. Raises InputError for arguments that no
+    instruction has. Raises Unmodelled for a barrier off 8 B or outside the pair.
 
     >>> from smemsim import multicast
     >>> [(d.cta_rank, d.mbar) for d in multicast(0b101, cluster_size=4, cta_rank=1, smem_address=0x800, mbar=0x400, transaction_bytes=64)]
@@ -177,11 +178,11 @@ def received_by(
 
 
 def commit_arrivals(cta_mask: int | None, *, cluster_size: int, cta_rank: int, cta_group: int = 1) -> dict[int, int]:
-    """How often a tcgen05.commit of CTA `cta_rank` arrives at the mbarrier of each CTA, by rank; CTAs without an
+    """How often a tcgen05.commit of CTA `cta_rank` arrives at the mbarrier of each CTA, by rank. CTAs without an
     arrival are left out.
 
-    - `cta_mask`: the 16-bit operand of `.multicast::cluster`, a bit for each rank. None: without that qualifier, only
-      the own barrier.
+    The mask `cta_mask` is the 16-bit operand of `.multicast::cluster`, a bit for each rank. None is the instruction
+    without that qualifier: only the own barrier gets an arrival.
 
     Documented: PTX ISA 9.1 §9.7.16.12. Raises InputError for a mask with CTAs outside the cluster.
 

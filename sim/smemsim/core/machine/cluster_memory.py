@@ -184,8 +184,8 @@ class Cluster(metaclass=OwnMembers):
 
 @functools.lru_cache(maxsize=1024)
 def deliveries(size: int, end: int, smem_address: int, mbar: int, cta_mask: int | None, cta_group: int) -> tuple[Delivery, ...]:
-    """The CTAs of a cluster of `size`, whose windows end at `end`, that get the data of a tensor load, and the
-    mbarriers that count it, of 0 bytes so far. Raises as `smemsim.multicast` does.
+    """The CTAs of a cluster of `size`, whose windows end at `end`, that get the data of a tensor load. Each has the
+    mbarrier that counts it, with 0 bytes so far. Raises as `smemsim.multicast` does.
     """
     to, barrier = cluster_address("smem_address", smem_address, size), cluster_address("mbar", mbar, size)
     _check_barrier(barrier, end)

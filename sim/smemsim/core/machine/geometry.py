@@ -1,9 +1,9 @@
 """The geometry of a tiled, im2col or scatter / gather transfer, and the transfers that hardware refuses.
 
-`descriptors.tensor_map.traps` has the traps that the map alone decides; here they become traps of a transfer. CUDA
+The traps that the map alone decides are in `words/tensor_map/traps.py`. Here they become traps of a transfer. CUDA
 error 715 is an illegal instruction, 716 a misaligned address, 700 an illegal address. Measured (H200): traces
-tma_load_traps, tma_store_traps, tma_mode_traps, tma_edited. For Blackwell the PTX ISA lists what is not allowed; that
-it traps is inferred.
+tma_load_traps, tma_store_traps, tma_mode_traps, tma_edited. For Blackwell the PTX ISA lists forbidden transfers. That
+they trap is inferred.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ __all__ = ["Geometry", "check_coordinates", "check_global", "check_map", "check_
 class Geometry:
     """The inputs of the walk over the rows of a box.
 
-    - `shape`, `layout`: the arrays of `layout.tma_loops`. `mode`: the instruction's. `swizzle`: the mode in force.
-    - `rows`: those of a tile, or pixels without the halo. `row_bytes`: packed bytes of a row, as the barrier counts
-      them.
-    - `first`, `axes`: the spatial dimensions of an im2col walk. `lower`, `upper`: the pixel box.
+    The arrays `shape` and `layout` are those of `layout.tma_loops`. The instruction's mode is `mode`, the swizzle in
+    force is `swizzle`. The rows are those of a tile, or pixels without the halo. The packed bytes of a row, as the
+    barrier counts them, are `row_bytes`. The spatial dimensions of an im2col walk are `first` and `axes`, its pixel box
+    is `lower` and `upper`.
     """
 
     mode: str

@@ -34,12 +34,11 @@ LINE = 16  # bytes: the widest access
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Region:
-    """One array in global memory: its bytes, and the 64-bit words that contain them, the first at `words_begin`, a
-    multiple of 16.
+    """One array in global memory: its bytes, and the 64-bit words that contain them. The first word is at
+    `words_begin`, a multiple of 16.
 
-    - `name`: its name in messages; "" if it has none.
-    - `blank`: the uninitialised bytes of `words`; None: all count as written.
-    - `chunks`: the allocations in an array of the kernels' heap. Bytes between them are outside.
+    Its name in messages is `name`, "" if it has none. The uninitialised bytes of `words` are `blank`. If that is None,
+    all count as written. The allocations in an array of the kernels' heap are `chunks`. Bytes between them are outside.
     """
 
     begin: int
@@ -133,9 +132,9 @@ class GlobalMemory(metaclass=OwnMembers):
         """Use an array of the host as global memory, without a copy. Kernels read and write the array itself. It is
         kept until `free`. Returns the address.
 
-        `array` is a contiguous numpy array, or another object with a writable buffer (`bytearray`, `mmap`). `address`
-        must be as far from a multiple of 16 as the array's own; default: a free address. Raises InputError for memory
-        that cannot be bound there.
+        The array is a contiguous numpy array, or another object with a writable buffer (`bytearray`, `mmap`). The
+        address must be as far from a multiple of 16 as the array's own. Default: a free address. Raises InputError for
+        memory that cannot be bound there.
         """
         try:
             data = np.frombuffer(array, np.uint8) if not isinstance(array, np.ndarray) or array.nbytes else np.zeros(0, np.uint8)

@@ -42,12 +42,12 @@ def line_key(address, layout):  # type: ignore[no-untyped-def]
 
 @compiled(reads="lines inner")
 def load_boxes(lines, inner, shape, layout, smem_address, out, out_begins, tensor, tensor_begin, owner, writers):  # type: ignore[no-untyped-def]
-    """Loads whose rows are whole 128-byte lines of 16-byte chunks in bounds, each into a window of its own: `out` and
-    `tensor` are 64-bit words.
+    """Loads whose rows are whole 128-byte lines of 16-byte chunks in bounds, each into a window of its own. The arrays
+    `out` and `tensor` are 64-bit words.
 
-    Box n begins at `inner[n]` in dimension 0, and its window, as `out` counts, at `out_begins[n]`. `tensor_begin` is
-    the tensor's first element, in bytes from the first word. `owner` has an entry for each line of `out`. It becomes
-    `writers[n]` with the row's place in the dense box; the free low bits hold the XOR of its chunks.
+    Box n begins at `inner[n]` in dimension 0. Its window begins at `out_begins[n]`, as `out` counts. The tensor's first
+    element is at `tensor_begin`, in bytes from the first word. The array `owner` has an entry for each line of `out`.
+    It becomes `writers[n]` with the row's place in the dense box; the free low bits hold the XOR of its chunks.
     """
     for n in range(len(lines)):
         first, _ = chunk_place(inner[n], 0, shape, layout)
@@ -256,8 +256,8 @@ def scatter_rows(words, rows, values):  # type: ignore[no-untyped-def]
 def gather_rows(words, rows, out):  # type: ignore[no-untyped-def]
     """The registers of each lane of a warp for 8 x 8 matrices of 16 bits.
 
-    `rows` are the places (in bytes) of the rows, those of a warp one after the other. `out` has a row of 32-bit words
-    for each matrix.
+    The places (in bytes) of the rows are `rows`, those of a warp one after the other. The result `out` has a row of
+    32-bit words for each matrix.
     """
     count = len(out)
     for warp in range(out.shape[1] >> 5):

@@ -154,9 +154,9 @@ NOWHERE = Region.of(0, bytes(1))  # for boxes that touch no global byte
 class Operand(metaclass=OwnMembers):
     """The operand that one MMA read through a descriptor: arrays of shape (rows, k).
 
-    - `bits`: raw element bits. `writer`: an index into `writers`; -1 if the byte is uninitialised.
-    - `position`: the place of the byte in the writer's dense box.
-    - `torn`: the bytes of the element do not come from one place. `unwritten`: a byte of it is uninitialised.
+    Raw element bits are `bits`. The array `writer` has an index into `writers`, or -1 if the byte is uninitialised. The
+    place of the byte in the writer's dense box is `position`. An element is `torn` if its bytes do not come from one
+    place. It is `unwritten` if a byte of it is uninitialised.
 
     >>> import smemsim
     >>> import numpy as np

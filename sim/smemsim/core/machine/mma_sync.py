@@ -52,11 +52,11 @@ def mma_sync_types(a_type: str, b_type: str, d_type: str, shape: Shape, *, spars
 
 @dataclasses.dataclass(frozen=True)
 class MmaSync:
-    """An mma.sync as its name spells it; with `is_sparse` an mma.sp.sync. Raises InputError if it does not exist.
+    """An mma.sync as its name spells it. With `is_sparse` it is an mma.sp.sync. Raises InputError if it does not exist.
 
-    - `xor`: .xor.popc of b1 (else .and.popc). `rounding`: that of f64. `selector`: the sparsity selector.
-    - `arch`: the card. `kind`: the text after `.kind::`.
-    - A block-scaled kind has `factors` scale factors of `scale_type` for each row of A and column of B.
+    With `xor` a b1 instruction has .xor.popc, else .and.popc. The rounding of f64 is `rounding`, the sparsity selector
+    is `selector`. The card is `arch`. The text after `.kind::` is `kind`. A block-scaled kind has `factors` scale
+    factors of `scale_type` for each row of A and column of B.
 
     >>> i = MmaSync((16, 8, 16), "f16", "f16", "f16")
     >>> i.registers, i.row.bits
@@ -149,8 +149,8 @@ class MmaSync:
 
     @property
     def places(self) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
-        """(thread, register) of every element of A (M, stored K) and B (N, K), and (row, column) of every thread's
-        elements of D (elements, 32).
+        """The places of elements in registers. A (M, stored K) and B (N, K) have the (thread, register) of every
+        element. D (elements, 32) has the (row, column) of every thread's elements.
 
         >>> a, b, d = MmaSync((16, 8, 16), "f16", "f16", "f32").places
         >>> a[0][8, :4].tolist(), a[1][8, :4].tolist(), d[0][:, 5].tolist(), d[1][:, 5].tolist()
@@ -178,10 +178,10 @@ class MmaSync:
     def execute(
         self, a: np.ndarray, b: np.ndarray, c: np.ndarray, metadata: np.ndarray | None = None, scales: tuple[np.ndarray, np.ndarray] | None = None
     ) -> np.ndarray:  # fmt: skip
-        """The registers of D from those of A, B and C. `metadata` of a sparse instruction is uint32 (warps, 32).
+        """The registers of D from those of A, B and C. The `metadata` of a sparse instruction is uint32 (warps, 32).
 
-        `scales` of a block-scaled one are the raw bits of the factors of A (warps, M, factors) and of B (warps, N,
-        factors).
+        The `scales` of a block-scaled one are the raw bits of two sets of factors, (warps, M, factors) of A and (warps,
+        N, factors) of B.
         """
         (m, n, k), stored, bits = self.shape, self.stored_k, self.row.bits
         of_a = _codes(_matrix(a, _a_order(m, stored, bits), bits, self.a_type).reshape(-1, m, stored), bits, self.a_type)
@@ -202,8 +202,8 @@ class MmaSync:
     def product(
         self, a: np.ndarray, b: np.ndarray, c: np.ndarray, factors: Factors | None = None, index: np.ndarray | None = None
     ) -> np.ndarray:  # fmt: skip
-        """D (tiles, M, N) from the raw bits of A (tiles, M, stored K), B (tiles, N, K) and C; not for f64. `index` (M,
-        stored K) has the K of A's elements.
+        """D (tiles, M, N) from the raw bits of A (tiles, M, stored K), B (tiles, N, K) and C. Not for f64. The K of A's
+        elements is `index` (M, stored K).
         """
         if self.sum_row is not None:
             return float_sums(a, b, c, self.types, self.sum_row, index, factors)
@@ -231,12 +231,12 @@ def mma_sync(
     scales: tuple[np.ndarray, np.ndarray] | None = None,
     scale_type: str = "",
 ) -> np.ndarray:
-    """The registers of D of `mma.sync.aligned.mMnNkK.row.col` from those of A, B and C: uint32 (registers, warps, 32),
-    or uint64 for f64.
+    """The registers of D of `mma.sync.aligned.mMnNkK.row.col` from those of A, B and C. Registers are uint32
+    (registers, warps, 32), or uint64 for f64.
 
-    - `metadata` uint32 (warps, 32): mma.sp.sync. `xor`: .xor.popc of b1 (else .and.popc). `rounding`: that of f64.
-    - `arch`: the card. `kind`: the text after `.kind::`.
-    - `scales`: raw bits (warps, M, factors) and (warps, N, factors) of `scale_type`.
+    With `metadata`, uint32 (warps, 32), it is mma.sp.sync. With `xor` a b1 instruction has .xor.popc, else .and.popc.
+    The rounding of f64 is `rounding`. The card is `arch`. The text after `.kind::` is `kind`. The factors are `scales`:
+    raw bits (warps, M, factors) and (warps, N, factors) of `scale_type`.
 
     Measured (H200): trace launches (kernels mma_hard*). Raises InputError for an instruction that does not exist.
 
@@ -493,13 +493,15 @@ class QuadPairs:
     together.
 
     Threads 4p to 4p + 3 and 16 + 4p to 19 + 4p are quad pair p. It has its own A, B, C and D, of 8 x 4, 4 x 8 and 8 x 8
-    elements:
+    elements. Let thread t of 4 be in half h of the warp, and i be the number of its element.
 
-                         thread (t of 4, h of 2 halves of the warp) has element i
-        A .row, B .col    A[t + 4h, i], B[i, t + 4h]                      i < 4
-        A .col, B .row    A[i + 4h, t], B[t, i + 4h]                      i < 4
-        C, D f16          [t + 4h, i]                                     i < 8
-        C, D f32          [t % 2 + (i & 2) + 4h, (i & 4) + (t & 2) + i % 2]
+    A .row and B .col: the element is A[t + 4h, i] or B[i, t + 4h], with i < 4.
+
+    A .col and B .row: the element is A[i + 4h, t] or B[t, i + 4h], with i < 4.
+
+    C and D of f16: the element is [t + 4h, i], with i < 8.
+
+    C and D of f32: the element is [t % 2 + (i & 2) + 4h, (i & 4) + (t & 2) + i % 2], with i < 8.
 
     From sm_75 on it is not an instruction of the tensor core: ptxas 13.0.88 compiles it to f32 arithmetic, with every
     step rounded to nearest. D of f32 is C + fma(a3, b3, fma(a2, b2, fma(a1, b1, fma(a0, b0, 0)))). D of f16 is C +
@@ -623,9 +625,9 @@ class Wmma:
     """A wmma.mma with A and B of one type. The product is that of mma.sync, to which compilers translate it. Raises
     InputError if it does not exist.
 
-    If one of C and D is f16 and the other f32, the sum is f32, and D is rounded to nearest (SASS of ptxas 13.0). tf32
-    is multiplied in two steps of k4. `xor` is .xor.popc of b1 (else .and.popc), `rounding` that of f64, `arch` the
-    card.
+    If one of C and D is f16 and the other f32, the sum is f32, and D is rounded to nearest (SASS of ptxas 13.0).
+    Elements of tf32 are multiplied in two steps of k4. With `xor` a b1 instruction has .xor.popc, else .and.popc. The
+    rounding of f64 is `rounding`, the card is `arch`.
 
     >>> ones = np.full((1, 16, 16), 0x3C00, np.uint16)
     >>> d = Wmma((16, 16, 16), "f16", "f16", "f32").execute(ones, ones, np.zeros((1, 16, 16), np.uint16))

@@ -178,9 +178,9 @@ class Owners:
 
     @staticmethod
     def load(parts: Sequence[Owners], boxes: Boxes, words: np.ndarray, begins: np.ndarray, region: Region) -> None:
-        """Move the bytes of loads into windows of their own, and note that they belong to them, new writers. `words`
-        (64 bits) has all windows; of each window `parts` has the owners, and `begins` the shared address that the first
-        word would have in it.
+        """Move the bytes of loads into windows of their own. The loads become new writers of these bytes. All windows
+        are in `words` (64 bits). For each window, `parts` has the owners. The shared address that the first word would
+        have in it is in `begins`.
         """
         for part, transfer in zip(parts, boxes.transfers, strict=True):
             part.writers.append(transfer)

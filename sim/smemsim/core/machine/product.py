@@ -38,9 +38,9 @@ __all__ = ["Element", "MmaOperand", "MmaResult", "SharedOperand", "Term", "halve
 class Element:
     """One element that was multiplied: its place, its raw bits, their value, and its origin.
 
-    - `place`: "shared 0x490", "tensor lane 3 column 7 bit 16" or "thread 5 register 2 bit 16", of CTA `cta` of a pair.
-    - `coordinate`: the tensor coordinate that TMA loaded (dimension 0 first); None if no TMA load wrote the element.
-    - `writer`: the writer; None if the element is uninitialised.
+    Its `place` is "shared 0x490", "tensor lane 3 column 7 bit 16" or "thread 5 register 2 bit 16", of CTA `cta` of a
+    pair. The tensor coordinate that TMA loaded is `coordinate`, dimension 0 first. It is None if no TMA load wrote the
+    element. The writer is `writer`. It is None if the element is uninitialised.
     """
 
     row: int
@@ -61,11 +61,12 @@ class Element:
 class MmaOperand:
     """A (M x K) or B (N x K) as one instruction read it, with the rows of both CTAs of a pair.
 
-    - `bits`: raw element bits. `address`: a byte of shared memory, lane << 16 | column of tensor memory, or thread << 8
-      | register. `bit`: the lowest bit in that word (0 for shared memory).
-    - `cta`: the CTA of every row. `writer`, `position`: as in `Operand`; each CTA has its own `writers`.
-    - `grade`: the evidence of the addresses. `unwritten`: a byte of the element is uninitialised. `unsure`: its writer
-      was not certain of it.
+    Raw element bits are `bits`. The address is a byte of shared memory, or lane << 16 | column of tensor memory, or
+    thread << 8 | register. The lowest bit in that word is `bit` (0 for shared memory). The CTA of every row is `cta`.
+
+    The arrays `writer` and `position` are those of `Operand`. Each CTA has its own `writers`. The evidence of the
+    addresses is `grade`. An element is `unwritten` if a byte of it is uninitialised. It is `unsure` if its writer was
+    not certain of it.
     """
 
     dtype: str
@@ -299,13 +300,15 @@ class Term:
 class MmaResult(metaclass=OwnMembers):
     """The result of one wgmma or tcgen05.mma: its operands, C, and D as raw bits (M, N).
 
-    - `a`: one operand, or one for each band of N that reads its own copy of A. `b`: the other operand.
-    - `c`: the content of D before; it counts times 2^-`scale_c`.
-    - `index` (M, S): the K of every stored element of a sparse A, else None. `lower` (M, S, 2): the 16-bit halves of B
-      that tf32 elements multiply if the metadata splits them.
-    - `written`: False if D keeps its content (disabled lanes).
-    - `doubtful`: D depends on uninitialised data (counted in `unwritten`), or on an uncertain earlier result.
-    - `grade`: the evidence of the addresses and of D's places. `disputes`: the rows of smemsim.DISPUTES among them.
+    Operand `a` is one operand, or one for each band of N that reads its own copy of A. Operand `b` is the other one.
+    The content of D before is `c`. It counts times 2^-`scale_c`.
+
+    A sparse A has `index` (M, S), the K of every stored element, else None. If the metadata splits tf32 elements,
+    `lower` (M, S, 2) has the 16-bit halves of B that they multiply.
+
+    If `written` is False, D keeps its content (disabled lanes). An element is `doubtful` if D depends on uninitialised
+    data (counted in `unwritten`), or on an uncertain earlier result. The evidence of the addresses and of D's places is
+    `grade`. The rows of smemsim.DISPUTES among them are `disputes`.
 
     The memories may change afterwards. Terms and certainty are computed when they are read.
 
@@ -380,7 +383,7 @@ class MmaResult(metaclass=OwnMembers):
 
     @property
     def rounding(self) -> str:
-        """The assumptions behind the bits of D that are not `certain`, in words."""
+        """The assumptions about the bits of D that are not `certain`, in words."""
         if self.certain.all():
             return (
                 "no element of D depends on how hardware rounds"

@@ -77,9 +77,9 @@ class Saved(NamedTuple):
 
 @dataclasses.dataclass(eq=False)
 class _Marks:
-    """The marks of the words of one array: by word the number of a set of doubts, the bytes that have it as bits, and
-    the word as it was stored. No word outside `first` to `end` has one. Tables of zeros take no memory until they are
-    written.
+    """The marks of the words of one array. By word it has the number of a set of doubts, the bytes that have it (as
+    bits), and the word as it was stored. No word outside `first` to `end` has one. Tables of zeros take no memory until
+    they are written.
     """
 
     region: Array
@@ -187,8 +187,8 @@ class StoredTaint:
         return id(memory) in self._arrays
 
     def put(self, region: Array, at: np.ndarray, size: int, numbers: np.ndarray, *, is_late: bool = False) -> None:
-        """Values of `size` bytes with these marks, (n,) or of their bytes (n, size), have been stored at byte offsets
-        of an array's words. `is_late`: they are there when `settle` is called.
+        """Values of `size` bytes have been stored at byte offsets of an array's words. Their marks are (n,), or (n,
+        size) for their bytes. With `is_late`, they are there when `settle` is called.
         """
         if not numbers.any():
             return

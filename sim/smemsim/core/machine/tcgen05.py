@@ -1,8 +1,8 @@
 """tcgen05.mma: one instruction, or several at once.
 
-`Tcgen05Mma` is an instruction with the words of its operands. `prepare` decodes and checks them: the places of A, B, D,
-scale factors and metadata. `execute` runs instructions on their memories. `tcgen05_mma` runs one, and explains every
-term by its address and its tensor coordinate.
+An instruction with the words of its operands is `Tcgen05Mma`. Its method `prepare` decodes and checks them: the places
+of A, B, D, scale factors and metadata. Its method `execute` runs instructions on their memories. The function
+`tcgen05_mma` runs one, and explains every term by its address and its tensor coordinate.
 """
 
 from __future__ import annotations
@@ -170,8 +170,8 @@ def _word(side: str, descriptor: Any, arch: str) -> SmemDescriptor:
 class Prepared:
     """An instruction that exists: the places of its operands, and its options.
 
-    `zero_columns` (N,) are the columns of B that count as zero; None: none. `written` (M, N) are the elements of D that
-    are written; None: all.
+    The columns of B that count as zero are `zero_columns` (N,), None if there are none. The elements of D that are
+    written are `written` (M, N), None if all are.
     """
 
     of: Tcgen05Mma
@@ -541,7 +541,7 @@ def _are_added_in_place(issues: Sequence[Issue]) -> bool:
 class _InPlace:
     """Instructions like `mma` whose D is in the same blocks of their tensor memories.
 
-    `which` are their numbers (None: all), with the numbers of A and B of each block, and the places of the blocks.
+    Their numbers are `which` (None: all). The numbers of A and B of each block, and the places of the blocks, follow.
     """
 
     mma: Prepared
@@ -904,27 +904,27 @@ def tcgen05_mma(
     metadata: int | TmemAddress | None = None,
     zero_column_mask: int = 0,
 ) -> MmaResult:
-    """One `tcgen05.mma`: D = A * B + D, read through the descriptors and written to tensor memory.
+    """Execute one `tcgen05.mma`: D = A * B + D, read through the descriptors and written to tensor memory.
 
-    - `d`: the address of D in tensor memory.
-    - `a`: a shared-memory descriptor, or a `TmemAddress` for A in tensor memory. `b`: a descriptor.
-    - `idesc`: the instruction descriptor. If it is a word, give its `kind`.
-    - `cta_group` 2: both memories are pairs, of the even CTA and its peer. Descriptors and addresses are the same in
-      both.
-    - `scale_a`, `scale_b`: addresses of the scale factors of block-scaled kinds. `scale_vec`: "1X", "2X", "4X",
-      "block16" or "block32". `metadata`: the address of the metadata of a sparse A.
-    - `scale_input_d`: divides the D that is added by 2^n.
+    Argument `d` is the address of D in tensor memory. Argument `a` is a shared-memory descriptor, or a `TmemAddress`
+    for A in tensor memory. Argument `b` is a descriptor. The instruction descriptor is `idesc`. If it is a word, give
+    its `kind`. With `cta_group` 2, both memories are pairs, of the even CTA and its peer. Descriptors and addresses are
+    the same in both.
+
+    Block-scaled kinds have addresses of scale factors, `scale_a` and `scale_b`. Their `scale_vec` is "1X", "2X", "4X",
+    "block16" or "block32". The address of the metadata of a sparse A is `metadata`. With `scale_input_d` n, the D that
+    is added is divided by 2^n.
 
     The instruction is complete when the call returns. The result has D, both operands with their addresses and owners,
-    and `terms(m, n)`. `certain` is False if a known datapath would give other bits, or if D depends on uninitialised
-    data or on an uncertain earlier result.
+    and `terms(m, n)`. If a known datapath would give other bits, `certain` is False. It is also False if D depends on
+    uninitialised data or on an uncertain earlier result.
 
     Grades: addresses and places are documented, compiled or inferred (`result.grade`). The sums are inferred from
     public studies (`result.arithmetic`). Nothing is measured on Blackwell. `result.disputes` names contradictions of
     the sources.
 
-    Raises InputError for an instruction that does not exist, HardwareTrap if an operand leaves the shared window, and
-    Unmodelled for unknown behaviour. Nothing is written then.
+    Raises InputError for an instruction that does not exist. Raises HardwareTrap if an operand leaves the shared
+    window. Raises Unmodelled for unknown behaviour. Nothing is written then.
 
     >>> from smemsim import SmemDescriptor, TensorMemory, tcgen05_mma
     >>> import numpy as np

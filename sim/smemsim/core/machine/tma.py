@@ -60,19 +60,18 @@ SHARED_END, GRANULARITY = ARCHITECTURES["sm_90a"].shared_end, ARCHITECTURES["sm_
 
 @dataclasses.dataclass(eq=False)
 class Boxes:
-    """Tensor loads, or stores, of boxes of one map, each at the same address of a window of its own; one box is no
+    """Tensor loads, or stores, of boxes of one map, each at the same address of a window of its own. One box is no
     special case.
 
-    - `form`: what all have in common.
-    - `coordinates`: where each box begins.
-    - `starts` (int64, boxes x 5): the same in one array.
-    - `lines` (int64, boxes x rows): for each row, the bytes from the tensor's first element to coordinate 0 of
-      dimension 0; `tma_loops.OUTSIDE` for rows out of bounds.
-    - `found` (int64, boxes + 1 x 4): four numbers for each box. The end of the shared bytes that are accessed. The
-      first byte and the end of the accessed bytes of the tensor (both 0 for none). Whether every byte of the box is in
-      bounds. The last row is of all boxes together.
-    - `span`: begin and end of the global bytes that are touched; (0, 0) for none.
-    - `walked`: of each box the rows of an im2col walk or a gather; those of a tile are made when asked for.
+    - Common properties of all boxes are in `form`.
+    - The begin of each box is in `coordinates`. The same in one array is `starts` (int64, boxes x 5).
+    - Array `lines` (int64, boxes x rows) has for each row the bytes from the tensor's first element to coordinate 0 of
+      dimension 0. Rows out of bounds have `tma_loops.OUTSIDE`.
+    - Array `found` (int64, boxes + 1 x 4) has four numbers for each box. The end of the shared bytes that are accessed.
+      The first byte and the end of the accessed bytes of the tensor (both 0 for none). Whether every byte of the box is
+      in bounds. The last row is for all boxes together.
+    - Begin and end of the global bytes that are touched are `span`, (0, 0) for none.
+    - Rows of an im2col walk or a gather are in `walked`, for each box. Those of a tile are made when asked for.
     """
 
     form: BoxForm
@@ -135,12 +134,12 @@ def are_apart(tm: TensorMap, boxes: Sequence[tuple[int, ...]]) -> bool:
 class Transfer(metaclass=OwnMembers):
     """One TMA transfer of any mode. The box consists of rows, and a row consists of chunks.
 
-    - `lines` (int64): for each row, the bytes from the tensor's first element to coordinate 0 of dimension 0;
-      `tma_loops.OUTSIDE` for rows out of bounds.
-    - `rows` (int64, n x 5): the tensor coordinates at which each row begins.
-    - `chunk_shared` (uint32): where each chunk is in shared memory. Byte b of it is at that address XOR b.
-    - `chunk_global` (int64): the global address of each chunk. The first `chunk_valid` of its `chunk_bytes` bytes are
-      inside the tensor.
+    - Array `lines` (int64) has for each row the bytes from the tensor's first element to coordinate 0 of dimension 0.
+      Rows out of bounds have `tma_loops.OUTSIDE`.
+    - Array `rows` (int64, n x 5) has the tensor coordinates at which each row begins.
+    - Array `chunk_shared` (uint32) has the shared address of each chunk. Byte b of the chunk is at that address XOR b.
+    - Array `chunk_global` (int64) has the global address of each chunk. The first `chunk_valid` of its `chunk_bytes`
+      bytes are inside the tensor.
 
     A chunk is 16 bytes on both sides. For sub-byte types with gaps it holds 8 or 12 bytes of global memory.
 
@@ -338,26 +337,21 @@ def tma_load(
 ) -> Transfer:
     """The shared address of every byte of the box of a `cp.async.bulk.tensor` load.
 
-    - `coordinates`: signed, in driver order, in elements; with interleave, dimension 0 counts slices. For tile::gather4
-      they are the column and four rows.
-    - `smem_address`: a byte address in the `.shared` window, which ends at `shared_end` (default: the largest window).
-    - `im2col_offsets`: those of im2col, W first, or (wHalo, wOffset) of im2col::w.
-    - `mode`: the instruction's. Default: that of the map.
-    - `arch` None: as measured on sm_90a, and as documented for what only Blackwell has.
+    The coordinates are signed, in driver order, in elements. With interleave, dimension 0 counts slices. For
+    tile::gather4 they are the column and four rows. The byte address `smem_address` is in the `.shared` window, which
+    ends at `shared_end` (default: the largest window). Offsets of im2col are `im2col_offsets`, W first, or (wHalo,
+    wOffset) for im2col::w. The instruction's mode is `mode`. Default: that of the map. Without `arch`, the load is as
+    measured on sm_90a, and as documented for modes that only Blackwell has.
 
         pitch = bytes of an inner row, or the swizzle width; row = j1 + T1*(j2 + T2*...), or the pixel
         shared = swizzle(smem_address + row*pitch + byte)        on the absolute address
 
     Elements outside the tensor are fill.
 
-    Raises HardwareTrap if hardware traps:
-
-    | CUDA error | reason |
-    |---|---|
-    | 700 | the box ends past the window |
-    | 715 | a dimension above 2^31, a start in dimension 0 that is no multiple of 16 B, or a start outside of the im2col pixel box |
-    | 715 | a rank or mode that is not that of the map |
-    | 716 | a shared address that is no multiple of 128 B, or a global address that is no multiple of 16 B |
+    Raises HardwareTrap if hardware traps. The CUDA error is 700 if the box ends past the window. It is 715 for a
+    dimension above 2^31, for a start in dimension 0 that is no multiple of 16 B, and for a start outside of the im2col
+    pixel box. It is also 715 for a rank or mode that is not that of the map. It is 716 for a shared address that is no
+    multiple of 128 B, or a global address that is no multiple of 16 B.
 
     Measured on an H200: traces tma_loads, tma_im2col, tma_interleave, tma_im2col_interleave. Documented: tile::gather4,
     im2col::w, sub-byte types and the 128B atoms.
@@ -814,8 +808,8 @@ def store_bytes(transfer: Transfer, memory: np.ndarray, memory_begin: int, tenso
 
 
 def store_boxes(boxes: Boxes, memory: np.ndarray, begins: np.ndarray, region: Region, operation: str = "") -> None:
-    """Put the bytes of stores into an array, or reduce them into it by an operation. `memory` (64-bit words) has all
-    windows, and `begins` has, by the window of each box, the shared address that its first word would have.
+    """Put the bytes of stores into an array, or reduce them into it by an operation. All windows are in `memory`
+    (64-bit words). For the window of each box, `begins` has the shared address that its first word would have.
     """
     first, g, tm = boxes.transfers[0], boxes.form.geometry, boxes.form.tensor_map
     if boxes.are_whole and g.is_whole_lines and first.stored_bits == 8 and not operation:

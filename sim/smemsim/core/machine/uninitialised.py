@@ -155,8 +155,8 @@ def litter(data: np.ndarray, address: int) -> None:
 
 
 class Garbage(Blank):
-    """Memory that was allocated and filled by `litter`: `data` are the bytes at `address`, whose first one has the
-    offset `begin`.
+    """Memory that was allocated and filled by `litter`. The bytes at `address` are `data`. The first one has the offset
+    `begin`.
 
     >>> data = np.zeros(128, np.uint8)
     >>> litter(data, 0x1000)

@@ -1,8 +1,8 @@
 """wgmma: one wgmma.mma_async, of one warpgroup or of several at once.
 
-`Wgmma` is the instruction as its name and its immediates spell it, checked once. `read` reads the operands of
-warpgroups, `execute` multiplies. `wgmma` does both for one warpgroup, and explains every term by its address and its
-tensor coordinate.
+The instruction, as its name and its immediates spell it, is `Wgmma`. It is checked once. Its method `read` reads the
+operands of warpgroups, `execute` multiplies. The function `wgmma` does both for one warpgroup, and explains every term
+by its address and its tensor coordinate.
 """
 
 from __future__ import annotations
@@ -218,8 +218,8 @@ class Operands:
     """The operands of the wgmma of several warpgroups: raw bits of A (some, 64, stored K) and of B (some, N, K), each
     once.
 
-    `which_a`, `which_b` (groups,) are the operands of each warpgroup. `unwritten` (groups,): an element of them is
-    uninitialised. A sparse instruction has `places` for each group.
+    The operands of each warpgroup are `which_a` and `which_b` (groups,). If an element of them is uninitialised,
+    `unwritten` (groups,) is set. A sparse instruction has `places` for each group.
     """
 
     a: np.ndarray
@@ -298,17 +298,18 @@ def wgmma(
     sparsity_selector: int = 0,
     satfinite: bool = False,
 ) -> MmaResult:
-    """`wgmma.mma_async.m64nNkK`: D = A * B + D, with A from shared memory or registers, B from shared memory.
+    """Execute `wgmma.mma_async.m64nNkK`: D = A * B + D, with A from shared memory or registers, B from shared memory.
 
-    - `a`: a descriptor, or the registers of A, uint32 (128 threads, 4). `b`: a descriptor.
-    - `d`: the accumulator's registers before the instruction, uint32 (128, N / 2), for f16 (128, N / 4). None: zeros.
-      `wgmma_registers(result)` has the registers after it.
-    - `metadata` uint32 (128,): wgmma.mma_async.sp. `imm_scale_a`, `imm_scale_b`: 1 or -1. `scale_d` False: D = A * B.
-      `a_major`, `b_major` "MN": imm-trans.
+    Operand `a` is a descriptor, or the registers of A, uint32 (128 threads, 4). Operand `b` is a descriptor. The
+    accumulator's registers before the instruction are `d`, uint32 (128, N / 2), for f16 (128, N / 4). None means zeros.
+    The registers after it are `wgmma_registers(result)`.
 
-    Measured (H200): which elements are multiplied (traces wgmma_f32, wgmma_f16, wgmma_s32, wgmma_sparse,
-    wgmma_operands), and every bit of the sums (traces wgmma_dots_f32, wgmma_dots_f16, wgmma_dots_s32). `result.certain`
-    is False if D depends on uninitialised data. `result.dot(m, n)` explains one element.
+    With `metadata`, uint32 (128,), it is wgmma.mma_async.sp. The immediates `imm_scale_a` and `imm_scale_b` are 1 or
+    -1. With `scale_d=False`, D = A * B. The imm-trans of an operand is set by `a_major` or `b_major` "MN".
+
+    Measured (H200): the choice of elements, in traces wgmma_f32, wgmma_f16, wgmma_s32, wgmma_sparse, wgmma_operands.
+    Every bit of the sums is measured, too, in traces wgmma_dots_f32, wgmma_dots_f16, wgmma_dots_s32. If D depends on
+    uninitialised data, `result.certain` is False. One element is explained by `result.dot(m, n)`.
 
     Raises InputError for an instruction that does not exist, HardwareTrap if an operand leaves the shared window.
 
@@ -455,10 +456,8 @@ def _a_in_registers(a: np.ndarray, i: Wgmma) -> MmaOperand:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Sparse:
-    """(64, stored K) the K of every stored element of A. `lower` has the K of both halves of a tf32 whose halves
-    differ.
-
-    `lower` (64, stored K, 2) counts in units of 16 bits; None if no element is torn.
+    """The K of every stored element of A, (64, stored K). For a tf32 whose halves differ, `lower` (64, stored K, 2) has
+    the K of both halves, in units of 16 bits. It is None if no element is torn.
     """
 
     index: np.ndarray

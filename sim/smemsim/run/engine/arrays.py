@@ -61,10 +61,11 @@ WANTED_ARRAY = "needs an array of plain numbers: of numpy, ml_dtypes, PyTorch, C
 
 
 def storage(dtype: Any) -> np.dtype[Any]:
-    """The numpy type in which elements of a type are stored: the type of ml_dtypes if it is installed, else unsigned
-    words with the raw bits.
+    """The numpy type in which elements of a type are stored. It is the type of ml_dtypes if that is installed, else
+    unsigned words with the raw bits.
 
-    `dtype` is an element type by its PTX name ("f16" is half precision) or anything that numpy takes for a type.
+    Pass an element type by its PTX name ("f16" is half precision), or anything that numpy takes for a type. Returns a
+    numpy type.
 
     >>> storage("f32"), storage("f16"), storage("tf32"), storage(np.int8)
     (dtype('float32'), dtype('float16'), dtype('float32'), dtype('int8'))
@@ -169,9 +170,9 @@ def element_strides(name: str, array: np.ndarray) -> tuple[int, ...]:
 class DeviceArray(metaclass=OwnMembers):
     """An array in simulated global memory. It keeps the strides of the array that was copied, as PyTorch and CuPy do.
 
-    `address` is the address of its first element, `stride()` its strides. `numpy()` returns its contents in the type
-    and shape that it was made with. `update` overwrites them. Elements of types that numpy lacks (bf16, fp8) are
-    returned as ml_dtypes' types if that is installed, else as raw bits. `smemsim.to_float64` reads both.
+    The address of its first element is `address`, its strides are `stride()`. Its contents are returned by `numpy()`,
+    in the type and shape that it was made with, and overwritten by `update`. Elements of types that numpy lacks (bf16,
+    fp8) are returned as ml_dtypes' types if that is installed, else as raw bits. `smemsim.to_float64` reads both.
 
     >>> from smemsim import DeviceArray, GlobalMemory
     >>> import numpy as np

@@ -161,14 +161,14 @@ class Device:
         """Copy an array into global memory: an array of numpy, ml_dtypes, PyTorch or CuPy, or any object with numpy's
         array protocol or DLPack.
 
-        - `dtype` converts it first: a type of numpy, or an element type by name ("bf16" ...).
-        - The strides stay, in elements, as PyTorch keeps them when it moves a tensor to a GPU: `gpu.array(x.T)` is a
-          transposed view there too (`.stride()`).
-        - Other byte orders become the byte order of this machine.
-        - `name` is the name in findings. Without it, findings use the parameter that points there.
-        - `address` is the address of its first byte; without it, a free place.
+        With `dtype` it is converted first, to a type of numpy, or an element type by name ("bf16" ...). The strides
+        stay, in elements, as PyTorch keeps them when it moves a tensor to a GPU. So `gpu.array(x.T)` is a transposed
+        view there too (`.stride()`). Other byte orders become the byte order of this machine.
 
-        InputError if the object is no array of plain numbers, or if the address is not free.
+        The name in findings is `name`. Without it, findings use the parameter that points there. The address of the
+        first byte is `address`. Without it, a free place is taken.
+
+        Raises InputError if the object is no array of plain numbers, or if the address is not free.
         """
         raw = as_numpy(name or "array", array)
         if dtype is None:

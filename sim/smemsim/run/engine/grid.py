@@ -101,12 +101,14 @@ def execute(
     sanitizer: bool = True,
     done: Callable[[int], None] = lambda ctas: None,
 ) -> bool:
-    """Run clusters of a launch (all of them without `clusters`); findings are added to `launch.result`.
+    """Run clusters of a launch (all of them without `clusters`). Findings are added to `launch.result`.
 
-    `done` is called with the number of CTAs that have finished. A trap or a hang ends the launch, as on hardware, and
-    the result is False. It is also False at the end of the launch's time; then no finding is added. CTAs that wait
-    for other CTAs are joined by further waves, if all of them fit on the card at once. `launch.evidence` records
-    whether requests for clusters to take over were granted, `launch.status` the CUDA error of a trap or a hang.
+    The function `done` is called with the number of CTAs that have finished. A trap or a hang ends the launch, as on
+    hardware, and the result is False. It is also False at the end of the launch's time. Then no finding is added. CTAs
+    may wait for other CTAs. If all of them fit on the card at once, further waves join the running one.
+
+    Whether requests for clusters to take over were granted is in `launch.evidence`. The CUDA error of a trap or a hang
+    is `launch.status`.
     """
     for begin in launch.program.at_launch.values():
         begin(launch)

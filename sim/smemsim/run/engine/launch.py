@@ -88,14 +88,15 @@ def three(name: str, value: Any) -> tuple[int, int, int]:
 class LaunchConfig:
     """Everything of a launch that the kernel can see, in the terms of the driver's `CUlaunchConfig`.
 
-    - `grid`, `block`, `cluster`: one to three numbers, kept as three. `block` None is the kernel's `.reqntid`, else
-      one thread. `cluster` None is its `.reqnctapercluster`, else no cluster: each CTA is a cluster of one, but
+    - The sizes `grid`, `block` and `cluster` are one to three numbers, kept as three.
+    - A `block` of None is the kernel's `.reqntid`, else one thread.
+    - A `cluster` of None is the kernel's `.reqnctapercluster`, else no cluster. Then each CTA is a cluster of one, but
       st.async and red.async are illegal instructions.
-    - `shared_bytes`: dynamic shared memory.
-    - `args`: one entry for each parameter, in their order. On every card the parameter's bytes; on a simulated one
-      also arrays, tensor maps, numbers and None.
-    - `entry`: the name of the kernel; may be left out if the PTX has only one.
-    - `cancel`: how a simulated card answers `clusterlaunchcontrol.try_cancel`: a key of `CANCEL`, or "all".
+    - Dynamic shared memory is `shared_bytes`.
+    - Parameters are `args`, one entry for each, in their order. On every card an entry is the parameter's bytes. On a
+      simulated one it may also be an array, a tensor map, a number or None.
+    - The name of the kernel is `entry`. It may be left out if the PTX has only one.
+    - A simulated card answers `clusterlaunchcontrol.try_cancel` by `cancel`, a key of `CANCEL`, or "all".
 
     Raises InputError.
 
@@ -139,33 +140,34 @@ class RunOptions:
     """How a simulated card runs a launch. The kernel cannot see any of it, and none changes the results of a correct
     kernel.
 
-    - `sanitize`: False runs without the sanitizer. `watch_global`: False turns off the race detector for global
-      memory.
-    - `ctas`: the numbers of the CTAs to run, with the CTAs of their clusters. None: all. "sample", alone or among the
-      numbers: a few that represent the grid (`sampling.py`).
-    - `limit`: blocks of instructions until the kernel counts as endless. `limit_seconds`: seconds until it is ended
-      without a finding.
-    - `workers`: processes that execute CTAs which do not depend on each other (None: as many as save time). `client`:
-      a `distributed.Client` whose Dask cluster does.
-    - `progress`: False draws no bar.
-    - `sources`: folders with sources that findings may show. `name`: the name of the PTX in findings.
-    - `schedule`: in which order things happen. None is the usual order, a seed any order that the memory model
-      allows, "earliest" and "latest" the extremes. "all:N" runs each of these and N seeds.
-    - `assume`: an alternative of a rule about Blackwell, such as "tcgen05.pair=b_interleaved", that holds instead of
+    - With `sanitize=False` no sanitizer runs. With `watch_global=False` the race detector ignores global memory.
+    - The CTAs to run are `ctas`, with the CTAs of their clusters. None means all. "sample", alone or among the numbers,
+      means a few that represent the grid (`sampling.py`).
+    - The kernel counts as endless after `limit` blocks of instructions. It is ended without a finding after
+      `limit_seconds`.
+    - CTAs that do not depend on each other are executed by `workers` processes (None: as many as save time). With
+      `client`, a `distributed.Client`, its Dask cluster executes them.
+    - With `progress=False` no bar is drawn.
+    - Folders with sources that findings may show are `sources`. The name of the PTX in findings is `name`.
+    - The order of events is `schedule`. None is the usual order, a seed any order that the memory model allows,
+      "earliest" and "latest" the extremes. "all:N" runs each of these and N seeds.
+    - An alternative of a rule about Blackwell, such as "tcgen05.pair=b_interleaved", is `assume`. It holds instead of
       the rule. Such a launch runs in this process.
-    - `after`: what the previous launch has done to memory (`grid.in_front`), if this launch may run beside
-      it. Such a launch runs in this process.
-    - `multiprocessors`: of the card, if not those of the real one. CTAs see them in %nsmid, and so many run at once.
-    - `overrun`: threads that access at most so many bytes after an array get X001 and continue with zeros; other
-      accesses outside arrays end the kernel. An access that begins inside the array and ends after it, such as that
-      of a vector, still ends it.
-    - `observers`: get the events of the launch (`smemsim.run.events.Observer`), with the sanitizer and without. Such
-      a launch runs in this process.
-    - `counters`: True counts what each line costs; upper bounds, as `run.counters.limits` has them, also give P905.
-    - `pipeline`: records the stages of the kernel's loads: True, or a table with `cta` (the CTA whose cluster is
-      recorded) and `costs` (assumed lengths by name).
-    - `outputs`: the arrays whose values count: of `Gpu.array`, or addresses. Uninitialised values in other arrays are
-      R507 when something uses them. None: all arrays.
+    - If this launch may start before the previous one has ended, `after` has what that one has done to memory
+      (`grid.in_front`). Such a launch runs in this process.
+    - The number of multiprocessors of the card is `multiprocessors`, if it is not the real one. CTAs read it in %nsmid,
+      and so many run at once.
+    - Threads that access at most `overrun` bytes after an array get X001 and continue with zeros. Other accesses
+      outside arrays end the kernel. An access that begins inside the array and ends after it, such as that of a vector,
+      still ends it.
+    - Events of the launch are passed to `observers` (`smemsim.run.events.Observer`), with the sanitizer and without.
+      Such a launch runs in this process.
+    - With `counters=True` the cost of each line is counted. Upper bounds, as `run.counters.limits` has them, also give
+      P905.
+    - With `pipeline` the stages of the kernel's loads are recorded. It is True, or a table with `cta` (the CTA whose
+      cluster is recorded) and `costs` (assumed lengths by name).
+    - The arrays whose values count are `outputs`, arrays of `Gpu.array` or addresses. Uninitialised values in other
+      arrays are R507 when something uses them. None means all arrays.
 
     Raises InputError.
     """
@@ -249,11 +251,11 @@ def _folders(sources: Any) -> tuple[pathlib.Path, ...]:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class LoadedKernel:
-    """A kernel that a card has loaded, like `CUfunction`: what is known before a launch.
+    """A kernel that a card has loaded, like `CUfunction`. It has the properties that are known before a launch.
 
-    `parameter_sizes` are the bytes of each parameter, None if a driver does not return them. `static_shared_bytes` is
-    the shared memory that the kernel declares, `local_bytes` the local memory of a thread. `directives` are those of
-    its PTX: {"reqntid": (128, 1, 1)}.
+    The bytes of each parameter are `parameter_sizes`, None if a driver does not return them. The shared memory that the
+    kernel declares is `static_shared_bytes`. The local memory of a thread is `local_bytes`. The directives of its PTX
+    are `directives`: {"reqntid": (128, 1, 1)}.
     """
 
     name: str
@@ -416,7 +418,7 @@ class Queue:
 class Launch:
     """A launch while it runs: the kernel, its configuration, its options, and its parameters in memory.
 
-    `result` is what it leaves besides memory. `status` is the CUDA error that it ended with, 0 without one.
+    Everything that it leaves besides memory is `result`. The CUDA error that it ended with is `status`, 0 without one.
     """
 
     kernel: LinkedKernel
@@ -624,8 +626,8 @@ class Launch:
         """Add a finding at an instruction. The same code at the same line is added once for each `operation`, with the
         highest severity.
 
-        `milder` is for findings that are formally errors and that a user cannot act on (compilers write them): the
-        message says why.
+        Use `milder` for findings that are formally errors, but that a user cannot act on, since compilers write them.
+        The message says why.
         """
         self.result.findings.keep(
             at_instruction(

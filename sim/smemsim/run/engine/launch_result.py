@@ -25,9 +25,9 @@ MOST_OUTPUT = 1 << 26  # characters that all printf of a launch write
 
 
 class Findings(dict[tuple[str | int, ...], Finding]):
-    """The findings of a launch: one for a code at a line, and a further one for each other operation there. `known`
-    are those of another process. `ctas` are the CTAs in which races of a code, a line, an operation and a severity were
-    seen.
+    """The findings of a launch: one for a code at a line, and a further one for each other operation there. The
+    findings of another process are `known`. The CTAs in which races of a code, a line, an operation and a severity were
+    seen are `ctas`.
     """
 
     def __init__(

@@ -124,9 +124,9 @@ def _same(a: np.ndarray, b: np.ndarray) -> bool:
 class Progress:
     """Counters of a wave: what it has executed, what it has changed, and how its last run ended.
 
-    `steps` are blocks of instructions. `changes` counts what others could wait for: stores, arrivals. `stores` counts
-    the stores and atomics of threads among them. `polls` counts reads of what others could write: strong loads,
-    atomics that change nothing. `polled` is the last such load, its instruction and the bytes.
+    Executed blocks of instructions are `steps`. Actions that others could wait for are counted in `changes`: stores,
+    arrivals. The stores and atomics of threads among them are `stores`. Reads of values that others could write are
+    `polls`: strong loads, atomics that change nothing. The last such load is `polled`, its instruction and the bytes.
     """
 
     def __init__(self) -> None:

@@ -28,10 +28,10 @@ PATIENCE = 64  # rounds in which waits expired and nothing changed, before that 
 class Wait:
     """Threads that wait at `instruction` for others.
 
-    `what` describes the wait, for a report of a hang. `suspicion` is how far it is from the cause (0 is the nearest),
-    and what to change. `missing` are the threads of the wave that have not arrived, if known. `fed` are the lines
-    that have arrived at an mbarrier, or brought it bytes. `participants` are the warps that have arrived at it in
-    this phase, and those that are overdue.
+    The text `what` describes the wait, for a report of a hang. The pair `suspicion` has the distance from the cause (0
+    is the nearest), and the change to make. The threads of the wave that have not arrived are `missing`, if known. The
+    lines that have arrived at an mbarrier, or brought it bytes, are `fed`. The warps that have arrived at it in this
+    phase, and the overdue ones, are `participants`.
 
     Threads in `mbarrier.try_wait` have an `expired` callback: they also continue after a while, when no other thread
     can.
@@ -50,11 +50,11 @@ class Wait:
 
 
 class Positions:
-    """The position of each thread: the number of its next block, plus YIELDED, GATHERING, PARKED or EXITED if it does
-    not run.
+    """The position of each thread: the number of its next block. If the thread does not run, YIELDED, GATHERING, PARKED
+    or EXITED is added.
 
-    `together` is the position of all threads if they are known to be at one place, else None. `waiting` are the waits
-    of parked threads.
+    If all threads are known to be at one place, `together` is its position, else None. The waits of parked threads are
+    `waiting`.
     """
 
     def __init__(self, grid: WaveGrid) -> None:

@@ -1,9 +1,9 @@
 """What a launch records of its transfers and matrix instructions: enough to write them as a scenario, and to check
 them.
 
-Addresses in shared memory are `.shared` addresses without a CTA's rank. `cta` is the CTA's number in the grid.
-`thread` is the number of the issuing thread in the CTA (of a matrix instruction the first of its warp or warpgroup).
-Events are immutable.
+Addresses in shared memory are `.shared` addresses without a CTA's rank. The CTA's number in the grid is `cta`. The
+number of the issuing thread in the CTA is `thread`. For a matrix instruction it is the first one of its warp or
+warpgroup. Events are immutable.
 """
 
 from __future__ import annotations
@@ -153,8 +153,8 @@ class Metadata(NamedTuple):
 
 
 class FragmentScales(NamedTuple):
-    """The scale factors of A or B: the registers of all threads, (warps, 32) and their bytes' origins (warps, 32, 4);
-    the thread of each row, and the bytes of its register.
+    """The scale factors of A or B. It has the registers of all threads, (warps, 32), and their bytes' origins, (warps,
+    32, 4). It also has the thread of each row, and the bytes of its register.
     """
 
     registers: np.ndarray
@@ -164,12 +164,12 @@ class FragmentScales(NamedTuple):
 
 
 class Fragments(NamedTuple):
-    """The sources of the operands of a block-scaled or sparse mma.sync: for each warp addresses of global memory,
-    negative if there is none.
+    """The sources of the operands of a block-scaled or sparse mma.sync. For each warp they are addresses of global
+    memory, negative if there is none.
 
-    - `warps`: of each its CTA's number and its first thread there. `of`: the instruction.
-    - `a`, `b`: (warps, rows, 2) each row's element at k = 0 and at half of its K as it is stored.
-    - `scales`: those of A and of B, if it has any. `metadata`: that of a sparse A.
+    Each of `warps` has its CTA's number and its first thread there. The instruction is `of`. Arrays `a` and `b` (warps,
+    rows, 2) have each row's element at k = 0 and at half of its K as it is stored. Scale factors of A and of B are
+    `scales`, if it has any. The metadata of a sparse A is `metadata`.
     """
 
     warps: list[tuple[int, int]]
@@ -183,10 +183,9 @@ class Fragments(NamedTuple):
 class WarpProducts(NamedTuple):
     """An mma.sync or a wmma.mma of warps, whose operands are registers.
 
-    - `shape`, `types`: M, N, K, and the types of A, B and D. `first`: the first thread of each
-      warp, by its number in the wave.
-    - `c`, `d`: (registers, warps, 32) of the accumulator before and after.
-    - `tile`: of a side, "a" or "b", and a warp the raw bits of its elements, (rows, K).
+    The shape is M, N, K. The types are those of A, B and D. The first thread of each warp, by its number in the wave,
+    is `first`. The accumulator before and after is `c` and `d`, (registers, warps, 32). For a side, "a" or "b", and a
+    warp, `tile` has the raw bits of its elements, (rows, K).
     """
 
     shape: tuple[int, int, int]
@@ -201,7 +200,7 @@ class Products:
     """One matrix instruction in several CTAs or pairs, each separately. The events are made, from one number to
     another, when a caller needs them.
 
-    `ctas` are the numbers in the grid of CTAs that all do the same, in their order; empty if that is not known.
+    If CTAs are known to do all the same, `ctas` has their numbers in the grid, in their order. Else it is empty.
     """
 
     def __init__(self, count: int, make: Callable[[int, int], list[Mma]], ctas: Sequence[int] = ()) -> None:

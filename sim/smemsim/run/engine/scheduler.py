@@ -46,9 +46,9 @@ def run_wave(wave: Wave, *, gives_way: bool = False) -> bool:
     """Run a wave until all its threads have exited (True), or until it can only wait for another wave, or yields to it
     (False).
 
-    `gives_way`: other waves could write what this one polls. `wave.progress.gave_way`: it could go on.
-    `wave.progress.endless` is why it cannot. Errors of the hardware's rules (`SmemsimError`) get the wave's position:
-    `wave.at` is the block, `wave.step` the instruction in it.
+    With `gives_way`, other waves could write what this one polls. If it could go on, `wave.progress.gave_way` is set.
+    If it cannot, `wave.progress.endless` says why. Errors of the hardware's rules (`SmemsimError`) get the wave's
+    position: `wave.at` is the block, `wave.step` the instruction in it.
     """
     return _Run(wave, gives_way=gives_way).go()
 

@@ -1,8 +1,8 @@
 """A wave: clusters of CTAs that run together. `Wave` is what instructions see; its parts are the grid, memories,
 registers, positions and progress.
 
-Thread t of the wave is thread t % stride of CTA t // stride. CTAs are padded to whole warps. `pc` is the position of
-each thread: the number of its next block, plus one of the offsets of `positions.py` if it does not run.
+Thread t of the wave is thread t % stride of CTA t // stride. CTAs are padded to whole warps. The position of each
+thread is `pc`: the number of its next block. If the thread does not run, one of the offsets of `positions.py` is added.
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ FULL_MASK = np.uint32(0xFFFFFFFF)  # the member mask of a whole warp
 
 
 class Wave:
-    """The threads that run together, and their state. `sel` selects those that execute now: ALL, or sorted thread
+    """The threads that run together, and their state. The threads that execute now are `sel`: ALL, or sorted thread
     numbers.
 
-    `at` is the block that runs, `step` the instruction in it. `r` and `shared` are `registers.arrays` and
-    `memories.shared`, which every instruction needs. `warp_scheduler` and `in_flight` exist with a schedule only:
-    which warps run next, and which operations are issued and not complete.
+    The block that runs is `at`, the instruction in it is `step`. Every instruction needs `r` and `shared`, which are
+    `registers.arrays` and `memories.shared`. With a schedule only, `warp_scheduler` knows which warps run next, and
+    `in_flight` which operations are issued and not complete.
     """
 
     events: Any = NO_EVENTS  # who gets each event (`events.Events`)
@@ -219,11 +219,11 @@ class Wave:
             self.progress.changes += 1
 
     def gather(self, unit: int = WARP, members: Any = None, *, meeting: Sequence[int] = ()) -> bool:
-        """Narrow the selection to threads whose whole unit (warp or warpgroup) is here; the others wait until it is.
+        """Narrow the selection to threads whose whole unit (warp or warpgroup) is here. The others wait until it is.
 
-        `members` (of the threads that run) are the 32-bit member masks of warps. Without them all threads that have
-        not exited are members. Threads that wait before the `meeting` blocks count too; when their unit is complete,
-        they run again (`met`). False if no thread goes on.
+        The 32-bit member masks of warps are `members` (of the threads that run). Without them all threads that have not
+        exited are members. Threads that wait before the `meeting` blocks count too; when their unit is complete, they
+        run again (`met`). False if no thread goes on.
         """
         everybody = members is None or (np.asarray(members) == FULL_MASK).all()
         if self.sel is ALL and everybody and not self.grid.padded and self.grid.stride % unit == 0:

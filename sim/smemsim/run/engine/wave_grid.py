@@ -47,12 +47,12 @@ class _Places(NamedTuple):
 
 
 class WaveGrid:
-    """The CTAs and threads of a wave by their numbers. `count` are CTAs, `stride` the threads of one with its padding,
-    `total` all threads.
+    """The CTAs and threads of a wave by their numbers. There are `count` CTAs. Each has `stride` threads with its
+    padding. There are `total` threads.
 
-    By thread: `tid` (in the CTA), `lane`, `cta_of` (the CTA's index in the wave), `rank_bits` (the CTA's rank as in a
-    `.shared` address), `cluster_first` (the index of the first CTA of the cluster). By CTA: `numbers` and `ctaids` in
-    the grid, `ranks` in the cluster.
+    By thread, it has `tid` (in the CTA), `lane`, `cta_of` (the CTA's index in the wave), `rank_bits` (the CTA's rank as
+    in a `.shared` address) and `cluster_first`. The last one is the index of the first CTA of the cluster. By CTA, it
+    has `numbers` and `ctaids` in the grid, and `ranks` in the cluster.
     """
 
     def __init__(self, launch: Launch, clusters: Sequence[int]) -> None:

@@ -26,10 +26,10 @@ COPIES = 2  # ... for those of bytes that are followed from global memory (`orig
 class WaveMemories:
     """The memories of `count` CTAs with `total` threads.
 
-    `shared` are the bytes of all windows: CTA n has `window` bytes from n * `pitch`; their `.shared` addresses begin
-    at `window_begin`. `scratch` is the offset in a CTA's part of the system's bytes that some kernels use, 0 for
-    none. `local` is (threads, bytes), `tensor` is (CTAs, lanes, columns) of 32-bit cells, `tensor_allocated` is
-    (CTAs, columns). `owners` has for each byte of `shared` its writer, if `has_owners`.
+    The bytes of all windows are `shared`. CTA n has `window` bytes from n * `pitch`. Their `.shared` addresses begin at
+    `window_begin`. Some kernels use a part of the system's bytes. Its offset in a CTA is `scratch`, 0 for none. Local
+    memory is `local` (threads, bytes). Tensor memory is `tensor` (CTAs, lanes, columns) of 32-bit cells, and
+    `tensor_allocated` (CTAs, columns). With `has_owners`, `owners` has the writer of each byte of `shared`.
     """
 
     def __init__(self, launch: Launch, count: int, total: int) -> None:

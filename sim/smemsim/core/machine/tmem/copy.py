@@ -115,13 +115,13 @@ def tcgen05_cp(
     src_fmt: str = "",
     cta_group: int = 1,
 ) -> tuple[TmemCopy, ...]:
-    """`tcgen05.cp`: copy rows of shared memory, read through a descriptor (always K-major), to lanes of tensor memory.
-    Returns one TmemCopy for each CTA, which knows the writer of every byte.
+    """Copy rows of shared memory to lanes of tensor memory by `tcgen05.cp`. The rows are read through a descriptor
+    (always K-major). Returns one TmemCopy for each CTA, which knows the writer of every byte.
 
-    - `shape`, `multicast`: as in PTX: "128x256b", "128x128b", "4x256b", "64x128b" with "warpx2::02_13" or
-      "warpx2::01_23", "32x128b" with "warpx4".
-    - `src_fmt` "b4x16_p64" or "b6x16_p32": make a byte of each 4- or 6-bit element (.b8x16).
-    - `cta_group` 2: both memories are pairs, and each CTA copies from its own shared memory (inferred).
+    The shape is "128x256b", "128x128b", "4x256b", "64x128b" or "32x128b". The `multicast` of "64x128b" is
+    "warpx2::02_13" or "warpx2::01_23". That of "32x128b" is "warpx4". With `src_fmt` "b4x16_p64" or "b6x16_p32" each 4-
+    or 6-bit element becomes a byte (.b8x16). With `cta_group` 2, both memories are pairs, and each CTA copies from its
+    own shared memory (inferred).
 
     Grades: COPY_SHAPES, DECOMPRESSIONS; none is measured. Raises InputError for forms that do not exist and for lanes
     that do not fit. Raises HardwareTrap if the rows leave the shared window. Raises Unmodelled past the last column and
@@ -231,8 +231,8 @@ def tcgen05_shift(tensor_memory: TensorMemory | tuple[TensorMemory, TensorMemory
     The last of 32 keeps its own. Owners move with their bytes.
 
     Witnessed on sm_100a (rule tcgen05.shift): PTX ISA 9.1 §9.7.16.9.3 gives neither the direction nor the 32 lanes.
-    Raises InputError for a lane that is not a multiple of 32, and Unmodelled for a lane above 0: whether the lanes
-    below shift, too, is not known.
+    Raises InputError for a lane that is not a multiple of 32. Raises Unmodelled for a lane above 0, since it is not
+    known whether the lanes below shift, too.
 
     >>> from smemsim import TensorMemory, tcgen05_shift
     >>> import numpy as np

@@ -6,8 +6,8 @@ AccumulatorLayout(m=128, n=256, cta_group=2)  # layout B, 2x2, compiled
 >>> d.location(70, 200), d.element(1, 70, 72)
 ((1, 70, 72), (70, 200))
 
-Several of these have more than one place there. `copies` is the number of places, and `location(..., copy=i)` is the
-i-th one.
+Several of these have more than one place there. The number of places is `copies`. The i-th place is
+`location(..., copy=i)`.
 
 >>> sfa = ScaleLayout("A", m=128, n=256, kind="mxf4nvf4", scale_vec="4X")
 >>> sfa.location(70, 2), sfa.location(70, 2, copy=3), sfa.smem_offset(70, 2)
@@ -113,12 +113,12 @@ def legal_n(cta_group: int, ws: bool, sparse: bool) -> tuple[int, ...]:
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class AccumulatorLayout(metaclass=OwnMembers):
-    """The place of D of one tcgen05.mma in tensor memory: a cell of 32 bits for each element; 16-bit types use the
+    """The place of D of one tcgen05.mma in tensor memory. Each element has a cell of 32 bits. Types of 16 bits use the
     lower half.
 
-    - `m`, `n`: those of the instruction (of the pair, with `cta_group` 2).
-    - `lane`, `column`: those of the address of D: lane 0, or 16 for the layouts that use half of the lanes.
-    - `name`: the letter of the layout in the PTX ISA. `grade`, `source`: its evidence; none is measured.
+    The sizes `m` and `n` are those of the instruction (of the pair, with `cta_group` 2). The address of D is `lane` and
+    `column`. The lane is 0, or 16 for the layouts that use half of the lanes. The letter of the layout in the PTX ISA
+    is `name`. Its evidence is `grade` and `source`; none is measured.
 
     Raises InputError for shapes that tcgen05.mma does not have, and Unmodelled past the last column.
 
@@ -209,7 +209,7 @@ class AccumulatorLayout(metaclass=OwnMembers):
         return cell
 
     def element(self, cta: Any, lane: Any, column: Any) -> tuple[Any, Any]:
-        """(m, n) of the element in a cell. For an empty cell: InputError for numbers, -1 in arrays.
+        """The (m, n) of the element in a cell. For an empty cell, arrays get -1. Numbers raise InputError.
 
         >>> AccumulatorLayout(64, 8).element(0, 36, 3)
         (20, 3)
@@ -259,11 +259,12 @@ def _nothing(what: str, place: tuple[Any, ...], given: tuple[Any, ...], names: s
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class ATmemLayout(metaclass=OwnMembers):
-    """The place of A of one tcgen05.mma in tensor memory: in the lanes of D, 256 bits a row, that is 8 columns.
+    """The place of A of one tcgen05.mma in tensor memory. A is in the lanes of D, 256 bits a row. These are 8 columns.
 
-    `m`, `cta_group`, `ws`, `sparse` and `lane` are those of the instruction (see AccumulatorLayout). k counts stored
-    elements. Each band of N reads A from its own lanes: with the layouts B, E and G of D, A is stored twice, twice and
-    four times. Compiled: CUTLASS TmemAllocMode::Duplicated (layout B), FlashMLA (E); see `grade` and `source`.
+    Arguments `m`, `cta_group`, `ws`, `sparse` and `lane` are those of the instruction (see AccumulatorLayout). Stored
+    elements are counted by k. Each band of N reads A from its own lanes. With the layouts B, E and G of D, A is stored
+    twice, twice and four times. Compiled: CUTLASS TmemAllocMode::Duplicated (layout B), FlashMLA (E). Read `grade` and
+    `source` for the evidence.
 
     >>> from smemsim import ATmemLayout
     >>> a = ATmemLayout(128, "f16", cta_group=2)
@@ -484,11 +485,10 @@ class ScaleLayout(metaclass=OwnMembers):
     """The place of the scale factors of A or of B in tensor memory, for one tcgen05.mma of a block-scaled kind. A
     factor is a byte, repeated in every 32 lanes.
 
-    - `operand`: "A" or "B". `m`, `n`: those of the instruction (of the pair). `kind`: "mxf8f6f4", "mxf4" or "mxf4nvf4".
-    - `scale_vec`: "1X", "2X", "4X", "block16" or "block32". .blockN are other names of .scale_vec, except with `k` 96
-      (sm_103a).
-    - `k`: the instruction's K. Default: the dense one that is not 96. `scale_id`: SFA_ID or SFB_ID. `column`: that of
-      the scales' address.
+    The operand is "A" or "B". The sizes `m` and `n` are those of the instruction (of the pair). The kind is "mxf8f6f4",
+    "mxf4" or "mxf4nvf4". The vector `scale_vec` is "1X", "2X", "4X", "block16" or "block32". Names .blockN are other
+    names of .scale_vec, except with `k` 96 (sm_103a). The instruction's K is `k`. Default: the dense one that is not
+    96. SFA_ID or SFB_ID is `scale_id`. The column of the scales' address is `column`.
 
     In a pair each CTA has the scales of its own rows of A, and all scales of B. With M = 128 the upper half of N is 64
     lanes further (TIRx-harness test_mxf8_cta2.py). Scales of K = 96 that do not fit the first cell continue in a second

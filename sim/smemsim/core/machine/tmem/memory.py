@@ -1,7 +1,7 @@
 """Tensor memory with its owners: allocated, written, read by lanes and columns or as a whole, also for a pair of CTAs.
 
 Refused accesses are those that the code of ptxas checks (`RULES["tcgen05.alloc"]`). The allocator has two bits for
-every 32 columns: one for "taken", one for the start of an allocation.
+every 32 columns: "taken", and "an allocation starts".
 
 >>> epilogue = TmemAccess("16x256b", repeat=4)
 >>> epilogue.registers, epilogue.columns
@@ -203,11 +203,11 @@ class Columns:
 
 @dataclasses.dataclass(frozen=True)
 class Owner:
-    """The writer of a byte, and the part of the writer's data (`where`). `source` is the owner of the bytes that a copy
-    took.
+    """The writer of a byte, and the part of the writer's data (`where`). The owner of the bytes that a copy took is
+    `source`.
 
-    `where` is (warp, thread, register, byte) for tcgen05.st, (row, byte of the row) for tcgen05.cp, the tensor
-    coordinate for a TMA transfer. For `write_cells` it is (element, byte), or the result of the writer's own
+    A tcgen05.st has (warp, thread, register, byte) as `where`. A tcgen05.cp has (row, byte of the row). A TMA transfer
+    has the tensor coordinate. For `write_cells` it is (element, byte), or the result of the writer's own
     `where(place)`.
     """
 
@@ -320,11 +320,11 @@ class TmemAccess(metaclass=OwnMembers):
     """One tcgen05.ld or tcgen05.st: its `shape` ("32x32b", "16x64b", "16x128b", "16x256b", "16x32bx2"), .x`repeat` and
     address.
 
-    - `pack`: .pack::16b or .unpack::16b. A register holds the lower halves of two neighbouring columns.
-    - `half_split_offset`: immHalfSplitoff of .16x32bx2, in columns.
-    - `taddr`: the address before the kernel adds the warp's lanes: lane 0, or 16 for the shapes of 16 lanes.
-      `operand(warp)` is the operand of warp `warp`.
-    - `window`: the first of the 32 lanes that are accessed, if a whole address names them. None: those of the warp.
+    With `pack` it has .pack::16b or .unpack::16b. Then a register holds the lower halves of two neighbouring columns.
+    The immHalfSplitoff of .16x32bx2, in columns, is `half_split_offset`. The address `taddr` does not include the
+    warp's lanes, which the kernel adds. Its lane is 0, or 16 for the shapes of 16 lanes. The operand of warp `warp` is
+    `operand(warp)`. If a whole address names the 32 lanes that are accessed, the first one is `window`. None means
+    those of the warp.
 
     Register counts are documented (PTX ISA 9.1 §9.7.16.8.3), the maps compiled (CUTLASS copy_traits_sm100.hpp).
 
@@ -858,11 +858,11 @@ def _fields(layout: Any) -> tuple[tuple[int, int], int, list[tuple[np.ndarray, .
 
 
 def tmem_put(tensor_memory: Memories, layout: Layout, values: np.ndarray, *, label: str = "threads") -> None:
-    """Write a matrix into the tensor memory of a CTA, or of both of a pair, in its layout, with every copy.
+    """Write a matrix into the tensor memory of a CTA or of a pair, in its layout, with every copy.
 
-    `values` are raw bits, one entry for each element. For D: (M, N) cells. For A: (M, stored K) containers. For scale
-    factors: (rows, scales) bytes. For metadata: (M, groups) sets of four bits. Neighbouring bits stay. `label` is the
-    writer's name. Raises InputError for anything else, and for columns that are not allocated.
+    The values are raw bits, one entry for each element. For D: (M, N) cells. For A: (M, stored K) containers. For scale
+    factors: (rows, scales) bytes. For metadata: (M, groups) sets of four bits. Neighbouring bits stay. The writer's
+    name is `label`. Raises InputError for anything else, and for columns that are not allocated.
 
     >>> from smemsim import ScaleLayout, TensorMemory, tmem_put, tmem_take
     >>> import numpy as np
