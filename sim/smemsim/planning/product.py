@@ -171,7 +171,7 @@ def _accumulator_lines(p: ProductPlan) -> Iterator[str]:
         yield f"  D lies in registers: {one.n // 2} of .f32 in each of the 128 threads of a warpgroup, for each instruction"
         return
     group = p.a.wish.cta_group
-    yield f"  D has layout {p.accumulator.name} (grade: {p.accumulator.grade}): {p.accumulator.columns} columns in each CTA for one instruction, {p.columns} for all"
+    yield f"  D has the layout that the PTX ISA calls {p.accumulator.name} (evidence: {p.accumulator.grade}): {p.accumulator.columns} columns in each CTA for one instruction, {p.columns} for all"
     if p.columns > ALLOCATION.most:
         yield f"  more than the {ALLOCATION.most} columns that there are: a smaller tile is needed"
     yield f"  allocate {p.allocated} columns: a power of two, {ALLOCATION.least} at least"
@@ -189,10 +189,11 @@ def _words(p: ProductPlan) -> list[tuple[int, int, int]]:
 
 
 def _wgmma(p: ProductPlan) -> Iterator[str]:
+    yield "// the words of descriptors stand here as numbers; your code has them in .b64 registers"
     yield "wgmma.fence.sync.aligned;"
     registers = f"{{%d0, …, %d{p.a.arrangement.instruction.n // 2 - 1}}}"
     for step, a, b in _words(p):
-        yield f"{p.a.arrangement.instruction.name} {registers}, {a:#018x}, {b:#018x}, %p, 1, 1;  // K step {step}; words go into .b64 registers"
+        yield f"{p.a.arrangement.instruction.name} {registers}, {a:#018x}, {b:#018x}, %p, 1, 1;  // K step {step}"
     yield "wgmma.commit_group.sync.aligned;"
     yield "wgmma.wait_group.sync.aligned 0;"
 
@@ -215,14 +216,15 @@ def _tcgen05(p: ProductPlan) -> Iterator[str]:
     yield f"// one thread{' of CTA 0: bytes of both CTAs come to its barrier' if pair else ''}"
     yield f"mbarrier.arrive.expect_tx.shared::cta.b64 %state, [%full], {stage};"
     leader = f"; %full_of_0 is the mbarrier of CTA 0, at %full & {LEADER:#010x}" if pair else ""
-    yield f"// one thread of {where}, as often as the tables above have issues{leader}"
+    yield f"// one thread of {where}, once for each line of the tables 'issue' of A and B{leader}"
     suffix, bar = (".cta_group::2", "%full_of_0") if pair else ("", "%full")
     for name in ("a", "b"):
         yield (
             f"cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes{suffix} [%smem_{name}], "
             f"[%map_{name}, {{%x_{name}, %y_{name}}}], [{bar}];"
         )
-    yield f"// one thread{' of CTA 0' if pair else ''}, after it has waited for the phase of %full; words go into .b64 registers, %p is 0 in the first step"
+    yield f"// one thread{' of CTA 0' if pair else ''}, after it has waited for the phase of %full; %p is 0 in the first step"
+    yield "// the words of descriptors stand here as numbers; your code has them in .b64 registers"
     if p.blocks != (1, 1):
         yield "// the first block of M and of N; the tables above have the words of the others, D of each begins at columns of its own"
     scales = "[%scale_a], [%scale_b], " if KINDS[idesc.kind].block_scaled else ""

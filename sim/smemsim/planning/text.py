@@ -27,9 +27,9 @@ MOST_ROWS = 16  # of a table; JSON has all
 
 _GRADES = {
     "measured": "measured on an H200",
-    "witnessed": "witnessed: smemsim ran programs that are right on such a card. With these rules their results are right. With each other known reading of the documents, one of them fails",
+    "witnessed": "witnessed. Programs that are right on such a card run right with these rules, and one of them fails with each other known reading",
     "documented": "documented",
-    "compiled": "compiled: what shipping compilers and kernels rely on",
+    "compiled": "compiled. Shipping compilers and kernels rely on these rules",
     "inferred": "inferred from documented ones",
 }
 
@@ -70,10 +70,10 @@ def _head(plan: Planned) -> Iterator[str]:
     share = " of the pair; this CTA has half the rows" if plan.wish.cta_group == 2 else ""
     yield f"  M = {of.m}, N = {of.n}{share}, K = {of.k}: {tile.blocks} block{'s' * (tile.blocks > 1)} of {of.rows} rows x {tile.steps} K steps"
     told = _GRADES[grade]
-    where = "" if grade == "measured" else f"; nothing of {plan.wish.machine.name} is measured"
-    yield f"  the rules of the operand's addresses are {told}{where}"
+    where = "" if grade == "measured" else f". Nothing of {plan.wish.machine.name} is measured"
+    yield f"  evidence for the operand's addresses: {told}{where}"
     if _tma_grade(plan) != grade:
-        yield f"  the rules of where TMA writes are {_GRADES[_tma_grade(plan)]}"
+        yield f"  evidence for where TMA writes: {_GRADES[_tma_grade(plan)]}"
 
 
 def _atom(plan: Planned) -> Iterator[str]:
@@ -130,7 +130,7 @@ def _memory(plan: Planned) -> Iterator[str]:
             f"align it to {period} B, the period of the swizzle, if your code computes the swizzle from an offset in the tile{phase}"
         )
     c = plan.conflicts
-    yield "  passes through the banks of an access, by its addresses (1: no bank conflict)"
+    yield "  how often an access passes through the 32 banks, by its addresses (1: no bank conflict)"
     for passes, access in (
         (c.mma, "the MMA reads 8 rows x 16 B"),
         (c.column, "ldmatrix reads 8 rows"),
@@ -157,7 +157,8 @@ def _descriptors(plan: Planned) -> Iterator[str]:
     tile, advances = plan.arrangement, plan.advances
     blocks, steps = advances.shape
     uniform = "uniform" if plan.is_uniform else "not uniform"
-    yield f"Descriptors (stage 0) and what is added to the first one's start; K steps are {uniform}"
+    yield f"Descriptors (stage 0); K steps are {uniform}"
+    yield "  + bytes, + 16 B: distance from the start of the first word; atom: that of the step before?"
     yield "  block  step  + bytes  + 16 B  word                atom"
     rows = [(block, step) for block in range(blocks) for step in range(steps)]
     for block, step in rows[: 2 * MOST_ROWS]:
@@ -303,13 +304,13 @@ def choices_text(title: str, choices: Sequence[dict[str, Any]], axes: tuple[str,
         line
         for note in (
             "stack: the axis along which the next swizzle atom in memory is the next atom of the tile (--stack)",
-            "boxes: TMA issues of rank 2 that load a stage; one box: the rank of a tensor map that loads it in one issue",
+            "boxes: how many 2D boxes load one stage; one box: the rank of a tensor map with which a single box loads it",
             "bytes: the size of one stage; gaps: bytes of it that hold no data",
             "period: the alignment in bytes if your code computes the swizzle from an offset in the tile; TMA and the MMA need only 128 B",
             "LBO, SBO: in brackets if the instruction does not use it",
             "K advances: bytes from one K step to the next; jumps: the step to the next swizzle atom along K is larger",
-            "mma, col, line: passes through the banks of an access, by its addresses (1: no bank conflict): the MMA reads 8 rows x 16 B, "
-            "ldmatrix reads 8 rows, threads read 8 chunks of one row",
+            "mma, col, line: how often an access passes through the 32 banks, by its addresses (1: no bank conflict): the MMA reads "
+            "8 rows x 16 B, ldmatrix reads 8 rows, threads read 8 chunks of one row",
         )
         for line in _wrapped(note)
     ]
