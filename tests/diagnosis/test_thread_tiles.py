@@ -2,6 +2,8 @@
 without a tensor map that says what is meant.
 """
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -648,10 +650,12 @@ def test_sums_of_warps_are_judged_alike_in_every_tier_and_by_several_processes(c
         assert [f.code for f in ran.remarks if f.code[0] == "R"] == codes, (tier, workers, ran.text())
 
 
+@pytest.mark.parametrize("how", ["global", "wmma"])
 @pytest.mark.parametrize("of_b", ["all alike", "two alike"])
-def test_sums_of_warps_whose_numbers_repeat_are_not_judged(of_b: str):
-    """Rows of B that are alike at several k: nothing shows which of them was loaded. A wrong sum is not judged, and a
-    right one, whose tiles of B seem to come in another order than those of A, has no remark.
+def test_sums_of_warps_whose_numbers_repeat_are_judged_by_where_these_come_from(of_b: str, how: str):
+    """Rows of B that are alike at several k. What mma.sync multiplies is followed from where it was loaded. What
+    wmma.load brings is not: there a wrong sum is not judged. A right one, whose tiles of B seem to come in another order
+    than those of A, has no remark.
     """
     gpu, rng = Gpu("sm_80"), np.random.default_rng(0)
     numbers = [rng.standard_normal((64, 96)).astype(np.float16) for _ in range(4)]
@@ -662,5 +666,104 @@ def test_sums_of_warps_whose_numbers_repeat_are_not_judged(of_b: str):
         numbers[2][:, 64:80] = numbers[2][:, 48:64]
         steps = [(0, k, 0, k, 0) for k in (0, 16, 32, 64, 48, 80)]
     arrays = [gpu.array(one) for one in numbers]
-    ran = gpu.launch(warp_sum(steps, "global"), block=32, args=[*arrays, gpu.array(np.zeros(128, np.float32))], progress=False)
-    assert (ran.findings, ran.remarks) == ([], []), ran.text()
+    ran = gpu.launch(warp_sum(steps, how), block=32, args=[*arrays, gpu.array(np.zeros(256, np.float32))], progress=False)
+    codes = ["R508"] if (of_b, how) == ("all alike", "global") else []
+    assert ([f.code for f in ran.findings], [f.code for f in ran.remarks]) == ([], codes), ran.text()
+
+
+# ---- The order of the elements in fragments
+
+
+def fragments(
+    *, a: str = "mk", b: str = "kn", trans: tuple[bool, bool] = (False, True), masks: tuple[int, int] = (7, 7), by: str = "ld", k: str = "0"
+) -> str:
+    """An mma.sync of 16 x 8 x 16 of tiles of 16 lines of 128 bytes, which lie as the letters say, the contiguous one last.
+
+    Threads store chunk c of a line r at c ^ r & masks[0], ldmatrix reads it at c ^ r & masks[1]. `k`: where the CTA's
+    slice begins in both.
+    """
+    text = []
+    for side, (lies, to) in enumerate(((a, 0), (b, 2048))):
+        along_k = f"shl.b32 %t, {k}, {1 if lies[1] == 'k' else 7}; cvt.u64.u32 %p, %t;"
+        text.append(f"ld.param.u64 %from, [p{side}]; {along_k} add.u64 %from, %from, %p;")
+        for n in range(4):
+            text.append(
+                f"shr.u32 %r, %l, 3; add.u32 %r, %r, {4 * n}; and.b32 %c, %l, 7; mad.wide.u32 %p, %r, 128, %from; mad.wide.u32 %p, %c, 16, %p; and.b32 %x, %r, {masks[0]}; "
+                f"xor.b32 %c, %c, %x; mad.lo.u32 %t, %r, 128, %base; mad.lo.u32 %t, %c, 16, %t; add.u32 %t, %t, {to};"
+            )
+            copies = {
+                "ld": "ld.global.v4.b32 {%v0, %v1, %v2, %v3}, [%p]; st.shared.v4.b32 [%t], {%v0, %v1, %v2, %v3};",
+                "cp.async": "cp.async.cg.shared.global [%t], [%p], 16;",
+            }
+            text.append(copies[by])
+    text.append("cp.async.wait_all; bar.sync 0;")
+    lines = {  # the line of a lane, and its chunk
+        (0, "mk"): "and.b32 %r, %l, 15; shr.u32 %c, %l, 4;",
+        (0, "km"): "and.b32 %r, %l, 7; shr.u32 %t, %l, 4; mad.lo.u32 %r, %t, 8, %r; shr.u32 %c, %l, 3; and.b32 %c, %c, 1;",
+        (1, "kn"): "and.b32 %r, %l, 15; mov.u32 %c, 0;",
+        (1, "nk"): "and.b32 %r, %l, 7; shr.u32 %c, %l, 3; and.b32 %c, %c, 1;",
+    }
+    for side, (lies, given, count) in enumerate(((a, "{%a0, %a1, %a2, %a3}", 4), (b, "{%b0, %b1}", 2))):
+        text.append(
+            f"{lines[side, lies]} and.b32 %x, %r, {masks[1]}; xor.b32 %c, %c, %x; mad.lo.u32 %t, %r, 128, %base; mad.lo.u32 %t, %c, 16, %t;"
+        )
+        text.append(f"add.u32 %t, %t, {2048 * side}; ldmatrix.sync.aligned.m8n8.x{count}{'.trans' * trans[side]}.shared.b16 {given}, [%t];")
+    body = "\n  ".join(text)
+    return f""".version 8.3
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u64 p0, .param .u64 p1, .param .u64 out) {{
+  .reg .b32 %l, %r, %c, %x, %t, %base, %k, %v<4>, %a<4>, %b<2>; .reg .b64 %from, %p; .reg .f32 %d<4>; .shared .align 128 .b8 tiles[4096];
+  mov.u32 %l, %tid.x; mov.u32 %base, tiles; mov.u32 %k, %ctaid.x;
+  {body}
+  mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {{%d0, %d1, %d2, %d3}}, {{%a0, %a1, %a2, %a3}}, {{%b0, %b1}}, {{0f00000000, 0f00000000, 0f00000000, 0f00000000}};
+  ld.param.u64 %from, [out]; {" ".join(f"mad.wide.u32 %p, %l, 16, %from; red.global.add.f32 [%p+{4 * n}], %d{n};" for n in range(4))} ret;
+}}"""
+
+
+ORDERS: dict[str, tuple[dict[str, Any], str]] = {
+    "right": ({}, ""),
+    "A along its rows": ({"a": "km", "trans": (True, True)}, ""),
+    "B along k": ({"b": "nk", "trans": (False, False)}, ""),
+    "no swizzle": ({"masks": (0, 0)}, ""),
+    "another swizzle": ({"masks": (6, 6)}, ""),
+    "B without .trans": ({"trans": (False, False)}, "block of B is multiplied transposed"),
+    "B with .trans": ({"b": "nk"}, "block of B is multiplied transposed"),
+    "A with .trans": ({"trans": (True, True)}, "block of A is multiplied transposed"),
+    "A without .trans": ({"a": "km"}, "block of A is multiplied transposed"),
+    "swizzle at the write": ({"masks": (7, 0)}, "chunks of A are exchanged: chunk c of row r is where c ^ x belongs, for r = 0 to 7 with x = 0, 1, 2, 3, 4, 5, 6, 7"),
+    "swizzle at the read": ({"masks": (0, 6), "a": "km", "trans": (True, True)}, "chunk c of k r is where c ^ x belongs, for r = 0 to 7 with x = 0, 0, 2, 2, 4, 4, 6, 6"),
+    "two swizzles": ({"masks": (7, 6), "b": "nk", "trans": (False, False)}, "with x = 0, 1, 0, 1, 0, 1, 0, 1"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ORDERS)
+def test_the_order_of_elements_in_fragments_is_followed_whatever_the_numbers_are(name: str):
+    """Without .trans, or with a swizzle on one side only, a product multiplies other elements. An array may be stored so:
+    it is a remark.
+    """
+    how, said = ORDERS[name]
+    for by in ("ld", "cp.async"):
+        gpu = Gpu("sm_80")
+        arrays = [gpu.array(np.ones((64, 64), np.float16)) for _ in range(2)]
+        ran = gpu.launch(fragments(**how, by=by), block=32, args=[*arrays, gpu.array(np.zeros(128, np.float32))], progress=False)
+        told = [f for f in ran.remarks if f.code == "R508"]
+        assert ran.ok, ran.text()
+        assert len(told) == bool(said), (by, ran.text())
+        assert all(said in f.message and "ldmatrix" in ran.ptx.splitlines()[f.line - 1] for f in told), ran.text()
+
+
+@pytest.mark.parametrize(
+    ("step", "ctas", "said"),
+    [(16, 4, ""), (16, 3, ""), (8, 4, "k = 8 to 31 more often than others, and k = 40 to 63 never"), (0, 4, ""), (32, 2, "")],
+)
+def test_slices_of_k_that_overlap_and_leave_others_out_are_a_remark(step: int, ctas: int, said: str):
+    """CTAs that multiply the same k, or leave some out, may be meant: a benchmark, a sum with a part of K."""
+    gpu = Gpu("sm_80")
+    arrays = [gpu.array(np.ones((64, 64), np.float16)) for _ in range(2)]
+    text = fragments(a="mk", masks=(0, 0), k="%k").replace("mov.u32 %k, %ctaid.x;", f"mov.u32 %k, %ctaid.x; mul.lo.u32 %k, %k, {step};")
+    for workers in (1, 2):
+        ran = gpu.launch(text, block=32, grid=ctas, args=[*arrays, gpu.array(np.zeros(128, np.float32))], progress=False, workers=workers)
+        told = [f.message for f in ran.remarks if f.code == "R508"]
+        assert len(told) == bool(said), ran.text()
+        assert all(said in one for one in told)

@@ -296,6 +296,7 @@ NOTHING_TAKEN = "work that a CTA takes over: all CTAs fit on the card at once, s
 MORE_KINDS = "tile products of further kinds"
 COMPARE = "to check these, compare the result: smemsim run --expect ARRAY=FILE.npy"
 REGISTERS = ("mma", "wmma")  # operands in registers, without a known intended tile
+IN_REGISTERS = "mma and wmma, whose operands are registers"
 
 
 def operands_checked(a: Sequence[int], b: Sequence[int]) -> str:
@@ -323,7 +324,7 @@ def not_checked(missed: Mapping[str, int]) -> list[str]:
     ['not checked: operands of 4 or 6 bits (8 instructions)']
     """
     told = [f"not checked: {reason}" + f" ({_counted_in(reason, count)})" * bool(count) for reason, count in missed.items()]
-    return [*told, COMPARE] if NO_LOAD in missed else told
+    return [*told, COMPARE] if NO_LOAD in missed or IN_REGISTERS in missed else told
 
 
 def _counted_in(reason: str, count: int) -> str:
@@ -406,7 +407,7 @@ def judged_of(launch: Launch, reads: Reads | None, written: Written | None, why_
     if done and has_gaps(reads, launch.memory):
         missed["whether the k that a sum leaves out between others are meant"] = 0
     if not launch.program.uses.isdisjoint(REGISTERS):
-        missed["mma and wmma, whose operands are registers"] = 0
+        missed[IN_REGISTERS] = 0
     maps = {(bytes(event.tensor_map)) for event in reads.maps.values()}
     scales = tuple(
         sum(n)
@@ -638,7 +639,7 @@ class Run(metaclass=OwnMembers):
                 *mismatches(self.reads, self.launch.program, self.launch.memory),
                 *unread(self.reads, self.launch.result.elsewhere, is_missed=is_missed),
             ]
-            if not executed and self.ctas == self.launch.ctas and not self.interrupted and not self.out_of_time:
+            if not executed and self._has_ended:
                 executed = unreached(self.reads, self.launch.memory)
         stored = [] if self.reads is None else [milder_if_looked_up(f, self.launch.program) for f in self.reads.threads.found.values()]
         if self.reads is not None and "X006" not in others:  # which tiles a launch that hangs has stored is not certain
@@ -648,13 +649,13 @@ class Run(metaclass=OwnMembers):
             stored = [*halves(self.reads), *stored]
         if told.isdisjoint(("R508", "T209")) and not any(f.code in ("R508", "T209") for f in stored):
             stored = [*stored, *exchanged_boxes(self.launch)]
-            if self.reads is not None and not stored and not self.is_partial:
+            if self.reads is not None and not stored and self._has_ended and not others & {"X006", "X010"}:
                 stored = repeated_products(self.reads, self.launch)
         if self.reads is not None:
             stored = [*stored, *cut_off(self.reads, self.launch.memory)]
             if not others & {"X006", "X010"} and not self.interrupted and not self.out_of_time:  # else sums may go on
-                stored = [*stored, *self.reads.warps.found]
-            if self.ctas == self.launch.ctas and not self.interrupted and not self.out_of_time:
+                stored = [*stored, *(self.reads.warps.found or (self.reads.warps.slices.found(self.launch) if self._has_ended else []))]
+            if self._has_ended:
                 stored = [*stored, *wrong_factors(self.reads.factors, self.launch), *wrong_fragments(self.reads.fragments, self.launch)]
         return causes, [*executed, *stored]
 
@@ -693,6 +694,12 @@ class Run(metaclass=OwnMembers):
         launch.
         """
         return self.launch.result.out_of_time
+
+    @property
+    def _has_ended(self) -> bool:
+        """Have all CTAs of the grid come to their end? Else nobody knows what they would have done later."""
+        is_stopped = self.interrupted or self.out_of_time or self.is_partial or bool(self.held_up)
+        return not is_stopped and self.ctas == self.launch.ctas and not self.launch.result.status
 
     @property
     def held_up(self) -> str:

@@ -1,8 +1,8 @@
 """Which bytes of global memory are in registers, shared and tensor memory because threads have copied them, byte by
 byte.
 
-Only registers that carry such bytes to a store, or to a block-scaled or sparse mma.sync, are followed
-(`run/lower/copied.py`), in programs whose scale factors or metadata are checked. Values that threads compute have no
+Only registers that carry such bytes to a store or to an mma.sync are followed (`run/lower/copied.py`). All are followed
+in programs whose scale factors or metadata are checked, the first ones in others. Values that threads compute have no
 origin. Chunks of 16 bytes of shared memory that such stores wrote last have a writer of their own, COPIES. Other stores
 make it THREADS, and the origins are dropped.
 """
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import weakref
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -30,8 +31,9 @@ from smemsim.run.slots import Slot
 
 if TYPE_CHECKING:
     from smemsim.run.accesses import Piece
+    from smemsim.run.engine.launch import Launch
     from smemsim.run.engine.wave import Wave
-    from smemsim.run.lower.program import Linker
+    from smemsim.run.lower.program import Linker, Program
 
 __all__ = [
     "CELL",
@@ -44,6 +46,8 @@ __all__ = [
     "followed_rows",
     "followed_store",
     "followed_stores",
+    "follows_all",
+    "multiplies",
     "origins_of",
     "origins_of_bytes",
 ]
@@ -53,6 +57,8 @@ SPACES = ("global", "shared", "param", "const", "local")
 PAGE = 1 << 10  # bytes by which a table grows
 # bytes that threads store in a launch without scale factors: enough for the first tiles of each CTA
 MOST_FOLLOWED = 1 << 20
+A_PRODUCT = 64  # bytes of its operands that are stored, of a program that has mma.sync alone
+MOST_MULTIPLIED = 1 << 14  # mma.sync of warps in all launches of such a program
 MOST = 1 << 23  # bytes of all CTAs of a wave that a table has entries for
 Act: TypeAlias = Callable[["Wave"], None]
 # (threads that run, bytes): int64, addresses of global memory, or FOREIGN
@@ -154,21 +160,37 @@ class _Followed:
 
 
 _FOLLOWED: Slot[_Followed] = Slot(lambda launch: _Followed())
+# mma.sync of warps without scale factors whose operands were asked for, by the program
+_MULTIPLIED: weakref.WeakKeyDictionary[Program, int] = weakref.WeakKeyDictionary()
+
+
+def _are_first(launch: Launch) -> bool:
+    """Are the stores and products of a launch among the first ones, which are followed?"""
+    return _FOLLOWED(launch).bytes <= MOST_FOLLOWED and _MULTIPLIED.get(launch.program, 0) <= MOST_MULTIPLIED
 
 
 def origins_of(x: Wave) -> Origins | None:
     """The origins of a wave; None if they are not followed: no check needs them, or operations complete later."""
     launch = x.launch
-    if (
-        not launch.checks_operands
-        or x.in_flight is not None
-        or (_FOLLOWED(launch).bytes > MOST_FOLLOWED and not launch.program.copied.has_factors)
-    ):
+    if not launch.checks_operands or x.in_flight is not None:
+        return None
+    if not launch.program.copied.has_factors and not _are_first(launch):
+        x.memories.has_owners = launch.program.needs_owners
         return None
     if x.origins is None:
         x.origins = Origins(x)
     found: Origins = x.origins
     return found
+
+
+def multiplies(x: Wave, warps: int) -> None:
+    """So many warps execute an mma.sync whose operands are asked for."""
+    _MULTIPLIED[x.launch.program] = _MULTIPLIED.get(x.launch.program, 0) + warps
+
+
+def follows_all(x: Wave) -> bool:
+    """Are all operands of mma.sync followed, from the begin of the launch up to now?"""
+    return _are_first(x.launch)
 
 
 # ---- bytes of operands
@@ -574,6 +596,7 @@ class FollowedStore(Unfollowed):
             return
         at, found = self._spread(piece.at), self.origins(x)
         _FOLLOWED(x.launch).bytes += at.size
+        multiplies(x, 0 if x.program.needs_owners else at.size // A_PRODUCT)
         chunks = distinct(at.reshape(-1) // CHUNK)
         # which others wrote last: nothing is known of the rest of them
         others = chunks[x.memories.owners.of(chunks * CHUNK)[0] != COPIES]

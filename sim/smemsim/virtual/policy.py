@@ -452,7 +452,7 @@ def checked_of(launches: list[Launched], arch: str) -> list[str]:
     if not checked:
         return []
     # which needs numpy; a launch has loaded it
-    from smemsim.diagnosis.run import COMPARE, not_checked, operands_checked
+    from smemsim.diagnosis.run import COMPARE, IN_REGISTERS, not_checked, operands_checked
 
     seen = sum(bool(x.run and x.run.get("sanitized")) for x in launches)
     of = (
@@ -477,6 +477,9 @@ def checked_of(launches: list[Launched], arch: str) -> list[str]:
     ]
     if left:
         told.append(f"to check {' and '.join(left)}, save D, A and B: smemsim solve --arch {arch} --d D.npy --a A.npy --b B.npy")
+    if IN_REGISTERS in missed:
+        run = "smemsim run DIR/NUMBER-KERNEL --expect ARRAY=right.npy"
+        told.append(f"to check mma and wmma, compare a result with the right one: smemsim exec --record DIR ..., then {run}")
     return told or ["checked: nothing"]
 
 

@@ -1,8 +1,9 @@
 """Sums of mma.sync and wmma: do their products multiply the same k of A and B?
 
-A and B come into registers by ldmatrix, loads or shuffles. This way is not followed. Their elements are looked for in
-global memory. An accumulator is followed from instruction to instruction by its values: C of the next product is D of
-one before. A sum begins where C is zero. Some warps of some CTAs are looked at.
+A and B come into registers by ldmatrix, loads or shuffles. If their bytes are followed (`run/origins.py`), it is known
+which elements they are. Otherwise their elements are looked for in global memory. An accumulator is followed from
+instruction to instruction by its values: C of the next product is D of one before. A sum begins where C is zero. Some
+warps of some CTAs are looked at.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ import numpy as np
 from smemsim.core.finding import Finding
 from smemsim.core.spec.shared_memory import CHUNK
 from smemsim.diagnosis.operands.chunks import Chunks, all_chunks
+from smemsim.diagnosis.operands.fragment_places import other_order, regular, told_order
+from smemsim.diagnosis.operands.k_slices import KSlices
 from smemsim.diagnosis.operands.thread_sums import Pointers, Sum, found_in
 from smemsim.diagnosis.recognised import Recognised
 from smemsim.run.engine.records import Mma, WarpProducts
@@ -36,7 +39,7 @@ MOST_TILES = 1 << 12  # that are kept
 @dataclasses.dataclass(eq=False)
 class _Going:
     """A sum that goes on, and the last tiles of its A and B with how many elements they are further on than those
-    before. `tiles` has all of them.
+    before. `tiles` has all of them that were looked for.
     """
 
     sum: Sum
@@ -58,6 +61,7 @@ class WarpSums:
 
     def __init__(self) -> None:
         self.found: list[Finding] = []
+        self.slices = KSlices()
         self._left = MOST_STEPS
         self.has_seen = False  # Was it known of a product what it multiplies?
         # Do all sums that are known multiply the same k and rows of A and B, or is there a finding?
@@ -67,6 +71,7 @@ class WarpSums:
     def _forget(self) -> None:
         self._warps: dict[tuple[int, int], _Warp] = {}
         self._tiles: dict[tuple[bytes, tuple[int, ...]], Recognised | None] = {}
+        self._orders: dict[tuple[int, str], bool] = {}  # was the order of an operand at that line looked at?
         self._memory: GlobalMemory | None = None
         self._chunks: Chunks | None = None
         self._pointers: Pointers | None = None
@@ -76,6 +81,7 @@ class WarpSums:
         """Take what another process has seen."""
         self.finish()
         self.found = self.found or other.found
+        self.slices.merge(other.slices)
         self.has_seen |= other.has_seen
         self.is_decided &= other.is_decided
 
@@ -98,6 +104,7 @@ class WarpSums:
 
     def multiplied(self, x: Wave, i: Instruction, products: WarpProducts) -> None:
         """Note what warps have multiplied."""
+        self.slices.multiplied(x, i, products)
         if self._left <= 0 or self.found:
             return
         for row, cta, thread in self._looked_at(x, products.first):
@@ -119,7 +126,7 @@ class WarpSums:
                 return
             event = Mma(cta, thread, i, "mma.sync", *products.shape, None, 0, *products.types)
             after = products.d[:, row]
-            if after.any() and self._add(x, its, event, [products.tile(side, row) for side in "ab"]):
+            if after.any() and self._add(x, its, event, self._tiles_of(x, its, products, row, i)):
                 own.sums[after.tobytes()] = its
                 own.heads[int(after[0, 0])] += 1
             elif its.sum.of:  # such as a tile with zeros behind the end of K: how the sum goes on is not known
@@ -141,22 +148,45 @@ class WarpSums:
         own.begun += 1
         return _Going(Sum(is_whole=True)) if own.begun <= MOST_SUMS else None
 
-    def _add(self, x: Wave, its: _Going, event: Mma, tiles: list[np.ndarray]) -> bool:
-        """Note a product of a sum; False where it is not known what it multiplies."""
-        if self._chunks is None or self._pointers is None:
+    def _tiles_of(self, x: Wave, its: _Going, products: WarpProducts, row: int, i: Instruction) -> tuple[Recognised, Recognised] | None:
+        """What A and B of a warp are; None where that is not known."""
+        if self._chunks is None:
             self._memory = x.launch.memory
             self._pointers = given = Pointers(x.launch)
             self._chunks = all_chunks(region for region in self._memory.filled() if given.are_in(region.begin, region.end))
         found: list[Recognised] = []
-        for side, tile in enumerate(tiles):
-            last = its.last[side]
-            now = self._tile(tile, last)
+        for n, side in enumerate("ab"):
+            tile, last = products.tile(side, row), its.last[n]
+            now = None
+            if products.sources is not None:
+                at = products.sources(side)[row]
+                now = regular(at, tile.itemsize, x.launch)
+                self._look_at_order(x, at, tile.itemsize, side, i)
             if now is None:
-                return False
-            its.last[side] = now, 0 if last is None else now.at - last[0].at
-            its.tiles.append((tile, now))
+                now = self._tile(tile, last)
+                if now is None:
+                    return None
+                its.tiles.append((tile, now))
+            its.last[n] = now, 0 if last is None else now.at - last[0].at
             found.append(now)
-        its.sum.add(event, (found[0], found[1]), self._pointers)
+        return found[0], found[1]
+
+    def _look_at_order(self, x: Wave, at: np.ndarray, size: int, side: str, i: Instruction) -> None:
+        """Report an operand whose elements are in another order than rows and k, once a line."""
+        if self.found or (i.line, side) in self._orders:
+            return
+        self._orders[i.line, side] = True
+        order = other_order(at, size)
+        if order is not None:
+            self.found = [told_order(order, side, i, x.launch)]
+            self.has_seen = True
+
+    def _add(self, x: Wave, its: _Going, event: Mma, tiles: tuple[Recognised, Recognised] | None) -> bool:
+        """Note a product of a sum; False where it is not known what it multiplies."""
+        if tiles is None:
+            return False
+        assert self._pointers is not None
+        its.sum.add(event, tiles, self._pointers)
         self.has_seen = True
         return True
 

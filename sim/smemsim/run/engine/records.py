@@ -185,7 +185,8 @@ class WarpProducts(NamedTuple):
 
     The shape is M, N, K. The types are those of A, B and D. The first thread of each warp, by its number in the wave,
     is `first`. The accumulator before and after is `c` and `d`, (registers, warps, 32). For a side, "a" or "b", and a
-    warp, `tile` has the raw bits of its elements, (rows, K).
+    warp, `tile` has the raw bits of its elements, (rows, K). For a side, `sources` has the addresses of global memory
+    of its elements, (warps, rows, K). They are negative where there is none. It is None if they are not followed.
     """
 
     shape: tuple[int, int, int]
@@ -194,6 +195,7 @@ class WarpProducts(NamedTuple):
     c: np.ndarray
     d: np.ndarray
     tile: Callable[[str, int], np.ndarray]
+    sources: Callable[[str], np.ndarray] | None = None
 
 
 class Products:

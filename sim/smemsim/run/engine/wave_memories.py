@@ -44,7 +44,7 @@ class WaveMemories:
         self._words = np.zeros(count * self.pitch // 8, np.uint64)
         self.shared = self._words.view(np.uint8)
         self.owners = Owners(len(self.shared))
-        self.has_owners = program.copied.has_factors or not program.uses.isdisjoint(("wgmma", "tcgen05"))
+        self.has_owners = program.needs_owners or bool(launch.checks_operands and program.copied.fragments)
         has_tensor = machine.instruction == "tcgen05" and "tcgen05" in program.uses
         self.tensor = np.zeros((count if has_tensor else 0, LANES, COLUMNS), np.uint32)
         self.tensor_allocated = np.zeros((len(self.tensor), COLUMNS), bool)

@@ -1,5 +1,5 @@
-"""Which registers carry bytes of global memory, as they are, to shared or tensor memory or to a block-scaled or sparse
-mma.sync: by the text of a program, before it runs.
+"""Which registers carry bytes of global memory, as they are, to shared or tensor memory or to an mma.sync: by the text
+of a program, before it runs.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class Copied(NamedTuple):
     instructions: frozenset[int]
     # Has the program scale factors or metadata, which are small? Then all of its copies are followed.
     has_factors: bool
-    # those that only A and B of such an mma.sync get: shifts within a byte leave the row and the K of its elements as
-    # they are
+    # those that only A and B of an mma.sync get: shifts within a byte leave the row and the K of its elements as they
+    # are
     fragments: frozenset[int] = NO_SLOTS
 
 
@@ -45,8 +45,8 @@ def copied(body: Sequence[Instruction]) -> Copied:
         return NOTHING_COPIED
     has_factors = any(map(_takes_factors, body))
     stores = {id(i): stored_slots(i) for i in body if has_factors or i.op != "tcgen05"}
-    operands = {id(i): fragment_slots(i) for i in body if has_factors}
-    copies = [i for i in body if i.op in COPIES]
+    operands = {id(i): fragment_slots(i) for i in body}
+    copies = [i for i in body if i.op in COPIES and not _computes(i)]
     loads = {slot for i in body if _is_load(i) or (i.op == "ldmatrix" and any(operands.values())) for slot in i.given}
     loaded = _closed(loads, ((i.used, i.given) for i in copies))
     stored = _closed({slot for each in stores.values() for slot in each}, ((i.given, i.used) for i in copies))
@@ -74,8 +74,9 @@ def stored_slots(i: Instruction) -> frozenset[int]:
 
 
 def fragment_slots(i: Instruction) -> frozenset[int]:
-    """The registers of A and B of an mma.sync whose scale factors or metadata are followed."""
-    return slots_in(i.operands[1]) | slots_in(i.operands[2]) if _is_followed_mma(i) and len(i.operands) > 4 else NO_SLOTS
+    """The registers of A and B of an mma.sync."""
+    is_one = i.op == "mma" and len(i.operands) > 3
+    return slots_in(i.operands[1]) | slots_in(i.operands[2]) if is_one else NO_SLOTS
 
 
 def _is_followed_mma(i: Instruction) -> bool:
@@ -83,12 +84,19 @@ def _is_followed_mma(i: Instruction) -> bool:
 
 
 def _multiplies(i: Instruction) -> bool:
-    return (i.op in ("wgmma", "tcgen05") and not {"mma_async", "mma"}.isdisjoint(i.modifiers)) or _is_followed_mma(i)
+    return (i.op in ("wgmma", "tcgen05") and not {"mma_async", "mma"}.isdisjoint(i.modifiers)) or i.op == "mma"
 
 
 def _takes_factors(i: Instruction) -> bool:
     of_wgmma = i.op == "wgmma" and "sp" in i.modifiers
     return of_wgmma or _is_followed_mma(i) or (i.op == "tcgen05" and not {"block_scale", "sp"}.isdisjoint(i.modifiers))
+
+
+def _computes(i: Instruction) -> bool:
+    """Does it give a floating-point number that is none of its operands?"""
+    return i.op in ("add", "cvt", "mad", "mul") and any(
+        word.startswith(("f", "bf", "tf", "e")) and word[-1:].isdigit() for word in i.modifiers
+    )
 
 
 def _is_copy(i: Instruction) -> bool:

@@ -258,6 +258,11 @@ class Program:
                     found.update(places[name] for name in inlined.targets.get(label.name, (label.name,)) if name in places)
         return found
 
+    @property
+    def needs_owners(self) -> bool:
+        """Is it asked throughout a launch what has written shared memory?"""
+        return self.copied.has_factors or not self.uses.isdisjoint(("wgmma", "tcgen05"))
+
     @functools.cached_property
     def excuses(self) -> frozenset[str]:
         """Whether the sanitizer has a milder message there.

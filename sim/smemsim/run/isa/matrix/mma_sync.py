@@ -10,6 +10,7 @@ Elements of 4 bits and of one are loaded as words of 32 bits; a row of A and a c
 from __future__ import annotations
 
 import dataclasses
+import functools
 import re
 from typing import TYPE_CHECKING, Any, cast
 
@@ -29,7 +30,7 @@ from smemsim.run.isa.matrix.ldmatrix import items, whole_warps
 from smemsim.run.isa.memory.spaces import locate, note_read, note_write, values_of
 from smemsim.run.isa.modifiers import Modifiers, Operands
 from smemsim.run.isa.registry import Gate, Step, implements, unmodelled
-from smemsim.run.origins import CELL, Origin, followed_stores, origins_of
+from smemsim.run.origins import CELL, Origin, followed_stores, multiplies, origins_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -89,6 +90,7 @@ def build_mma(i: Instruction, c: Linker) -> Step:
 
     # of wholes that a register has one or several of; the K of a sparse A is not in order
     places = {side: of.bytes_of(side) for side in "ab"} if isinstance(of, MmaSync) and of.row.bits in WHOLE and not of.is_sparse else {}
+    origins = {side: followed_stores(i, c, part, CELL) for side, part in zip("ab", parts[1:3], strict=True)} if places else {}
 
     def run(x: Wave) -> None:
         x.launch.result.evidence.update(inferred)
@@ -101,7 +103,7 @@ def build_mma(i: Instruction, c: Linker) -> Step:
         else:
             d = of.execute(a, b, start, held)
         if isinstance(of, MmaSync) and places and x.events.warps_multiplied:
-            x.events.warps_multiplied(x, i, _warp_products(x, of, {"a": a, "b": b}, (start, d), places))
+            x.events.warps_multiplied(x, i, _warp_products(x, of, {"a": a, "b": b}, (start, d), places, origins))
         if x.taint is not None and x.taint.slots:
             numbers = (a, b) if isinstance(of, MmaSync) and of.has_numbers_alone else None
             _follow(x, i, parts, of.places, where, numbers, scales)
@@ -113,7 +115,7 @@ def build_mma(i: Instruction, c: Linker) -> Step:
 
 def _warp_products(
     x: Wave, of: MmaSync, registers: Mapping[str, np.ndarray], sums: tuple[np.ndarray, np.ndarray],
-    places: Mapping[str, tuple[np.ndarray, np.ndarray]],
+    places: Mapping[str, tuple[np.ndarray, np.ndarray]], origins: Mapping[str, Origin | None],
 ) -> WarpProducts:  # fmt: skip
     """What the running warps have multiplied, by the registers of A and B; `sums` are C and D."""
     size = of.row.bits // 8
@@ -124,7 +126,18 @@ def _warp_products(
         found: np.ndarray = held[thread, byte // size]
         return found
 
-    return WarpProducts(of.shape, of.types, x.threads[::WARP], sums[0], sums[1], tile)
+    @functools.cache
+    def sources(side: str) -> np.ndarray:
+        (thread, byte), origin = places[side], origins[side]
+        assert origin is not None
+        held = origin(x).reshape(x.n // WARP, WARP, -1)
+        first, last = held[:, thread, byte], held[:, thread, byte + size - 1]
+        return np.where((first >= 0) & (last - first == size - 1), first, FOREIGN)
+
+    is_followed = None not in origins.values() and origins_of(x) is not None
+    if is_followed:
+        multiplies(x, len(x.threads) // WARP)
+    return WarpProducts(of.shape, of.types, x.threads[::WARP], sums[0], sums[1], tile, sources if is_followed else None)
 
 
 def _check_version(of: MmaSync, c: Linker) -> None:

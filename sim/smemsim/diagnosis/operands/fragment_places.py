@@ -1,0 +1,131 @@
+"""Where the elements of an mma.sync's operands come from, if their bytes are followed: rows and k of one array at fixed
+strides, or the same in another order.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from smemsim.core.finding import Finding, at_instruction
+from smemsim.core.ptx.module import Instruction, slots_in
+from smemsim.core.spec.findings import Severity
+from smemsim.core.spec.shared_memory import CHUNK
+from smemsim.diagnosis.recognised import Recognised
+from smemsim.run.engine.launch import Launch
+
+__all__ = ["Blocks", "Chunks", "other_order", "regular", "told_order"]
+
+BLOCK = 8  # rows and columns of a matrix of ldmatrix
+MOST_CHUNKS = 8  # of a line of a swizzle pattern
+
+
+class Blocks(NamedTuple):
+    """Rows and k are exchanged within each 8 x 8 block, and not from block to block."""
+
+
+class Chunks(NamedTuple):
+    """The 16-byte chunks of each line are exchanged by an XOR: the numbers for lines 0 to 7. Lines are rows, or k if
+    rows are contiguous.
+    """
+
+    numbers: tuple[int, ...]
+    lines: str
+
+
+def regular(at: np.ndarray, size: int, launch: Launch) -> Recognised | None:
+    """The place of a tile whose elements, of so many bytes, come from these addresses (rows, k); None unless one of its
+    axes is contiguous, and its lines are a pitch apart.
+    """
+    steps = _steps(at)
+    if steps is None or size not in steps:
+        return None
+    row, step = steps
+    pitch, length = (row, at.shape[1]) if step == size else (step, at.shape[0])
+    region = launch.memory.holding(int(at[0, 0]), int(at[0, 0]) + 1)
+    if region is None or abs(pitch) < length * size or pitch % size or (int(at[0, 0]) - region.begin) % size:
+        return None
+    return Recognised(region.begin, len(region.data) // size, size, (int(at[0, 0]) - region.begin) // size, row // size, step // size)
+
+
+def _steps(at: np.ndarray) -> tuple[int, int] | None:
+    """How many bytes further on the next row, and the next k, of all elements is."""
+    if (at < 0).any() or min(at.shape) < 2:
+        return None
+    row, step = int(at[1, 0] - at[0, 0]), int(at[0, 1] - at[0, 0])
+    rows, k = at.shape
+    is_one = (at == at[0, 0] + np.arange(rows)[:, None] * row + np.arange(k) * step).all()
+    return (row, step) if is_one else None
+
+
+def other_order(at: np.ndarray, size: int) -> Blocks | Chunks | None:
+    """The order of elements that are not at fixed strides; None if it is not known, or if they are."""
+    if (at < 0).any() or _steps(at) is not None:
+        return None
+    rows, k = at.shape
+    if size == CHUNK // BLOCK and rows % BLOCK == 0 == k % BLOCK:
+        turned = at.reshape(rows // BLOCK, BLOCK, k // BLOCK, BLOCK).transpose(0, 3, 2, 1).reshape(rows, k)
+        if (steps := _steps(turned)) is not None and size in steps:
+            return Blocks()
+    for lines, name in ((at, "row"), (at.T, "k")):
+        numbers = _exchanged(lines, size)
+        if numbers is not None:
+            return Chunks(numbers, name)
+    return None
+
+
+def _exchanged(lines: np.ndarray, size: int) -> tuple[int, ...] | None:
+    """By which XOR the chunks of lines 0 to 7 are exchanged, if that repeats after 8 lines."""
+    each, count = CHUNK // size, len(lines)
+    if lines.shape[1] % each or count % BLOCK or lines.size < 2 * BLOCK * each:
+        return None
+    parts = lines.reshape(count, -1, each)
+    if (np.diff(parts, axis=2) != size).any() or (parts[..., 0] % CHUNK).any():
+        return None
+    chunks = parts[..., 0] // CHUNK
+    near = round(int(chunks[-1, 0] - chunks[0, 0]) / (count - 1))
+    for pitch in sorted(range(near - MOST_CHUNKS, near + MOST_CHUNKS + 1), key=lambda one: abs(one - near)):
+        inside = chunks - pitch * np.arange(count)[:, None]
+        inside = inside - inside.min()
+        width = int(inside.max()) + 1
+        if width > min(MOST_CHUNKS, abs(pitch)):
+            continue
+        for first in range(MOST_CHUNKS - width + 1):
+            by = (inside + first) ^ (inside[0] + first)
+            if (by == by[:, :1]).all() and _is_swizzle(by[:, 0]):
+                return tuple(by[:BLOCK, 0].tolist())
+    return None
+
+
+def _is_swizzle(by: np.ndarray) -> bool:
+    """Are these the numbers of an XOR with bits of the line, which repeats after 8 lines?"""
+    line = np.arange(len(by))
+    linear = np.bitwise_xor.reduce([np.where(line >> bit & 1, by[1 << bit], 0) for bit in range(3)])
+    return bool(by[:BLOCK].any() and (by == linear).all())
+
+
+def told_order(order: Blocks | Chunks, side: str, i: Instruction, launch: Launch) -> Finding:
+    """R508 as a remark: an array may be stored in such an order."""
+    name, load = side.upper(), _loaded_by(i, side, launch)
+    where = load or i
+    has_trans = load is not None and "trans" in load.modifiers
+    if isinstance(order, Blocks):
+        what = f"each 8 x 8 block of {name} is multiplied transposed: rows and k are exchanged within blocks, but not from block to block"
+        change = (
+            "ldmatrix without .trans" if has_trans else "ldmatrix with .trans" if load is not None else "exchange rows and k of each block"
+        )
+        why = "an array that holds its blocks transposed may look the same"
+    else:
+        what = f"the 16-byte chunks of {name} are exchanged: chunk c of {order.lines} r is where c ^ x belongs, for r = 0 to 7 with x = {', '.join(map(str, order.numbers))}"
+        change = "the same swizzle where shared memory is read as where it is written"
+        why = f"so one product multiplies {'several k of each row' if order.lines == 'row' else 'other rows at each k'}; an array that is stored swizzled may look the same"
+    return at_instruction("R508", where, what, change, why=why, milder=Severity.NOTE)
+
+
+def _loaded_by(i: Instruction, side: str, launch: Launch) -> Instruction | None:
+    """The last ldmatrix before an mma.sync that gives it an operand."""
+    wanted = slots_in(i.operands[1 if side == "a" else 2])
+    loads = [other for other in launch.program.inlined.body if other.op == "ldmatrix" and other.given & wanted]
+    before = [other for other in loads if other.line < i.line]
+    return (before or loads)[-1] if loads else None
