@@ -160,7 +160,28 @@ TERMS = 8  # that are added at once: their sums stay in registers
 NARROW_BITS = 25  # with so many bits kept, and two more of a product, the sum of TERMS is an int32
 # from row to row of B as it lies here; a number that the compiler knows, so that it need not ask whether rows overlap
 PITCH = 256
+PAGE = 4096  # bytes: places of loads and stores are compared by their lower 12 bits
 R1, R2, R3, R4, R5, R6, R7 = (np.uintp(PITCH * n) for n in range(1, TERMS))
+
+
+@compiled
+def _scratch(depth):  # type: ignore[no-untyped-def]
+    """Room for B, its exponents, and of a row: largest exponents, units and sums.
+
+    Each begins a cache line: a register of 64 bytes that lies in two lines is loaded twice. A load waits for an earlier
+    store if the lower 12 bits of their addresses are equal. So a row lies half a `PITCH` away from B, in those bits.
+    """
+    room = np.zeros(depth * PITCH * 6 + 5 * PAGE, np.uint8)
+    begin = -room.ctypes.data % PAGE
+    of_b = room[begin : begin + depth * PITCH * 4].view(np.float32)
+    begin += depth * PITCH * 4
+    each_of_b = room[begin : begin + depth * PITCH * 2].view(np.int16)
+    each_of_b[:] = NOTHING
+    begin += (depth * PITCH * 2 + PAGE - 1) // PAGE * PAGE
+    largest = room[begin + PITCH : begin + PITCH * 3].view(np.int16)
+    unit = room[begin + PITCH * 6 : begin + PITCH * 10].view(np.float32)
+    total = room[begin + PITCH * 10 : begin + PITCH * 14].view(np.int32)
+    return of_b, each_of_b, largest, unit, total
 
 
 @compiled
@@ -374,8 +395,8 @@ def float_sums(  # type: ignore[no-untyped-def]
     is_f32, is_f16, is_dense = form == F32, form == F16, _is_dense(index, depth)
     has_form = (is_f32 or is_f16) and c_scale == 1 and kept_bits <= NARROW_BITS
     of_a, each_of_a = np.empty(rows * depth, np.float32), np.empty(rows * depth, np.int16)
-    of_b, each_of_b = np.zeros(depth * PITCH, np.float32), np.full(depth * PITCH, NOTHING, np.int16)
-    operands, room = (of_a, each_of_a, of_b, each_of_b), (np.empty(PITCH, np.int16), np.empty(PITCH, np.float32), np.empty(PITCH, np.int32))
+    of_b, each_of_b, largest, unit, total = _scratch(depth)
+    operands, room = (of_a, each_of_a, of_b, each_of_b), (largest, unit, total)
     flat_a, flat_a_exponent, flat_b, flat_b_exponent = a.reshape(-1), a_exponent.reshape(-1), b.reshape(-1), b_exponent.reshape(-1)
     flat_c, flat_d, nothing = c.reshape(-1), d.reshape(-1), np.zeros(columns, np.float32)
     last_a, last_b, last_first, is_narrow_a, is_narrow_b = -1, -1, -1, False, False

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from smemsim.base.cache_lines import LINE, zeros_in_lines
 from smemsim.run.slots import Slot
 
 if TYPE_CHECKING:
@@ -48,9 +49,9 @@ _left: list[tuple[weakref.ref[Program], RegisterFile]] = []  # the last one left
 def new_room(program: Program, threads: int) -> RegisterFile:
     """Registers that are all zero."""
     wide = program.wide
-    sizes = [threads * kind.itemsize * (1 + (n in wide)) for n, kind in enumerate(program.registers)]
+    sizes = [-(-threads * kind.itemsize * (1 + (n in wide)) // LINE) * LINE for n, kind in enumerate(program.registers)]
     ends = np.cumsum([0, *(size + APART for size in sizes)])
-    raw = np.zeros(int(ends[-1]), np.uint8)
+    raw = zeros_in_lines((int(ends[-1]),), np.uint8)
     registers = [
         np.ndarray((threads, 2) if n in wide else threads, kind, raw, begin)
         for n, (begin, size, kind) in enumerate(zip(ends.tolist(), sizes, program.registers, strict=False))

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from smemsim.base.cache_lines import zeros_in_lines
 from smemsim.core.machine.memory import SharedMemory, ThreadWrite
 from smemsim.core.machine.owners import Owners
 from smemsim.core.machine.tmem.memory import TensorMemory
@@ -41,7 +42,7 @@ class WaveMemories:
         self.scratch = -(-(self.window + 16) // 16) * 16 if program.has_scratch else 0
         room = self.scratch + RESERVED_OFFSETS["end"] if self.scratch else self.window
         self.pitch = -(-(room + 16) // 128) * 128
-        self._words = np.zeros(count * self.pitch // 8, np.uint64)
+        self._words = zeros_in_lines((count * self.pitch // 8,), np.uint64)
         self.shared = self._words.view(np.uint8)
         self.owners = Owners(len(self.shared))
         self.has_owners = program.needs_owners or bool(launch.checks_operands and program.copied.fragments)

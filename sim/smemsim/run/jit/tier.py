@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from smemsim.base.cache_lines import zeros_in_lines
 from smemsim.run.accesses import Piece
 from smemsim.run.engine.register_pool import forget_rooms
 from smemsim.run.engine.wave import ALL, WARP
@@ -127,7 +128,7 @@ class Room:
     """
 
     def __init__(self, rows: int, threads: int) -> None:
-        self.places, self.shapes = np.empty((rows, threads), np.int64), np.empty((rows, threads // LANES), np.uint8)
+        self.places, self.shapes = zeros_in_lines((rows, threads), np.int64), np.empty((rows, threads // LANES), np.uint8)
         self.leads = np.empty((rows, threads // LANES), np.int64)
         self.at = self.leads.ctypes.data, self.shapes.ctypes.data, self.places.ctypes.data
 

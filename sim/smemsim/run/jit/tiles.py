@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from smemsim.base.cache_lines import zeros_in_lines
 from smemsim.run.jit import objects
 from smemsim.run.jit.vectors import LANES
 
@@ -123,7 +124,7 @@ class Tiles:
     ) -> None:
         size = _COUNTED_BYTES if is_counted else _BYTES
         self.tile = min(total, unit * max(1, size // (8 * count * unit)))
-        self.places = np.empty((count, self.tile), np.int64)
+        self.places = zeros_in_lines((count, self.tile), np.int64)
         self.shapes = np.empty((count, self.tile // LANES), np.uint8)
         self.looks = np.zeros((0, LOOK_NUMBERS), np.int64)
         self.plan = np.zeros(len(_ENTRIES), np.int64)
