@@ -164,10 +164,10 @@ class InWord(NamedTuple):
 
 
 class InScenario(NamedTuple):
-    """A value of a scenario. `title` names it for readers: "step[1].a (mma)", "map tmA".
+    """A value of a scenario. Readers see its `title`: "step[1].a (mma)", "map tmA".
 
-    `subject` is the path of the part that is wrong, if another value must change: an operand is wrong, and the map
-    that filled its buffer must change. `inside` is the field, if the value is a word.
+    If another value must change, `subject` is the path of the wrong part. An example is a wrong operand, whose map must
+    change. If the value is a word, `inside` is its field.
     """
 
     path: Path
@@ -209,16 +209,16 @@ def at_line(launch: str, line: int) -> str:
 
 
 class InLaunch(NamedTuple):
-    """An instruction of a launch; None if the finding is about no single instruction.
+    """An instruction of a launch. It is None if the finding is about no single instruction.
 
-    - `launch`: the name of the PTX file; for PTX without a file, the name of the kernel and `PTX_LINE`.
-    - `place`: the line of the source that the kernel author wrote. It differs from the line of the instruction if a
-      function only wraps it.
-    - `touched`: the bytes of shared memory. Other findings about the same bytes may follow from this one.
-    - `operation`: the kind of operation; it distinguishes findings of one code at one line.
-    - `arrays`: addresses of global memory, one in each array that is concerned.
-    - `other`, `other_place`: the other access of a race. `within_warp`: the race is between lanes of one warp
-      (bar.warp.sync orders them).
+    The launch is named by its PTX file. For PTX without a file, it is the name of the kernel and `PTX_LINE`. The line
+    of the source that the kernel author wrote is `place`. It differs from the line of the instruction if a function
+    only wraps it.
+
+    Concerned bytes of shared memory are `touched`. Other findings about the same bytes may follow from this one. The
+    kind of operation, which distinguishes findings of one code at one line, is `operation`. In `arrays` are addresses
+    of global memory, one in each array that is concerned. The other access of a race is `other`, with `other_place`. If
+    the race is between lanes of a warp, `within_warp` is set, and bar.warp.sync orders them.
     """
 
     instruction: Instruction | None
@@ -269,8 +269,8 @@ class Fix(NamedTuple):
 class Half(NamedTuple):
     """One of the accesses that a finding is about.
 
-    `does` is "write", "read", "wait" or similar. `text` names the thread or operation and the bytes. `instruction` is
-    its PTX, `place` its line of the source; both are None if they are not known.
+    The word `does` is "write", "read", "wait" or similar. The thread or operation and the bytes are in `text`. Its PTX
+    is `instruction`, its line of the source is `place`. Both are None if they are not known.
     """
 
     does: str
@@ -347,20 +347,20 @@ MOST_MENTIONED = 4  # lines of PTX for which the source line is printed
 class Finding(metaclass=OwnMembers):
     """One thing that is wrong, or works by accident. `print(finding)` prints it.
 
-    - `code`, `severity`: the rule, and how grave it is.
-    - `what`, `why`, `repair`: what is wrong, why, and the fix, as clauses. `tried`: smemsim executed the scenario or
-      the kernel with the fix. `trial` is the change of the kernel in words, `failed` one that did not help. `parts`
-      has all four parts; `message` is the text without the fix.
-    - `source_line` ("gemm.cu:91"), `ptx_line` (303), `other` (the other access of a race): the place in a launch.
-    - `path` ("step[1].a.word"): the place in a scenario. `where`: any place, in words. `at`: the place as an object.
-    - `halves`: the accesses with their lines. `alike`: other instructions with the same finding.
-    - `source`, `rule`, `grade`: the document, the name and the evidence of the rule. `cause`: the finding that this
-      one follows from.
-    - `wrong` of `of` elements of an operand are wrong; `first` is the first one; `pattern` says what they have in
-      common.
-    - `changes`: the changes of the scenario that were tried and make it right, all together. `fix`: the change, if it
-      is one.
-    - `check`: the finding of `smemsim.check` about the executed transfers that this one is made of.
+    - The rule is `code`. Its severity is `severity`.
+    - What is wrong is `what`, the reason is `why`, the fix is `repair`, all as clauses. All four parts are `parts`. The
+      text without the fix is `message`.
+    - If smemsim executed the scenario or the kernel with the fix, `tried` is set. The executed change is `trial`. A
+      change that did not help is `failed`.
+    - The place in a launch is `source_line` ("gemm.cu:91") and `ptx_line` (303). The other access of a race is `other`.
+    - The place in a scenario is `path` ("step[1].a.word"). Any place in words is `where`, as an object `at`.
+    - The accesses with their lines are `halves`. Other instructions with the same finding are `alike`.
+    - The document, the name and the evidence of the rule are `source`, `rule` and `grade`. The finding that this one
+      follows from is `cause`.
+    - In an operand `wrong` of `of` elements are wrong. The first one is `first`. Common properties of them are
+      `pattern`.
+    - The finding of `smemsim.check` about the executed transfers that this one is made of is `check`.
+    - The changes of the scenario that were tried and make it right, all together, are `changes`. One change is `fix`.
 
     >>> import smemsim
     >>> word = smemsim.SmemDescriptor(arch="sm_90a", start_address=0x400, stride_byte_offset=128, swizzle="128B")
@@ -835,7 +835,7 @@ def place_of(found: Mapping[str, Any]) -> str:
 
 
 def _note(severity: Severity, *, follows: bool) -> str:
-    """How a remark begins. What follows from a fault does not work by accident: it does not work."""
+    """How a remark begins. A consequence of a fault does not work by accident: it does not work."""
     return "" if follows and severity is Severity.LUCK else NOTES.get(severity, "")
 
 
@@ -870,7 +870,7 @@ def _by_source(text: str, sources: Mapping[int, str]) -> str:
 
 
 def _by_sources(rows: Iterable[Labelled], sources: Mapping[int, str], mentioned: Sequence[int]) -> Iterator[Labelled]:
-    """Rows whose lines of PTX have their line of the source, if it is known; a last row for the lines of lists.
+    """Rows whose lines of PTX have their line of the source, if known. A last row is for lists.
 
     >>> rows = [Labelled("fix", ".cluster instead of .cta in line 189"), Labelled("tried", "0 in lines 7 and 9")]
     >>> for row in _by_sources(rows, {189: "/a/gemm.cu:43", 7: "/a/gemm.cu:5"}, [189, 7]): print(row.label, row.text)
@@ -1005,8 +1005,8 @@ _NAME = re.compile(r"\w+(?:(?:\.|::)\w+){3,}")  # of an instruction
 
 
 def expect_words(numbers: Sequence[tuple[int, int]], made: int = 0) -> str:
-    """The bytes that lines of PTX should expect, in words; pairs of a line and its bytes. `made` is the line that has
-    the number of all of them; 0 for none.
+    """The bytes that lines of PTX should expect, in words. Pairs are (line, bytes). If one line has the number of all
+    of them, it is `made`, else 0. Examples:
 
     >>> expect_words([(69, 16384), (203, 16384), (322, 8192)])
     'expect 16384 bytes in lines 69, 203, and 8192 bytes in line 322'

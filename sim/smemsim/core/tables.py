@@ -144,8 +144,9 @@ KINDS: dict[str, Kind] = {
 class Key:
     """One key of a table.
 
-    - `holds`: a name of `KINDS`, or a kind of its own. `says`: the meaning. `required`: must it be there?
-    - `attribute`: the attribute of the table that has its value. `default`: what is assumed without the key, in words.
+    Its kind is `holds`, a name of `KINDS`, or a kind of its own. Its meaning is `says`. If `required` is set, it must
+    be there. The attribute of the table that has its value is `attribute`. The value that is assumed without the key is
+    `default`, in words.
     """
 
     holds: str | Kind

@@ -63,8 +63,8 @@ def beside(face: np.ndarray, i: np.ndarray, j: np.ndarray, size: int) -> tuple[n
 
 
 def without_corner(share: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """How the missing fourth texel at a corner of the cube is divided: the share of each of the two texels past the
-    edge, and of the face's own texel.
+    """The shares of the three texels at a corner of the cube, which has no fourth texel. Returns the share of each of
+    the two texels past the edge, and of the face's own texel.
 
     >>> [int(part) for part in without_corner(np.array(64))]
     [21, 22]

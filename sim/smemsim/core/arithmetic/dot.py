@@ -1,10 +1,10 @@
 """One dot product as the tensor core computes it: exact products, one alignment, truncation, one final conversion.
 
-    1. every term, a product, is exact; its exponent is the sum of the factors' exponents, not renormalised
-    2. the largest exponent of the terms and c is found; a zero term counts with a fixed low one
-    3. every term is cut, toward zero, to a multiple of 2^(largest - kept_bits)
-    4. what is left is summed exactly, in no order
-    5. the sum is converted, once, to the result's format; zero is always +0
+1. Every term, a product, is exact. Its exponent is the sum of the factors' exponents, not renormalised.
+2. The largest exponent of the terms and c is found. A zero term counts with a fixed low exponent.
+3. Every term is cut, toward zero, to a multiple of 2^(largest - kept_bits).
+4. The cut terms are summed exactly, in no order.
+5. The sum is converted, once, to the result's format. Zero is always +0.
 
 Values are float64, which holds each of these numbers exactly: products have at most 24 bits, sums 48. Infinities and
 NaNs need no rules: float64 gives the same results as hardware.

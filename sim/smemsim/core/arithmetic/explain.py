@@ -26,9 +26,8 @@ __all__ = ["DotProduct", "DotTerm", "explain"]
 class DotTerm(metaclass=OwnMembers):
     """One term of the sum: c, a product, or a group of products that are summed first.
 
-    - `k`: the elements of K in it; none for c.
-    - `exponent`: the one it is aligned by; None for a zero, an infinity or a NaN.
-    - `kept`: `value` without the low bits that are cut off. All numbers are exact.
+    The elements of K in it are `k`; c has none. It is aligned by `exponent`, which is None for a zero, an infinity or a
+    NaN. Without the low bits that are cut off, `value` is `kept`. All numbers are exact.
 
     >>> import smemsim
     >>> term = smemsim.dot_product([0x3F80] * 16, [0x4040] + [0x3080] * 15, arch="sm_90a", kind="wgmma", a_type="bf16", b_type="bf16", d_type="f32").terms[1]
@@ -60,11 +59,10 @@ class DotTerm(metaclass=OwnMembers):
 class DotProduct(metaclass=OwnMembers):
     """One element of D, step by step. Integers have no exponents.
 
-    - `terms`: c and the products. `exponent`: the one to which all are aligned, that of term `largest` (None: the
-      exponent with which zeros count).
-    - `lowest`: the power of two below which terms are cut.
-    - `total`: the sum of the cut terms. `exact`: the sum of the whole terms.
-    - `d`: the bits of the result. `value`: its value. `nearest`: the bits of `exact` rounded once to nearest.
+    The terms are c and the products. All are aligned to `exponent`, that of term `largest` (None: the exponent with
+    which zeros count). Terms are cut below the power of two `lowest`. The sum of the cut terms is `total`, the sum of
+    the whole terms is `exact`. The bits of the result are `d`, its value is `value`. The bits of `exact` rounded once
+    to nearest are `nearest`.
 
     >>> import smemsim
     >>> p = smemsim.dot_product([0x3F80] * 16, [0x4040] + [0x3080] * 15, arch="sm_90a", kind="wgmma", a_type="bf16", b_type="bf16", d_type="f32")

@@ -385,10 +385,10 @@ def float_sums(  # type: ignore[no-untyped-def]
 ):
     """`fused` and `convert` of tiles, in float32.
 
-    - `c` and `d` (some, rows, columns): accumulators before and after; they may share memory.
-    - Tile t multiplies A `which_a[t]` (some, M, S) and B `which_b[t]` (some, K, N). It adds the product to the M x N
-      elements from `where[t]` (which, row, column) on, or overwrites them if `adds[t]` is False.
-    - `index` (M, S): the K of A's elements; S is a multiple of 4. `smallest`: the exponent of C's subnormals.
+    The accumulators before and after are `c` and `d` (some, rows, columns). They may share memory. Tile t multiplies A
+    `which_a[t]` (some, M, S) and B `which_b[t]` (some, K, N). It adds the product to the M x N elements from `where[t]`
+    (which, row, column) on, or overwrites them if `adds[t]` is False. The K of A's elements is `index` (M, S), with S a
+    multiple of 4. The exponent of C's subnormals is `smallest`.
     """
     rows, stored, k, columns = a.shape[1], a.shape[2], b.shape[1], b.shape[2]
     depth, form = (k + TERMS - 1) // TERMS * TERMS, (result[0], result[1], result[2])

@@ -45,19 +45,19 @@ def mma(
 ) -> np.ndarray:
     """D = A * B + C as one instruction computes it, bit for bit. Returns raw bits of `d_type`, shape (…, M, N).
 
-    - `a` (…, M, K), `b` (…, N, K) and `c` (…, M, N): raw element bits in unsigned integers, one element an entry, also
-      for 4- and 6-bit types and b1. tf32 is the whole 32-bit word. K is that of one instruction. M and N are free.
-      Leading dimensions broadcast.
-    - `kind`: "wgmma" on sm_90a; "f16", "tf32", "f8f6f4", "i8", "mxf8f6f4", "mxf4" or "mxf4nvf4" of tcgen05.
-    - Block-scaled kinds: `scale_a` (…, M, K / block) and `scale_b` (…, N, K / block) are raw bits of `scale_type`:
-      ue8m0 for `block` 32; ue4m3 (default) or ue8m0 for `block` 16 (mxf4nvf4).
-    - `saturate` clamps s32 results, which wrap otherwise. `negate_a` and `negate_b` change signs. `scale_input_d`
-      divides C by 2^n.
+    - Operands `a` (…, M, K), `b` (…, N, K) and `c` (…, M, N) are raw element bits in unsigned integers. Each entry has
+      one element, also for 4- and 6-bit types and b1. An element of tf32 is the whole 32-bit word. K is that of one
+      instruction. M and N are free. Leading dimensions broadcast.
+    - The kind is "wgmma" on sm_90a. For tcgen05 it is "f16", "tf32", "f8f6f4", "i8", "mxf8f6f4", "mxf4" or "mxf4nvf4".
+    - Block-scaled kinds have `scale_a` (…, M, K / block) and `scale_b` (…, N, K / block), raw bits of `scale_type`.
+      This is ue8m0 for `block` 32. For `block` 16 (mxf4nvf4) it is ue4m3 (default) or ue8m0.
+    - With `saturate` s32 results are clamped, else they wrap. With `negate_a` and `negate_b` signs change. With
+      `scale_input_d` n, C is divided by 2^n.
 
     To chain instructions, pass D of one as C of the next.
 
-    wgmma is measured on an H200 (traces wgmma_dots_f32, wgmma_dots_f16, wgmma_dots_s32). tcgen05 is inferred from
-    public studies.
+    Results of wgmma are measured on an H200 (traces wgmma_dots_f32, wgmma_dots_f16, wgmma_dots_s32). Results of tcgen05
+    are inferred from public studies.
 
     Raises InputError for wrong types, shapes and values.
 
@@ -114,9 +114,11 @@ def dot_product(
     """One element of D step by step: the terms, the exponent they are aligned to, the bits that are cut off, the sum,
     the conversion.
 
-    `a` and `b` (K,) are raw element bits of a row of A and a column of B. `c` has those of the accumulator. `scale_a`
-    and `scale_b` (K / block,) are the factors. All else is as in `mma`; the result is in `DotProduct.d`. Raises
-    InputError for wrong types, shapes and values.
+    Arguments `a` and `b` (K,) are raw element bits of a row of A and a column of B. Argument `c` has those of the
+    accumulator. The factors are `scale_a` and `scale_b` (K / block,). All else is as in `mma`. The result is
+    `DotProduct.d`.
+
+    Raises InputError for wrong types, shapes and values.
 
     >>> from smemsim import dot_product
     >>> one, tiny = 0x3F80, 0x3380                                                                        # bf16 1 and 2^-24

@@ -43,7 +43,7 @@ class Factors:
         return Factors(a, b, self.dtype, self.k_per_factor)
 
     def negligible(self) -> tuple[np.ndarray, np.ndarray]:
-        """Which elements of A (M, K) and of B (N, K) cannot change an f32 sum, for any numbers of 8 bits or fewer.
+        """The elements of A (M, K) and B (N, K) that cannot change an f32 sum. Numbers may have any 8 bits or fewer.
 
         >>> a, b = np.array([[0, 126]], np.uint8), np.array([[0, 0]], np.uint8)
         >>> Factors(a, b, "ue8m0", 2).negligible()[0].tolist(), Factors(a, b, "ue4m3", 2).negligible()[0].tolist()
@@ -109,9 +109,9 @@ def multiply(
 ) -> tuple[np.ndarray, np.ndarray]:
     """D = A * B + C * 2^-scale_c of one instruction. Returns (raw bits of `d_type`, certain), both (M, N).
 
-    - `a` (M, S) and `b` (N, K): raw element bits. `c` (M, N): raw bits of `d_type`. `kind`: "wgmma" or one of tcgen05.
-    - `index` (M, S): the K of each element of a sparse A; without it S is K.
-    - `adds_c` False: no C is added, not even +0. Integers wrap, or clamp with `saturate`.
+    Operands `a` (M, S) and `b` (N, K) are raw element bits. Operand `c` (M, N) is raw bits of `d_type`. The kind is
+    "wgmma" or one of tcgen05. The K of each element of a sparse A is `index` (M, S). Without it S is K. With
+    `adds_c=False` no C is added, not even +0. Integers wrap, or clamp with `saturate`.
 
     All elements of wgmma are certain (measured). An element of tcgen05 is certain if no known datapath can compute
     another value. That is so if no datapath drops bits of a term, the sum needs no rounding, and no value is infinite,
@@ -247,8 +247,8 @@ def _in_parts(tiles: int, size: int, k: int, some: Callable[[slice], None]) -> N
 
 
 class Terms(NamedTuple):
-    """The inputs of sums: A (tiles, M, S) and B (tiles, K, N) as values and exponents, C (tiles, M, N) with its factor
-    and the exponent of its subnormals, and the K (`of`, (M, S)) of A's elements.
+    """The inputs of sums. A (tiles, M, S) and B (tiles, K, N) are values and exponents. C (tiles, M, N) has its factor
+    and the exponent of its subnormals. The K of A's elements is `of` (M, S).
     """
 
     a: np.ndarray

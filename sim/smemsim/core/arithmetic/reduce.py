@@ -2,7 +2,7 @@
 
 Elements are raw bits in integers of at most 64 bits. 16- and 32-bit elements are unsigned. 64-bit elements are in two's
 complement (bit 63 is the sign of the Python integer). Everything is integer arithmetic. The small functions below are
-the specification; `arithmetic.reduce_loops` compiles them.
+the specification. They are compiled by `arithmetic.reduce_loops`. Example:
 
     >>> hex(float_add(0x3C00, 0x1000, 5, 10, 0x7FFF, False, False))  # f16: 1 + 2^-11 is a tie and stays even
     '0x3c00'

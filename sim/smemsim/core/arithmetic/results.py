@@ -77,11 +77,11 @@ def finished(code: int, exponent_bits: int, fraction_bits: int, nan: int, flush:
 def extreme(
     a: int, b: int, exponent_bits: int, fraction_bits: int, nan: int, largest: int, hands_on_nan: int, flush: int, signs: int
 ) -> int:  # fmt: skip
-    """`min`, or with `largest` `max`. A NaN and a number give the number, or with `hands_on_nan` (`.NaN`) a NaN. -0 is
-    below +0.
+    """The result of `min`, or with `largest` of `max`. A NaN and a number give the number, or with `hands_on_nan`
+    (`.NaN`) a NaN. Negative zero is below +0.
 
-    `signs` (`.xorsign.abs`) compares magnitudes and gives the result the sign of the product. With `nan` 0 (f64) two
-    NaNs give the second, made quiet.
+    With `signs` (`.xorsign.abs`) magnitudes are compared, and the result gets the sign of the product. With `nan` 0
+    (f64) two NaNs give the second, made quiet.
 
     >>> hex(extreme(0x7E01, 0x3C00, 5, 10, 0x7FFF, 1, 0, 0, 0)), hex(extreme(0x7E01, 0x3C00, 5, 10, 0x7FFF, 1, 1, 0, 0))
     ('0x3c00', '0x7fff')

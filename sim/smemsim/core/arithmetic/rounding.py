@@ -1,12 +1,12 @@
-"""Float arithmetic with one rounding, in any mode and to any format: the exact result as a sum of float64 numbers, then
-bits.
+"""Float arithmetic with one rounding, in any mode and to any format. The exact result is a sum of float64 numbers. Then
+its bits follow.
 
     exact = (value + rest + tiny) * 2^scale
 
-`rest` is at most half a unit in the last place of `value`. `tiny` is far smaller; only its sign counts. float64 holds
-products of formats with at most 24 fraction bits exactly. f64 is computed with operands scaled to about 1, so no step
-over- or underflows. Codes are integers in two's complement: in negative ones the sign bit and all bits above it are
-set.
+The number `rest` is at most half a unit in the last place of `value`. The number `tiny` is far smaller. Only its sign
+counts. A float64 holds products of formats with at most 24 fraction bits exactly. Results of f64 are computed with
+operands scaled to about 1, so no step over- or underflows. Codes are integers in two's complement. In negative codes
+the sign bit and all bits above it are set.
 
 A format is (exponent_bits, fraction_bits, largest, overflow, nan): the code of its largest number, the code for larger
 ones, and its NaN.

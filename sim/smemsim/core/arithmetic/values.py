@@ -165,12 +165,9 @@ def to_float64(bits: Any, dtype: Any) -> np.ndarray:
 def from_float64(values: Any, dtype: Any) -> np.ndarray:
     """Raw bits of the elements nearest to the values, ties to even: uint8, uint16, uint32 or uint64 of the same shape.
 
-    | value | becomes |
-    |---|---|
-    | too large | infinity; NaN for e4m3, ue4m3 and ue8m0; the largest number for e3m2, e2m3 and e2m1 |
-    | tf32 | a word whose low 13 bits are 0 |
-    | integers | rounded and clamped to the range |
-    | ue8m0 | the nearest power of two, the larger of two; NaN for 0 and negative numbers |
+    Too large values become infinity, NaN (e4m3, ue4m3, ue8m0) or the largest number (e3m2, e2m3, e2m1). A tf32 is a
+    word whose low 13 bits are 0. Integers are rounded and clamped to the range. A ue8m0 is the nearest power of two,
+    the larger of two. It is NaN for 0 and negative numbers.
 
     The rounding is that of ml_dtypes. Raises InputError for a NaN of a type that has none, and for a negative value of
     ue4m3.

@@ -188,8 +188,8 @@ def load_costs(at, active, words, together, distances, cost, worst):  # type: ig
 
 @compiled
 def spread(leads, step, places, shapes, steps, size, warp, nowhere, at):  # type: ignore[no-untyped-def]
-    """The places of a warp, `nowhere` for lanes that do not access, go to `at` (32): those of a group of 16 follow from
-    its first one by its shape, if that is not 0.
+    """Write the places of a warp to `at` (32). Lanes that do not access get `nowhere`. The places of a group of 16
+    follow from its first one by its shape, if that is not 0.
     """
     for group in range(2 * warp, 2 * warp + 2):
         own, shape, lead = 16 * (group - 2 * warp), shapes[group], leads[group * step]
@@ -200,8 +200,8 @@ def spread(leads, step, places, shapes, steps, size, warp, nowhere, at):  # type
 
 @compiled
 def warp_cost(own, nowhere, begin, group, distances, at, active, kept, count):  # type: ignore[no-untyped-def]
-    """What a warp costs whose places are `own`: wavefronts or sectors, the fewest of these, lanes, and the worst group.
-    The last four are work space.
+    """The cost of a warp whose places are `own`: wavefronts or sectors, the fewest of these, lanes, and the worst
+    group. The last four arguments are work space.
     """
     size, together, shift = group[2], group[3], group[5]
     lanes = 0
@@ -350,15 +350,17 @@ def put_costs(out, warps, costs):  # type: ignore[no-untyped-def]
 def count_accesses(leads, step, places, shapes, steps, first, last, nowhere, groups, begins, distances, out, work):  # type: ignore[no-untyped-def]
     """Add up what loads and stores cost, by groups that cost the same.
 
-    `leads` (rows, groups of 16 threads; every `step`-th) has the place of the first thread of each group, or `nowhere`.
-    `shapes` (rows, threads / 16) says by `steps` how many sizes the places of neighbours are apart, if all threads of
-    the group access, or none. If it is 0, `places` (rows, threads) has a place for each thread, or `nowhere`. The warps
-    are those of the threads from `first` up to `last`.
+    The array `leads` (rows, groups of 16 threads) has the place of the first thread of each group, or `nowhere`. Only
+    every `step`-th column counts. If all threads of a group access, or none, `shapes` (rows, threads / 16) says how
+    many sizes the places of neighbours are apart, by `steps`. If a shape is 0, `places` (rows, threads) has a place for
+    each thread, or `nowhere`. The warps are those of the threads from `first` up to `last`.
 
-    `groups` (groups, 6) has the row, the distance from its places, the bytes of a lane, the lanes that go together, how
-    many of `distances` count for paired lanes, and the shift of a sector (0: shared memory). `begins` are added to
-    places. `out` (groups, 5) gets requests, wavefronts or sectors, the fewest of these, lanes, and the worst of any
-    warp (as a maximum). `work` (WORK, 32) is work space: a function that makes arrays counts references.
+    A row of `groups` (groups, 6) has six numbers. They are the row, the distance from its places, the bytes of a lane,
+    and the lanes that go together. Then follow how many of `distances` count for paired lanes, and the shift of a
+    sector (0: shared memory). The numbers `begins` are added to places.
+
+    A row of `out` (groups, 5) gets requests, wavefronts or sectors, the fewest of these, lanes, and the worst of any
+    warp (as a maximum). Work space is `work` (WORK, 32), since a function that makes arrays counts references.
     """
     kept, kinds, forms, costs = work[:32], work[32 : 32 + KINDS], work[32 + KINDS : 32 + 2 * KINDS], work[32 + 2 * KINDS : 32 + 3 * KINDS]
     count, at, active, own, then, warps = work[-6], work[-5:-4], work[-4], work[-3], work[-2], work[-1]

@@ -1,9 +1,9 @@
 """The cost of an access of a warp: wavefronts of shared memory, sectors of global memory, and the fewest that its bytes
 need.
 
-Every function takes many warps: `at` (warps, 32) has the byte address of each lane, `active` the mask of the active
-lanes (bit n for lane n), `size` the bytes of each lane. The numbers come from `core/spec/counters.py`, with their
-grades.
+Every function takes many warps. The byte address of each lane is `at` (warps, 32). The mask of the active lanes is
+`active` (bit n for lane n). The bytes of each lane are `size`. The numbers come from `core/spec/counters.py`, with
+their grades.
 """
 
 from __future__ import annotations
@@ -93,8 +93,8 @@ def shared_cost(op: str, at: Any, active: Any, size: int) -> Cost:
 
 
 def paired_distances(op: str, size: int) -> np.ndarray:
-    """The distances of lanes at one address for which two groups go together: those of `pairs`, if the access is a load
-    of more than one group.
+    """The distances of lanes at one address for which two groups go together. For a load of more than one group they
+    are those of `pairs`. Else there are none.
 
     >>> paired_distances("ld", 16), len(paired_distances("st", 16)), len(paired_distances("ld", 4))
     (array([1, 2]), 0, 0)

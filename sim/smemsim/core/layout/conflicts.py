@@ -48,9 +48,9 @@ MOST_PADDING = LINE
 class BankAccess(metaclass=OwnMembers):
     """One instruction that accesses a buffer of shared memory.
 
-    - `op`: ld, st, ldmatrix, stmatrix, atom, cas or one (`red.add.u32` of the number 1).
-    - `at` (warps, lanes): byte offsets in the present buffer. `size`: the bytes of each lane.
-    - `active`: the mask of the active lanes, for all warps or for each. Raises InputError.
+    The operation `op` is ld, st, ldmatrix, stmatrix, atom, cas or one (`red.add.u32` of the number 1). Byte offsets in
+    the present buffer are `at` (warps, lanes). The bytes of each lane are `size`. The mask of the active lanes, for all
+    warps or for each, is `active`. Raises InputError.
 
     >>> from smemsim import BankAccess
     >>> import numpy as np
@@ -117,8 +117,8 @@ class BankAccess(metaclass=OwnMembers):
 
 @dataclasses.dataclass(frozen=True)
 class ConflictFree(metaclass=OwnMembers):
-    """A layout of the buffer without bank conflicts: an XOR of byte offsets (`swizzle`), or rows of `pitch` bytes with
-    `padding` bytes after each. `cuda()`, `cute()` and `triton()` write it as source code.
+    """A layout of the buffer without bank conflicts. It is an XOR of byte offsets (`swizzle`), or rows of `pitch` bytes
+    with `padding` bytes after each. Source code of it is returned by `cuda()`, `cute()` and `triton()`.
     """
 
     swizzle: CuteSwizzle | None
@@ -182,9 +182,9 @@ class ConflictFree(metaclass=OwnMembers):
 class ConflictAnswer(metaclass=OwnMembers):
     """The result of `conflict_free_layouts`.
 
-    - `layouts`: those without conflicts, the cheapest first. `nearest`: the best one if there is none.
-    - `now`, `ideal`: the wavefronts of the present layout, and without any conflict.
-    - `tried`: the number of layouts that were tried.
+    The layouts without conflicts are `layouts`, the cheapest first. If there is none, the best one is `nearest`. The
+    wavefronts of the present layout are `now`, without any conflict `ideal`. The number of layouts that were tried is
+    `tried`.
     """
 
     now: int
@@ -245,9 +245,9 @@ def conflict_free_layouts(
 ) -> ConflictAnswer:
     """Find layouts in which no access of a buffer has bank conflicts.
 
-    - `pitch`: bytes of a row of the buffer, for paddings. Default: powers of two that fit the accesses.
-    - `tma`: TMA writes the buffer, so only TMA's swizzles are tried. `swizzle`: the XOR that the buffer has now.
-    - `most`: how many layouts are kept. Raises InputError.
+    The bytes of a row of the buffer, for paddings, are `pitch`. Default: powers of two that fit the accesses. With
+    `tma`, TMA writes the buffer, so only TMA's swizzles are tried. The XOR that the buffer has now is `swizzle`. At
+    most `most` layouts are kept. Raises InputError.
 
     >>> from smemsim import BankAccess, conflict_free_layouts
     >>> column = BankAccess("ldmatrix", [[row * 128 for row in range(8)]], 16)

@@ -121,11 +121,11 @@ class CuteLayout(metaclass=OwnMembers):
 
     @classmethod
     def parse(cls, text: str, *, element_bits: int = 0) -> CuteLayout:
-        """The layout of a text that CuTe printed, in C++ or Python: `Sw<3,4,3> o`, `Swizzle<..> o`, `S<..> o 0 o`, `_8`
-        for 8, a whole tensor.
+        """The layout of a text that CuTe printed, in C++ or Python. Accepted are `Sw<3,4,3> o`, `Swizzle<..> o`,
+        `S<..> o 0 o`, `_8` for 8, and a whole tensor.
 
-        `element_bits` is the size of an element if the text does not have it. A swizzle for elements is converted to
-        bytes. Raises InputError for other texts, also for dynamic sizes (`?`).
+        If the text does not have the size of an element, it is `element_bits`. A swizzle for elements is converted to
+        bytes. Raises InputError for other texts, also for dynamic sizes (`?`). Examples:
 
         >>> print(CuteLayout.parse("S<3,3,3> o 0 o ((8,16),(64,2)):((64,512),(1,8192))", element_bits=16))
         Swizzle<3,4,3> o ((8,16),(64,2)):((64,512),(1,8192))
@@ -218,12 +218,12 @@ class CuteLayout(metaclass=OwnMembers):
         return recast(self, new_bits, old_bits)
 
     def linear_bases(self, element_bits: int = 0) -> list[tuple[int, ...]]:
-        """The bases of this layout as a LinearLayout of Triton: the coordinates (one for each top-level mode) at offset
-        1, 2, 4, … elements.
+        """The bases of this layout as a LinearLayout of Triton. They are the coordinates (one for each top-level mode)
+        at offset 1, 2, 4, … elements.
 
-        `element_bits` is needed if there is an XOR, which acts on bytes of a tile that starts at a multiple of its
-        pattern. Raises InputError for layouts that are not linear in the bits of the offset: sizes or strides that are
-        not powers of two, elements that share a place, holes.
+        With an XOR, `element_bits` is needed. The XOR acts on bytes of a tile that starts at a multiple of its pattern.
+        Raises InputError for layouts that are not linear in the bits of the offset. These have sizes or strides that
+        are not powers of two, elements that share a place, or holes. Example:
 
         >>> CuteLayout.parse("Swizzle<1,4,3> o (8,16):(16,1)").linear_bases(16)
         [(0, 1), (0, 2), (0, 4), (0, 8), (1, 0), (2, 0), (4, 8)]

@@ -1,13 +1,13 @@
-"""Which register of which thread holds which element of wgmma and mma.sync: accumulator, A and B in registers, sparsity
+"""The register and the thread of each element of wgmma and mma.sync: accumulator, A and B in registers, sparsity
 metadata.
 
-`thread` is 0 to 127 of the warpgroup. Warp w has rows 16w to 16w + 15; thread 4g + q of it has rows g and g + 8. An
+Threads are 0 to 127 of the warpgroup. Warp w has rows 16w to 16w + 15. Thread 4g + q of it has rows g and g + 8. An
 *element* is one of a thread's elements, with the names of the PTX ISA (a0, a1 ..., d0, d1 ...). A register has 32 /
 bits elements, from its low bits up. A *group* is four elements of K of a sparse A (two of tf32). A stores half of a
 group. Four bits of metadata select the half.
 
-mma.sync holds A and D of its 8 or 16 rows like the first warp of a wgmma, and B as in `b_k` and `b_n` (documented: PTX
-ISA 9.1 §9.7.14.5).
+An mma.sync holds A and D of its 8 or 16 rows like the first warp of a wgmma. It holds B as in `b_k` and `b_n`
+(documented: PTX ISA 9.1 §9.7.14.5).
 
 Measured (H200): traces wgmma_f32, wgmma_f16, wgmma_s32, wgmma_sparse. Documented: PTX ISA 9.1 §9.7.15.5.1.1,
 9.7.15.6.2, in figures.
@@ -81,10 +81,9 @@ def a_row(thread: int, element: int, bits: int) -> int:
 
 
 def a_column(thread: int, element: int, bits: int) -> int:
-    """The column of A, as it is stored, of `element` of `thread`. For a sparse A: among the stored elements (see
-    `sparse_k`).
+    """The column of A, as it is stored, of `element` of `thread`. A sparse A counts stored elements (`sparse_k`).
 
-        registers 0, 1: the first 16 bytes of K; 2, 3: the second; thread q of 4 has 4 bytes of them
+    Registers 0 and 1 have the first 16 bytes of K, registers 2 and 3 the second. Thread q of 4 has 4 bytes of them.
 
     >>> [a_column(5, i, 16) for i in range(8)], [a_column(5, i, 32) for i in range(4)]
     ([2, 3, 2, 3, 10, 11, 10, 11], [1, 1, 5, 5])
@@ -136,12 +135,9 @@ def metadata_thread(row: int, group: int, groups: int, selector: int, bits: int 
     """The thread whose metadata register has the four bits of `group` in `row`. A row has `groups`: 8, or 16 for 8-bit
     types, or 4 in mma.sp.
 
-    | groups | threads of each four |
-    |---|---|
-    | 4 | one (the selector's) has those of two rows |
-    | 8 | threads 0 and 1 (2 and 3 with sp-sel 1) have four each, of two rows |
-    | 8 of 8-bit and 4-bit elements in mma.sp (`bits`) | two (the selector's) have eight of one row |
-    | 16 | every thread has eight of one row |
+    With 4 groups one thread of four, the selector's, has those of two rows. With 8 groups threads 0 and 1 (2 and 3 with
+    sp-sel 1) have four each, of two rows. With 8 groups of 8-bit and 4-bit elements in mma.sp (`bits`) two threads, the
+    selector's, have eight of one row. With 16 groups every thread has eight of one row.
 
     Measured (H200): trace launches, kernels mma_hard_s8 and mma_hard_s4.
 
@@ -194,12 +190,13 @@ def metadata_group(thread: int, bit: int, groups: int, bits: int = 16) -> int:
 def sparse_k(stored: int, metadata: int) -> int:
     """The K of stored element `stored` of a row of a sparse A, from the four bits `metadata` of its group.
 
-        K = 4 * (stored / 2) + index of stored % 2        the lower two bits are the first element's index, the upper two the second's
+    K is 4 * (stored / 2) + index of stored % 2. The lower two bits are the index of the first element, the upper two
+    that of the second.
 
-    A tf32 counts as two elements, its 16-bit halves: 0b0100 names both halves of the first of two tf32, 0b1110 those of
-    the second. The stored element multiplies the element of B at that K. Metadata that the PTX ISA calls invalid does
-    the same: two elements may multiply the same one, and a tf32 multiplies the two halves of B that it names, together.
-    Measured (H200): trace wgmma_metadata.
+    A tf32 counts as two elements, its 16-bit halves. Metadata 0b0100 names both halves of the first of two tf32, 0b1110
+    those of the second. The stored element multiplies the element of B at that K. Metadata that the PTX ISA calls
+    invalid does the same. Then two elements may multiply the same one. A tf32 multiplies the two halves of B that it
+    names, together. Measured (H200): trace wgmma_metadata.
 
     >>> sparse_k(6, 0b1001), sparse_k(7, 0b1001), sparse_k(6, 0b0000), sparse_k(7, 0b0000)
     (13, 14, 12, 12)

@@ -59,9 +59,9 @@ def fill_rows(flat, at, addresses, bits, count):  # type: ignore[no-untyped-def]
 def operand_addresses(words, fields, modes, k_major, bits, per_chunk, out):  # type: ignore[no-untyped-def]
     """The addresses of descriptors `words` (int64), into out[descriptor, row, k].
 
-    - `fields`: (lowest bit, mask, shift) of start, LBO, SBO, base_offset, layout code and absolute mode.
-    - `modes`: width, mask, shift and rows of K in an atom, for each layout code.
-    - `bits`: bits of an element; `per_chunk`: elements in a 16-byte chunk.
+    The table `fields` has (lowest bit, mask, shift) of start, LBO, SBO, base_offset, layout code and absolute mode. For
+    each layout code, `modes` has width, mask, shift and rows of K in an atom. An element has `bits` bits. A 16-byte
+    chunk has `per_chunk` elements.
 
     A linear address is the sum of a term of its line (row, or row of K) and one of its chunk. So the formula runs once
     a line and once a chunk; the XOR runs for each of both.

@@ -11,7 +11,8 @@ __all__ = ["absolute_chunk", "k_major_chunk", "mn_major_chunk"]
 
 
 def k_major_chunk(start: int, lbo: int, sbo: int, width: int, row: int, chunk: int) -> int:
-    """Linear address of 16-byte chunk `chunk` along K of row `row`; `width` is 16 (no swizzle), 32, 64 or 128 bytes.
+    """Linear address of 16-byte chunk `chunk` along K of row `row`. The width is 16 (no swizzle), 32, 64 or 128 bytes.
+    Formula:
 
         start + row%8 * width + row/8 * SBO + (16*chunk) % width + (16*chunk) / width * LBO
 
@@ -27,7 +28,8 @@ def k_major_chunk(start: int, lbo: int, sbo: int, width: int, row: int, chunk: i
 
 
 def mn_major_chunk(start: int, lbo: int, sbo: int, width: int, k_rows: int, chunk: int, k: int) -> int:
-    """Linear address of chunk `chunk` along M or N in row `k` of K; `k_rows` is 8, or 4 for the 32-byte-atom mode.
+    """Linear address of chunk `chunk` along M or N in row `k` of K. The rows of K in an atom, `k_rows`, are 8, or 4 for
+    the 32-byte-atom mode.
 
         swizzled   start + k%8 * width + k/8 * SBO + chunk % (width/16) * 16 + chunk / (width/16) * LBO
         none       start + k%8 * 16    + k/8 * LBO                           + chunk * SBO

@@ -12,8 +12,8 @@ def swizzle(address: int, base_offset: int, mask: int, shift: int) -> int:
 
         0b … YYY ZZZ xxxx      mask 7, 3, 1 for 128B, 64B, 32B; 0 for none; shift 4 (5 for 32-byte atoms)
 
-    `base_offset` moves the origin of the pattern by that many lines; only its value modulo mask + 1 counts. Measured
-    (H200): traces wgmma_operands (descriptors, base_offset 0 … 7) and tma_loads (TMA, which has no base offset).
+    The origin of the pattern is moved by `base_offset` lines. Only its value modulo mask + 1 counts. Measured (H200):
+    traces wgmma_operands (descriptors, base_offset 0 … 7) and tma_loads (TMA, which has no base offset).
 
     >>> swizzle(128, 0, 7, 4)  # line 1, chunk 0 goes to chunk 1
     144
@@ -27,9 +27,9 @@ def guide_chunk(y: int, x: int, pointer: int, modulus: int) -> int:
     """Table 11 of the CUDA guide: `smem[y][x] <-> smem[y][((y + offset) % modulus) ^ x]`, offset = pointer / 128 %
     modulus.
 
-    `y` counts 128-byte lines from `pointer`; `x` is one of the eight 16-byte chunks of a line. Read like this, and for
-    pointers that are multiples of 128, the table equals `swizzle`. With `y` as the row of a box of 64 or 32 bytes it is
-    wrong: several rows share a line there, and hardware uses the line.
+    Lines of 128 bytes are counted from `pointer` by `y`. One of the eight 16-byte chunks of a line is `x`. Read like
+    this, and for pointers that are multiples of 128, the table equals `swizzle`. With `y` as the row of a box of 64 or
+    32 bytes it is wrong. Several rows share a line there, and hardware uses the line.
 
     >>> guide_chunk(1, 0, 0, 8)
     1

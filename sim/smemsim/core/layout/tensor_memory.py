@@ -227,10 +227,10 @@ def scale_cell(row: Index, copy: Index, band_rows: int) -> tuple[Index, Index]:
 
 
 def scale_slot(scale_id: int, index: Index, rows: int) -> tuple[Index, Index]:
-    """(columns further, byte of the cell) of scale `index` of a row whose first scale is byte `scale_id` of its cell.
-    `rows` are those of the operand.
+    """The place of scale `index` of a row whose first scale is byte `scale_id` of its cell. Returns (columns further,
+    byte of the cell). The rows are those of the operand.
 
-    Only the scales of K = 96 go past a cell: the next one follows the first cells of all rows (4 columns for blocks of
+    Only the scales of K = 96 go past a cell. The next cell follows the first cells of all rows (4 columns for blocks of
     128 rows).
 
     >>> scale_slot(0, 3, 128), scale_slot(2, 3, 128), scale_slot(2, 3, 256)

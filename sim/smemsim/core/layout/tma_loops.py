@@ -1,11 +1,11 @@
 """The TMA formulas compiled, and the loops that run them over whole boxes.
 
-- `rows` (int64, n x 5): the tensor coordinates at which each row of a box starts.
-- `lines` (int64, n): the bytes from the tensor's first element to coordinate 0 of dimension 0 in that row; OUTSIDE for
-  rows out of bounds.
-- `shape` (int64, 4 x 5): the dimensions, the byte strides (that of dimension 0 is the element or slice), the tile of
-  the box, the element strides. Unused dimensions are 1, 0, 1, 1.
-- `layout`: the fields of `Layout`, in this order.
+The tensor coordinates at which each row of a box starts are `rows` (int64, n x 5). The bytes from the tensor's first
+element to coordinate 0 of dimension 0 in that row are `lines` (int64, n), or OUTSIDE for rows out of bounds.
+
+The array `shape` (int64, 4 x 5) has the dimensions, the byte strides, the tile of the box, and the element strides. The
+byte stride of dimension 0 is that of the element or slice. Unused dimensions are 1, 0, 1, 1. The array `layout` has the
+fields of `Layout`, in this order.
 """
 
 from __future__ import annotations

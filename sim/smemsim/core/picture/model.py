@@ -79,8 +79,8 @@ class Mark(enum.StrEnum):
 class Cell:
     """A cell of a grid, for the bytes from `address` on.
 
-    `below` is a second line for a wrong cell, `word` the text of a terminal instead of the label, `hint` the text for a
-    pointer. `data` are names and values for scripts.
+    A wrong cell has a second line, `below`. In a terminal, `word` is printed instead of the label. The text for a
+    pointer is `hint`. Names and values for scripts are `data`.
     """
 
     label: str
@@ -121,7 +121,7 @@ class Gap:
 class Outline:
     """A box around cells from row `top` to `bottom` and column `left` to `right` (both exclusive).
 
-    `kind` is a class of the style sheet. `label` is printed above the box or, in a picture of boxes, inside it.
+    A class of the style sheet is `kind`. The label is printed above the box or, in a picture of boxes, inside it.
     """
 
     kind: str
@@ -223,10 +223,10 @@ class Legend:
 
 @dataclasses.dataclass(frozen=True)
 class Picture:
-    """Grids or strips with their texts. A terminal draws the last grid; the one before it shows the inverse.
+    """Grids or strips with their texts. A terminal draws the last grid. The one before it shows the inverse.
 
-    `cell` explains a cell, `colours` name the fills, `tables` are printed in a terminal only, `notes` in both. `boxes`:
-    the grid is a map of boxes with labelled outlines.
+    Each cell is explained by `cell`. Fills are named by `colours`. Only a terminal prints `tables`; `notes` are printed
+    in both. With `boxes`, the grid is a map of boxes with labelled outlines.
     """
 
     title: str
@@ -300,8 +300,8 @@ class Entry:
 
 
 class HeatLine(NamedTuple):
-    """A line of source, its numbers, and its share (0 to 1) of the cost of the launch. `says` is what it loses, `runs`
-    its instructions that access memory; both are printed next to it.
+    """A line of source, its numbers, and its share (0 to 1) of the cost of the launch. Its losses are `says`, its
+    instructions that access memory are `runs`. Both are printed next to it.
     """
 
     where: str
@@ -343,11 +343,10 @@ class Above:
 class Page:
     """One self-contained page: entries next to pictures.
 
-    - `data`: what its script draws. `stills`: (name, picture) for readers without scripts and for paper. `missing`:
-      names of pictures that `data` has no room for.
-    - `above`: heading, outputs, printed text and sentences. `named`: lines about things that the entries name.
-    - `back`: (link, words) of the page that leads here. `heat`: the cost of lines of a counted launch. `checked`: what
-      was checked, and what was not. `stages`: the pipeline of a recorded launch.
+    The script draws `data`. Readers without scripts, and paper, get `stills`: (name, picture). Names of pictures that
+    `data` has no room for are `missing`. Heading, outputs, printed text and sentences are `above`. Lines about things
+    that the entries name are `named`. The page that leads here is `back`: (link, words). The cost of lines of a counted
+    launch is `heat`. The checked and the unchecked parts are `checked`. The pipeline of a recorded launch is `stages`.
     """
 
     title: str

@@ -1,9 +1,9 @@
 """Readable C++ names: `_Z4gemmILi3E4TileILi64EEEvPfi` is gemm<3, Tile<64>>.
 
-The input are names of the Itanium C++ ABI (https://itanium-cxx-abi.github.io/cxx-abi/abi.html#mangling), which nvcc
-and clang give kernels and variables. Long parts are left out. These are the parameters of the function, template
-arguments below two levels, and substitutions (`S1_`), which become an ellipsis. libstdc++'s demangler is not used: it
-needs unbounded time and memory for some names.
+The input are names of the Itanium C++ ABI (https://itanium-cxx-abi.github.io/cxx-abi/abi.html#mangling), which nvcc and
+clang give kernels and variables. Long parts are left out. These are the parameters of the function, template arguments
+below two levels, and substitutions (`S1_`). Left-out arguments become an ellipsis. The demangler of libstdc++ is not
+used. It needs unbounded time and memory for some names.
 """
 
 from __future__ import annotations

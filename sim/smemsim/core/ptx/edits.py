@@ -17,8 +17,8 @@ __all__ = ["Edit", "edited", "instructions", "replaced_by", "with_number"]
 class Edit(NamedTuple):
     """The instruction `of` becomes `becomes`. Every instruction at its line with its text is changed, in each function.
 
-    `registers` are added to the function, after its own: the first has slot `len(function.registers)`. `labels` are new
-    labels, each with the number of its instruction in `becomes`. At most one change of a function adds registers.
+    New `registers` come after those of the function. The first has slot `len(function.registers)`. New `labels` have
+    the number of their instruction in `becomes`. At most one change of a function adds registers.
     """
 
     of: Instruction

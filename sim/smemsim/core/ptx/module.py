@@ -284,8 +284,8 @@ def _of_operands(i: Instruction) -> Iterator[str]:
 class Variable:
     """A variable in "global", "const", "shared", "local" or "param" space.
 
-    `size` is in bytes, 0 for `extern .shared x[]`. `initial` are the first bytes, if given. `references` are the
-    (offset, symbol, addend) of addresses in them, which are known only after placement.
+    Its `size` is in bytes, 0 for `extern .shared x[]`. The first bytes, if given, are `initial`. Addresses in them,
+    which are known only after placement, are `references`: (offset, symbol, addend).
     """
 
     name: str
@@ -322,10 +322,10 @@ class Prototype:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Function:
-    """An entry or a device function. `body` has no labels and no directives; a declaration (`.extern .func`) has no
+    """An entry or a device function. Its body has no labels and no directives. A declaration (`.extern .func`) has no
     body.
 
-    `directives` has the performance directives by name without the dot: {"reqntid": (128, 1, 1), "maxnreg": (64,),
+    The performance directives are `directives`, by name without the dot: {"reqntid": (128, 1, 1), "maxnreg": (64,),
     "explicitcluster": ()}.
     """
 

@@ -76,8 +76,8 @@ class Scope:
 class Names:
     """The scopes of a function as they open and close.
 
-    `outside` has the names of the module, which a variable of the function may hide. `elements` has the bytes of an
-    element of its variables.
+    The names of the module, which a variable of the function may hide, are `outside`. The bytes of an element of its
+    variables are `elements`.
     """
 
     def __init__(self, outside: Container[str], elements: Mapping[str, int] = types.MappingProxyType({})) -> None:

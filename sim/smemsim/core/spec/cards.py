@@ -177,13 +177,14 @@ OF_PRODUCTS = frozenset((
 
 @dataclasses.dataclass(frozen=True)
 class Card:
-    """One kind of card. `own` are the attributes that differ from the H200's, with `source`.
+    """One kind of card. The attributes that differ from the H200's are `own`, with `source`.
 
-    - `clusters`: how many clusters of each size the card holds at once, by the CTAs that a multiprocessor holds. It
-      depends on which multiprocessors of which GPC are disabled; there is no simple formula. If it is empty, `gpcs` is
-      used: multiprocessors of each GPC.
-    - `names`: short names for --card. `sources`: the source and grade of single attributes. `is_whole`: every attribute
-      is known.
+    The number of clusters of each size that the card holds at once is `clusters`, by the CTAs that a multiprocessor
+    holds. It depends on which multiprocessors of which GPC are disabled. There is no simple formula. If it is empty,
+    `gpcs` is used: multiprocessors of each GPC.
+
+    Short names for --card are `names`. The source and grade of single attributes are `sources`. If `is_whole` is set,
+    every attribute is known.
     """
 
     name: str

@@ -13,10 +13,11 @@ __all__ = ["COMPILER_FAULTS", "CompilerFault"]
 
 
 class CompilerFault(NamedTuple):
-    """A fault of a compiler: the findings it causes (`codes`), a pattern of the instruction's text, operations that the
-    program must have.
+    """A fault of a compiler. Its `codes` are the findings it causes. It has a pattern of the instruction's text, and
+    operations that the program must have.
 
-    `says` is what the compiler does, `free` what does not have the fault, `source` where it was seen.
+    The behaviour of the compiler is `says`. Versions without the fault are `free`. The place where it was seen is
+    `source`.
     """
 
     compiler: str

@@ -12,9 +12,9 @@ __all__ = ["ERRATA", "ERRATA_TOPICS", "Erratum"]
 class Erratum(NamedTuple):
     """One point in which a document and the hardware differ.
 
-    - `document` says `says`; `but` is what the hardware does. `document` is "none" if no document mentions it.
-    - `trace`: the suite of recorded cases that shows it, or "". `seen`: what else shows it.
-    - `rule`: the rule of `smemsim.RULES` that it belongs to, or "".
+    The text of `document` is `says`. The behaviour of the hardware is `but`. If no document mentions it, `document` is
+    "none". The suite of recorded cases that shows it is `trace`, or "". Other evidence is `seen`. The rule of
+    `smemsim.RULES` that it belongs to is `rule`, or "".
 
     >>> import smemsim
     >>> next(e.but for e in smemsim.ERRATA if e.topic == "The 32B swizzle uses base offset too")

@@ -18,12 +18,12 @@ _TEXTS = {name: text for topic in RULE_TOPICS for name, text in topic.rules.item
 
 
 class Rule(NamedTuple):
-    """One rule about hardware: what it says, and the evidence for it.
+    """One rule about hardware, and the evidence for it.
 
-    - `title`, `statement`, `example`, `reports`: the rule in words, an example, and what smemsim does or reports.
-    - `grades`: the grade by architecture. An architecture is absent if it does not have what the rule is about.
-    - `source`: the document or the program that the rule comes from.
-    - `traces`: suites of recorded cases, folders below golden/sm_90a.
+    The rule in words is `title` and `statement`. An example is `example`. The actions and reports of smemsim are
+    `reports`. The grade by architecture is `grades`. An architecture is absent if it has nothing to which the rule
+    applies. The document or the program that the rule comes from is `source`. Suites of recorded cases, folders below
+    golden/sm_90a, are `traces`.
 
     >>> import smemsim
     >>> smemsim.RULES["bulk.size"].title
@@ -37,7 +37,7 @@ class Rule(NamedTuple):
 
     @property
     def title(self) -> str:
-        """What the rule is about, in a few words."""
+        """The topic of the rule, in a few words."""
         return _TEXTS[self.name].title
 
     @property
@@ -52,7 +52,7 @@ class Rule(NamedTuple):
 
     @property
     def reports(self) -> str:
-        """What smemsim does or reports."""
+        """The actions and reports of smemsim."""
         return _TEXTS[self.name].reports
 
     def exists_on(self, arch: str) -> bool:
@@ -87,12 +87,12 @@ def _grades(sm_90a: str | None, sm_100a: str | None, sm_103a: str | None = "") -
 
 @functools.cache
 def kill_matrix() -> dict[str, Any]:
-    """Which program gives a wrong result under which alternative (kill_matrix.json, written by tools/witnesses/kill.py
-    and, for other projects, tools/evidence).
+    """The programs that give a wrong result under an alternative of a rule. They are in kill_matrix.json, written by
+    tools/witnesses/kill.py and, for other projects, tools/evidence.
 
-    `programs` by name: known to be right on hardware (`witness`), or written for this package. `alternatives` by
-    RULE=ALTERNATIVE: `refuted_by` maps a program to its end ("wrong", "traps", "hangs", "refused"). Programs of other
-    projects have their `origin`, project and commit.
+    The table `programs` is by name. A program is known to be right on hardware (`witness`), or was written for this
+    package. The table `alternatives` is by RULE=ALTERNATIVE. Its `refuted_by` maps a program to its end ("wrong",
+    "traps", "hangs", "refused"). Programs of other projects have their `origin`, project and commit.
     """
     found: dict[str, Any] = json.loads((pathlib.Path(__file__).parent / "kill_matrix.json").read_text())
     return found

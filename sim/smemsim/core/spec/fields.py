@@ -28,9 +28,9 @@ PART_BITS = 64  # a long word is handled in parts of this many bits: shifting 10
 class Field:
     """Bits `high` … `low`, both inclusive, as the manuals write them.
 
-    The value is the raw bits shifted left by `shift` (4 for fields in 16-byte units), plus `plus` (1 for fields that
-    store n - 1). `want` is the documented constant of a fixed or reserved field. The name of a reserved field starts
-    with `_`.
+    The value is the raw bits shifted left by `shift`, plus `plus`. Fields in 16-byte units have shift 4. Fields that
+    store n - 1 have plus 1. The documented constant of a fixed or reserved field is `want`. The name of a reserved
+    field starts with `_`.
     """
 
     high: int

@@ -10,14 +10,13 @@ __all__ = ["FLOAT_TYPES", "FloatType"]
 
 
 class FloatType(NamedTuple):
-    """A type of float instructions. `nan` is the result if there is no number. Measured on an H200
-    (`tools/capture/arithmetic_forms.py`, digests in tests/data/h200_arithmetic.json; trace launches); inferred for
-    sm_100a.
+    """A type of float instructions. If there is no number, the result is `nan`. Measured on an H200 (trace launches,
+    and `tools/capture/arithmetic_forms.py` with digests in tests/data/h200_arithmetic.json). Inferred for sm_100a.
 
-    f32, f16 and bf16 have that one NaN. f64 passes on the NaN of an operand, made quiet, and uses `nan` only if no
-    operand is one. If several operands are NaNs, it takes the last one: b before c in an fma, the dividend before the
-    divisor. ptxas may exchange the operands of sums and products: then it is the other one's (trace launches,
-    float_f64).
+    Types f32, f16 and bf16 have that one NaN. Type f64 passes on the NaN of an operand, made quiet. It uses `nan` only
+    if no operand is one. If several operands are NaNs, it takes the last one: b before c in an fma, the dividend before
+    the divisor. The compiler ptxas may exchange the operands of sums and products: then it is the other one's (trace
+    launches, float_f64).
     """
 
     name: str

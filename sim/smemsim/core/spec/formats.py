@@ -16,9 +16,9 @@ class ElementFormat(NamedTuple):
     """One element type: its name in the PTX ISA, its bits, its names in numpy and ml_dtypes, and the meaning of its
     bits.
 
-    Floats have `exponent_bits` and `fraction_bits` (bias 2^(exponent_bits - 1) - 1; tf32 is the upper 19 bits of its
-    word). `specials` is "ieee" (infinities and NaNs), "nan" (only a NaN, with all bits of the magnitude set) or "".
-    Integers have `signed`.
+    Floats have `exponent_bits` and `fraction_bits`. Their bias is 2^(exponent_bits - 1) - 1. A tf32 is the upper 19
+    bits of its word. Their `specials` are "ieee" (infinities and NaNs), "nan" (only a NaN, with all bits of the
+    magnitude set) or "". Integers have `signed`.
     """
 
     name: str

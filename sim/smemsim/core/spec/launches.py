@@ -84,10 +84,10 @@ class Registers(NamedTuple):
     source: str
 
     def at_entry(self, maxnreg: int, threads: int, ctas: int) -> int:
-        """The registers of each thread at the start of a kernel with setmaxnreg, from .maxnreg, .maxntid and
+        """The registers of each thread at the start of a kernel with setmaxnreg. Arguments are .maxnreg, .maxntid and
         .minnctapersm (0: absent).
 
-        0 if ptxas cannot tell: it ignores setmaxnreg then (C7508).
+        The result is 0 if ptxas cannot know them. Then ptxas ignores setmaxnreg (C7508).
 
         >>> REGISTERS.at_entry(128, 256, 0), REGISTERS.at_entry(0, 384, 1), REGISTERS.at_entry(0, 384, 2), REGISTERS.at_entry(0, 384, 0)
         (128, 168, 80, 0)

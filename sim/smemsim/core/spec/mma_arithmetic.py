@@ -1,7 +1,7 @@
 """The arithmetic of the tensor core: one row for each instruction and set of types, for `arithmetic.dot`.
 
-    largest = the largest exponent of the products and of c; each term is cut, toward zero, at 2^(largest - kept_bits);
-    the sum is converted once
+Each term is cut, toward zero, at 2^(largest - kept_bits). Here largest is the largest exponent of the products and of
+c. The sum is converted once.
 
 Grades: the rows of wgmma are measured (traces wgmma_dots_f32, wgmma_dots_f16, wgmma_dots_s32). No B200 was measured:
 the rows of tcgen05 are inferred from public studies. MMA-Sim (arXiv 2511.10909) is the only one that says it ran
@@ -29,10 +29,9 @@ __all__ = [
 class MmaArithmetic(NamedTuple):
     """The constants of one instruction's dot product. `a_types` and `b_types` go together in any combination.
 
-    - `kept_bits` None: integers, summed exactly in 32 bits.
-    - `fraction_bits` of the result: 13 of f32 means that the low 10 bits of every result are 0.
-    - `group`: elements that are summed exactly before the scale is applied and terms are aligned (1: every product is a
-      term).
+    If `kept_bits` is None, integers are summed exactly in 32 bits. The result has `fraction_bits`. The number 13 for
+    f32 means that the low 10 bits of every result are 0. Before the scale is applied and terms are aligned, `group`
+    elements are summed exactly (1: every product is a term).
     """
 
     kinds: tuple[str, ...]

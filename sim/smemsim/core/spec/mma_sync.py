@@ -1,12 +1,11 @@
-"""The warp-level matrix instructions `mma.sync` and `mma.sp.sync` of every card: types, shapes, selectors, and their
-numbers.
+"""The instructions `mma.sync` and `mma.sp.sync` of every card. Rows have types, shapes, selectors.
 
     mma{.sp}.sync.aligned.mMnNkK.row.col{.satfinite}.D.A.B.C{.OP.popc}  d, a, b, c {, metadata, selector}
 
-Sources: PTX ISA 9.1 §9.7.14.5 and 9.7.14.6; ptxas 13.0.88 assembles the rows below. On sm_90a, sm_100a, sm_103a and
-sm_110a its code has no instruction for 8-bit floats. Operands become f16, two HMMA chained over K mod 4 in {0, 1} and
-{2, 3} start from zero, and C is added last (`expanded`). K of mma.sp counts the stored elements of A; ptxas has mma.sp
-of 8-bit floats with results of f32 only.
+Sources: PTX ISA 9.1 §9.7.14.5 and 9.7.14.6. The compiler ptxas 13.0.88 assembles the rows below. On sm_90a, sm_100a,
+sm_103a and sm_110a its code has no instruction for 8-bit floats. Operands become f16, two HMMA chained over K mod 4 in
+{0, 1} and {2, 3} start from zero, and C is added last (`expanded`). K of mma.sp counts the stored elements of A; ptxas
+has mma.sp of 8-bit floats with results of f32 only.
 
 Grades: the sums are measured on an H200 (trace launches, kernels mma_hard*). One instruction of floats is one sum of
 all its products and C, cut like that of wgmma, and rounded once. That a B200 does the same is inferred: Khattak and
@@ -72,7 +71,7 @@ MMA_SYNC_TYPES: tuple[MmaSyncTypes, ...] = (  # any type of A with any of B in i
 class WmmaTypes(NamedTuple):
     """Shapes (M, N, K) of wmma with A and B of one type, and the types of C and D.
 
-    `k_step` elements of K are multiplied at once; 0: all of them.
+    At once `k_step` elements of K are multiplied. With 0 all are.
     """
 
     shapes: tuple[Shape, ...]

@@ -60,12 +60,12 @@ class HandsOn(enum.IntEnum):
 class ReductionType(NamedTuple):
     """One element type. The last five columns decide everything about a float that IEEE 754 leaves open.
 
-    - `nan`: the result of an addition without a number: infinities of different sign, or a NaN operand unless
-      `hands_on_nan`.
-    - `hands_on_nan`: which NaN operand an addition gives.
-    - `extremum_nan`: min and max of two NaNs; 0 for types without min and max. A NaN and a number give the number, and
-      -0 is below +0.
-    - `flush`: an addition takes subnormal operands and results as zeros of the same sign.
+    The result of an addition without a number is `nan`. That is a sum of infinities of different sign, or of a NaN
+    operand unless `hands_on_nan` is set. The NaN operand that an addition gives is `hands_on_nan`.
+
+    The result of min and max of two NaNs is `extremum_nan`, 0 for types without min and max. A NaN and a number give
+    the number, and -0 is below +0. With `flush`, an addition takes subnormal operands and results as zeros of the same
+    sign.
     """
 
     name: str

@@ -19,7 +19,7 @@ class RuleText(NamedTuple):
 
 
 class RuleTopic(NamedTuple):
-    """Rules that a reader looks for together. `intro` says what all of them need."""
+    """Rules that a reader looks for together. Common definitions are in `intro`."""
 
     title: str
     intro: str

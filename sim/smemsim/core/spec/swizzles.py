@@ -1,8 +1,8 @@
 """The swizzle modes of shared memory, for TMA and for the tensor core.
 
 All of them XOR some bits of the 128-byte line index (address bits 7 …) into the address inside the line, so data never
-leave their 128-byte line. The modes differ in the number of bits (`mask`) and in their place (`shift`, log2 of the atom
-that moves as a whole):
+leave their 128-byte line. The modes differ in the number of bits (`mask`) and in their place. The place is `shift`,
+log2 of the atom that moves as a whole.
 
     128B    0b … YYY ZZZ xxxx      ZZZ ^= YYY      mask 7, shift 4, repeats after 1024 bytes
      64B    0b … .YY .ZZ xxxx       ZZ ^= YY       mask 3, shift 4, repeats after  512 bytes

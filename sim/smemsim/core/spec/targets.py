@@ -40,9 +40,10 @@ FIRST_VERSIONS = {
 
 @dataclasses.dataclass(frozen=True)
 class TargetRule:
-    """One instruction: the begin of its name, its further words, and its need: a least number, or one of some targets.
+    """The need of one instruction: a least number, or one of some targets. The begin of its name is `begin`, "" for any
+    instruction.
 
-    `begin` "" is any instruction; all of `words` must be there. The first broken rule is reported.
+    All of its further `words` must be there. The first broken rule is reported.
     """
 
     begin: str

@@ -37,8 +37,8 @@ class Write(NamedTuple):
 class ReplaceField:
     """One `.field` of the instruction: the operand, the ordinals, the writes in their order.
 
-    `codes` names the values 0, 1, … of an immediate operand; `accepted` is how many of them an architecture has. A
-    field without codes takes a register of `bits` bits.
+    The values 0, 1, … of an immediate operand have the names `codes`. An architecture has `accepted` of them. A field
+    without codes takes a register of `bits` bits.
     """
 
     name: str

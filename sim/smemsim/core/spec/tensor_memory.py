@@ -1,7 +1,8 @@
 """Tensor memory of sm_100a and sm_103a as tables: its size, its allocator, and the layout of every instruction.
 
-Nothing here is measured. `Grade.DOCUMENTED` is text of the PTX ISA. `Grade.COMPILED` is what CUTLASS and production
-kernels rely on (most lane maps of the PTX ISA are figures). `Grade.INFERRED` is reasoned from those.
+Nothing here is measured. Rows of `Grade.DOCUMENTED` are text of the PTX ISA. Rows of `Grade.COMPILED` are facts that
+CUTLASS and production kernels rely on, since most lane maps of the PTX ISA are figures. Rows of `Grade.INFERRED` are
+reasoned from those.
 """
 
 from __future__ import annotations

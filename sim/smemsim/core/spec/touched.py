@@ -27,11 +27,11 @@ _numbers = itertools.count(1)
 
 @contextlib.contextmanager
 def touched(alternatives: Mapping[str, Alternative] = ALTERNATIVES, *, by_products: bool = True) -> Iterator[set[str]]:
-    """A set that is filled while the block runs: RULE=ALTERNATIVE of all that would have changed something, and nothing
-    is changed.
+    """A set that is filled while the block runs. It gets RULE=ALTERNATIVE of all that would have changed something.
+    Nothing is changed.
 
     Alternatives of the arithmetic count if they change one of the first products. Without `by_products` they count if
-    they change a rule that a product uses: that finds more of them, and some that no product shows.
+    they change a rule that a product uses. That finds more of them, and some that no product shows.
 
     >>> from smemsim.core.spec.assumptions import assumed
     >>> with touched() as found:

@@ -1,4 +1,4 @@
-"""The wgmma instructions of sm_90a: types, shapes, transposes, signs and selectors.
+"""The wgmma instructions of sm_90a. Rows have types, shapes, transposes, signs and selectors.
 
     wgmma.mma_async{.sp}.sync.aligned.m64nNkK{.satfinite}.D.A.B{.and.popc}  d, a, b {, sp-meta, sp-sel}, scale-d {, imm-scale-a, imm-scale-b
                                                                            {, imm-trans-a, imm-trans-b}}
@@ -47,9 +47,9 @@ METADATA_1_2 = frozenset((0b0100, 0b1110))
 class WgmmaTypes(NamedTuple):
     """One syntax of the instruction: the types that go together, and its operands.
 
-    `k` is the dense K, twice that with .sp. `group` elements of K share four bits of metadata (0: no .sp); half of them
-    are stored. `selectors`: legal values of sp-sel. `transposes`: imm-trans of operands in shared memory. `signs`:
-    imm-scale of both.
+    The dense K is `k`, twice that with .sp. In each `group` elements of K share four bits of metadata (0: no .sp). Half
+    of them are stored. Legal values of sp-sel are `selectors`. Operands in shared memory have imm-trans if `transposes`
+    is set. Both have imm-scale if `signs` is set.
     """
 
     a: tuple[str, ...]
@@ -89,10 +89,11 @@ WGMMA_TYPES: tuple[WgmmaTypes, ...] = (  # any type of A with any of B and any o
 
 
 class Guarded(NamedTuple):
-    """The code of ptxas for an instruction that uses a register of a wgmma in flight, which PTX ISA 9.1 §9.7.15.7
-    leaves undefined.
+    """The code of ptxas for an instruction that uses a register of a wgmma in flight. PTX ISA 9.1 §9.7.15.7 leaves it
+    undefined.
 
-    `is_safe`: the machine code is right anyway. `does` is the reason; `told` are the messages that ptxas prints.
+    If `is_safe` is set, the machine code is right anyway. The reason is `does`. The messages that ptxas prints are
+    `told`.
     """
 
     does: str

@@ -283,9 +283,10 @@ class InstrDescriptor(metaclass=OwnMembers):
     def problems(self, **context: Any) -> list[Finding]:
         """The findings about the word, the most severe first. Arguments that are not given count as unknown.
 
-        `cta_group` 1 or 2; `ws` True or False; `arch`; `a_source` "shared" or "tensor"; `swizzle_a`, `swizzle_b` of
-        their shared-memory descriptors; `scale_vec` "1X", "2X", "4X" (or "block16", "block32"); `ashift` True for
-        `.ashift`. Raises InputError for anything else. The rules are `smemsim.INSTR_RULES`.
+        The `cta_group` is 1 or 2. The flag `ws` is True or False. The card's architecture is `arch`. The `a_source` is
+        "shared" or "tensor". The swizzles `swizzle_a` and `swizzle_b` are those of the shared-memory descriptors. The
+        `scale_vec` is "1X", "2X", "4X" (or "block16", "block32"). The flag `ashift` is True for `.ashift`. Raises
+        InputError for anything else. The rules are `smemsim.INSTR_RULES`.
 
         >>> for finding in InstrDescriptor.decode(0x04200490, kind="f16").problems(cta_group=2): print(finding.code, finding.message)
         I601 M = 64 with .cta_group::2; kind f16 has M = 128, 256 there

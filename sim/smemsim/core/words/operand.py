@@ -51,11 +51,11 @@ def operand_addresses(
     """The shared address of every element that one MMA reads through a descriptor. Returns uint32, shape
     descriptor.shape + (rows, k): the address of each element's first byte in the `.shared` window.
 
-    - `descriptor`: a raw 64-bit word, a `SmemDescriptor`, or an array of words.
-    - `arch`: "sm_90a" (wgmma), "sm_100a" or "sm_103a" (tcgen05). `major`: "K" or "MN".
-    - `rows`, `k`: the M or N elements and the K elements of the operand (the doubled K for the dense operand of a
-      sparse instruction). Any size is allowed. For sizes that no instruction has, the same formulas are used.
-    - `packing`: "packed" or "padded" for 4-bit types. `out`: a preallocated result.
+    The descriptor is a raw 64-bit word, a `SmemDescriptor`, or an array of words. Its `arch` is "sm_90a" (wgmma),
+    "sm_100a" or "sm_103a" (tcgen05). The contiguous axis `major` is "K" or "MN". The operand has `rows` elements along
+    M or N and `k` elements along K. For the dense operand of a sparse instruction this is the doubled K. Any size is
+    allowed. For sizes that no instruction has, the same formulas are used. The packing of 4-bit types is "packed" or
+    "padded". A preallocated result is `out`.
 
     Addresses are plain sums, also past the end of the window. For words that the ISA forbids the result is what
     hardware does; `SmemDescriptor.problems` reports them.

@@ -190,11 +190,9 @@ class SmemDescriptor(metaclass=OwnMembers):
         packing: str = "packed",
         tile_bytes: int | None = None,
     ) -> list[Finding]:
-        """The findings about the descriptor. Each argument that is given allows more checks, such as `dtype` and
-        `major`.
-
-        `dtype`, `major`, `rows`, `k` and `packing` are those of `operand_addresses`. `tile_bytes` is the size of the
-        buffer from the start address on.
+        """The findings about the descriptor. Each argument that is given allows more checks. Arguments `dtype`,
+        `major`, `rows`, `k` and `packing` are those of `operand_addresses`. The size of the buffer from the start
+        address on is `tile_bytes`.
 
         >>> for finding in SmemDescriptor.decode(0x6000400000000000, arch="sm_100a").problems(): print(finding.code, finding.severity)
         D302 wrong

@@ -31,10 +31,10 @@ _OF_CALL: dict[Call, tuple[str, ...]] = {  # the arguments that only one call ha
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TensorMap(Encoded, metaclass=OwnMembers):
     """A tensor map. Dimension 0 is contiguous. Strides are bytes, from dimension 1 on. Arguments have the driver's
-    names. Make one with `TensorMap.tiled`, `.im2col`, `.im2col_wide`, `.from_bytes` or `.parse`. `bytes(tm)` are the
-    128 bytes the driver would have produced (measured on an H200 with driver 580: traces encode_tiled, encode_im2col,
-    encode_im2col_wide). A tiled map has no corners, an im2col map no `box_dim`. `unknown_bits`: the bits of a map from
-    bytes that the driver would not have written. `on_hopper`: a wide map that was encoded on Hopper.
+    names. Make one with `TensorMap.tiled`, `.im2col`, `.im2col_wide`, `.from_bytes` or `.parse`. The 128 bytes that the
+    driver would have produced are `bytes(tm)` (measured on an H200 with driver 580: traces encode_tiled, encode_im2col,
+    encode_im2col_wide). A tiled map has no corners, an im2col map no `box_dim`. Bits of a map from bytes that the
+    driver would not have written are `unknown_bits`. A wide map that was encoded on Hopper has `on_hopper`.
 
     >>> import smemsim
     >>> tm = smemsim.TensorMap.tiled(data_type="bf16", global_address=0x10000, global_dim=(64, 16), global_strides=(128,), box_dim=(64, 8), swizzle="128B")

@@ -35,19 +35,19 @@ def replaced(old: int, new: int, mask: int) -> int:
 
 
 def tensormap_replace(raw: Any, field: str, new_value: Any, *, ordinal: int | None = None, arch: str = "sm_90a") -> bytes:
-    """The 128 bytes after `tensormap.replace.tile.FIELD` with this operand. `raw` is a TensorMap, or anything that
+    """The 128 bytes after `tensormap.replace.tile.FIELD` with this operand. Pass a TensorMap as `raw`, or anything that
     holds 128 bytes.
 
-    Operands are those of the instruction: `rank` is the rank - 1, sizes and element strides count elements,
+    Operands are those of the instruction. The operand `rank` is the rank - 1. Sizes and element strides count elements,
     `global_stride` and `global_address` count bytes. Enums are PTX's codes (or their names), which are not the
     driver's.
 
     The instruction checks nothing. A value that does not fit a field is cut: operand 8 of rank, box_dim 300, a stride
-    that is not a multiple of 16, or 2^40 and more. Three things are easy to miss:
+    that is not a multiple of 16, or 2^40 and more. Three things are easy to miss.
 
-    - elemtype tf32 sets bit 16 of word 2, and no other type clears it.
-    - swizzle_mode also writes bit 22 of word 2, which has no effect on Hopper.
-    - global_stride ordinal 4 overwrites the high bits of all strides.
+    - Type tf32 sets bit 16 of word 2, and no other elemtype clears it.
+    - Field swizzle_mode also writes bit 22 of word 2, which has no effect on Hopper.
+    - Field global_stride with ordinal 4 overwrites the high bits of all strides.
 
     Source and grade: RULES["tensor_map.replace"]. Raises InputError for operands that ptxas refuses on the
     architecture, and for values that do not fit a 32- or 64-bit register.

@@ -78,9 +78,10 @@ FINE: Sequence[Broken] = ()
 
 @dataclasses.dataclass(frozen=True)
 class Target:
-    """The target of a check: an architecture (None: any), and an encode call or, with `encode` False, existing bytes.
+    """The target of a check: an architecture (None: any), and an encode call. With `encode=False` it is existing bytes
+    instead.
 
-    tensormap.replace can make maps that no encode call makes; they are legal if the PTX ISA allows them.
+    Maps that no encode call makes can be made by tensormap.replace. They are legal if the PTX ISA allows them.
     """
 
     arch: str | None
@@ -99,8 +100,8 @@ Check = Callable[[Arguments, Target], Sequence[Broken]]
 class Rule:
     """One rule: its name, its requirement, its source, its grade on each architecture, and its calls.
 
-    `code` is the code of its finding in a larger check. `needs` names the enums that the rule needs. `newer` rules are
-    about types and swizzles that Hopper does not have.
+    The code of its finding in a larger check is `code`. The enums that the rule needs are `needs`. Rules that are
+    `newer` concern types and swizzles that Hopper does not have.
     """
 
     name: str

@@ -347,7 +347,7 @@ _WRITTEN = re.compile(r"[(,=]\s*&\s*([A-Za-z_]\w*)\b(?!\s*\[)|\bcin\s*>>\s*([A-Z
 
 
 def _unsure(text: str) -> dict[str, str]:
-    """Names that may have another value at the call: parameters, and names that others may write to.
+    """Names that may have another value at the call. These are parameters, and names that others may write to.
 
     >>> _unsure("void f(int M) {} ... scanf(s, &N);")
     {'M': 'is a parameter too in the text', 'N': 'is changed in the text'}
@@ -403,7 +403,8 @@ _NAME = re.compile(
 
 
 def _assigned(text: str) -> list[tuple[str, Definition]]:
-    """Assignments outside of round and square brackets; "" for a name that is changed, or set entry by entry.
+    """Assignments outside of round and square brackets. The value is "" for a name that is changed, or set entry by
+    entry.
 
     >>> _assigned("int M = 4 * (1 + 1), N = 3; f(K=5)"), _assigned("dims[0] = 4; n += 1")
     ([('M', '4 * (1 + 1)'), ('N', '3')], [('dims', ''), ('n', '')])

@@ -28,11 +28,11 @@ _MEASURED = ("sm_90a", None)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MapTrap:
-    """A reason why every `direction` ("transfer": both) through a map traps: the field, a sentence, the CUDA error, the
-    fix, the source.
+    """A reason why every `direction` ("transfer": both) through a map traps. It has the field, a sentence, the CUDA
+    error, the fix, and the source.
 
-    `traces` are the suites that show it on sm_90a, empty if nothing is measured. `is_meant`: the documents allow the
-    map for the other direction, so a kernel may have it.
+    The suites that show it on sm_90a are `traces`, empty if nothing is measured. If `is_meant` is set, the documents
+    allow the map for the other direction, so a kernel may have it.
     """
 
     where: str
@@ -50,10 +50,10 @@ class MapTrap:
 
 
 def map_traps(tm: Encoded, arch: str | None, mode: str | None = None) -> Iterator[MapTrap]:
-    """Every reason, in the order in which hardware reports its errors. `mode` is the instruction's; None is that of the
-    map.
+    """Every reason, in the order in which hardware reports its errors. The instruction's mode is `mode`. None is that
+    of the map.
 
-    `arch` None: as on sm_90a, with what only Blackwell has.
+    Without `arch` traps are those of sm_90a, and those of modes that only Blackwell has.
 
     >>> from smemsim import TensorMap
     >>> tm = TensorMap.tiled(data_type="u8", global_address=0x10000, global_dim=(1 << 32, 4), global_strides=(0,), box_dim=(64, 4))
