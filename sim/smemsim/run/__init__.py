@@ -12,13 +12,14 @@ does, and places variables. Then every instruction becomes a step, and steps bec
 `memory`, `copies`, `barriers`, `matrix`, `tcgen05` and `threads` of `isa`.
 
 3. `engine.grid` runs clusters in waves. An `engine.wave.Wave` is what instructions see of the threads that run
-together. Its parts are the grid, memories, registers, positions and progress; a family keeps its own state in a
-`slots.Slot`. `engine.scheduler` picks the block that runs next and finds endless loops. `engine.blocks` executes a
-block. `engine.hangs` reports which threads wait for which. `procs` runs parts of a grid in other processes.
+together. Its parts are the grid, memories, registers, positions and progress. A family keeps its own state in a
+`slots.Slot`. The scheduler (`engine.scheduler`) picks the block that runs next and finds endless loops. Blocks are
+executed by `engine.blocks`. Threads that wait for each other are reported by `engine.hangs`. Parts of a grid run in
+other processes (`procs`).
 
 4. Steps report events to observers (`events`), and end the kernel through `engine.traps` and `isa.asynchronous.stop`.
-`sanitizer` is one observer. `Launch.result` (`engine.launch_result.LaunchResult`) is what a launch leaves besides
-memory; `smemsim.diagnosis` makes a `Run` of it.
+   The sanitizer is one observer. Everything that a launch leaves besides memory is `Launch.result`
+   (`engine.launch_result.LaunchResult`). A `Run` is made of it by `smemsim.diagnosis`.
 """
 
 from smemsim.base.lazy_exports import door

@@ -21,10 +21,11 @@ AT_ONCE: dict[int, np.dtype[Any]] = {n: np.dtype(t) for n, t in ((1, "u1"), (2, 
 
 
 class Values:
-    """What a store writes, for the sanitizer: made before the store, asked after it. One entry for each word of each
-    thread, or for its bytes if they are fewer.
+    """The values of a store, for the sanitizer: made before the store, asked after it. There is one entry for each word
+    of each thread, or for its bytes if they are fewer.
 
-    `own` returns what each thread has written; without it, the winner of several threads at one place is not known.
+    The values that each thread has written are returned by `own`. Without it, the winner of several threads at one
+    place is not known.
     """
 
     def __init__(self, piece: Piece, size: int, own: Callable[[], np.ndarray] | None = None) -> None:

@@ -16,12 +16,9 @@ does this for each `(cta, thread), values` of `each_issuer(x, reads)`:
 4. Call `issue(x, op)`.
 5. Add 1 to `x.progress.changes`. The scheduler takes a wave in which nothing changes for one that waits for ever.
 
-A place in shared memory has three names here:
-
-- a `.shared` address: bytes, as in the PTX (`Delivery`, mbarriers);
-- a word of the window: words of 4 bytes, from `x.window_begin` of the CTA on (`SharedWrite`);
-- a word of `x.shared`: words of 4 bytes, from the window of the wave's first CTA on. Windows are `x.pitch` bytes apart
-  (`clears`).
+A place in shared memory has three names here. A `.shared` address counts bytes, as in the PTX (`Delivery`, mbarriers).
+A word of the window counts words of 4 bytes, from `x.window_begin` of the CTA on (`SharedWrite`). A word of `x.shared`
+counts words of 4 bytes, from the window of the wave's first CTA on. Windows are `x.pitch` bytes apart (`clears`).
 
 `kind` is a word of your choice. A row of `KINDS` has its proxy and its commit groups. It also says whether a copy
 engine continues after the CTA has ended. A kind without a row is a copy, as `Kind` has it. Without `records` the
@@ -52,13 +49,13 @@ T = TypeVar("T")
 
 
 class Kind(NamedTuple):
-    """What is true of all asynchronous operations of a kind (`AsyncOp.kind`). A kind that is not in KINDS has the
-    values that stand here: those of a load into shared memory.
+    """What is true of all asynchronous operations of a kind (`AsyncOp.kind`). A kind that is not in KINDS has these
+    defaults, which are those of a load into shared memory.
 
-    `is_load`: a copy engine brings its bytes to shared memory, and goes on when the thread that issued it, or its CTA,
-    has ended.
-    `is_generic`: it belongs to the generic proxy. `group`: the commit groups that its threads wait for ("cp.async",
-    "bulk", "wgmma"). `is_in_order`: those of one thread complete in their order.
+    If `is_load` is set, a copy engine brings its bytes to shared memory. It continues when the thread that issued it,
+    or its CTA, has ended. If `is_generic` is set, it belongs to the generic proxy. The commit groups that its threads
+    wait for are `group` ("cp.async", "bulk", "wgmma"). If `is_in_order` is set, operations of one thread complete in
+    their order.
     """
 
     is_load: bool = True
@@ -176,8 +173,8 @@ class SharedWrite(NamedTuple):
 class GlobalWrite(NamedTuple):
     """Global memory that an operation is about to write.
 
-    `at` returns the addresses and the number of bytes at each. `stays` returns of byte addresses which values do not
-    change. `is_again`: another thread of its CTA writes the same.
+    The addresses, and the number of bytes at each, are returned by `at`. For byte addresses, `stays` returns which
+    values do not change. If `is_again` is set, another thread of its CTA writes the same.
     """
 
     at: Callable[[], tuple[np.ndarray, int]]
@@ -192,14 +189,14 @@ def _nothing() -> None:
 
 @dataclasses.dataclass(eq=False)
 class AsyncOp:
-    """An asynchronous operation. `kind` is one of KINDS, or another word; `issuers` are CTAs and the thread of each (in
-    the wave) that issued it.
+    """An asynchronous operation. Its kind is one of KINDS, or another word. Its `issuers` are CTAs and the thread of
+    each (in the wave) that issued it.
 
-    With one issuer, `writes` has an entry for each CTA that gets bytes; with several, one for each issuer. `reads` has
-    for each issuer the words that it reads of its window; `TensorCoreOp` has its own rule. `stores` has for each issuer
-    what it writes to global memory. `size` is the bytes that one issuer moves. `brings` moves all bytes into shared
-    memory, `takes` to global memory, or sums to registers. `is_update`: the new bytes depend on the old ones. Under a
-    schedule they are computed when they are written.
+    With one issuer, `writes` has an entry for each CTA that gets bytes. With several issuers it has one for each
+    issuer. For each issuer, `reads` has the words that it reads of its window. (`TensorCoreOp` has its own rule.) For
+    each issuer, `stores` has what it writes to global memory. One issuer moves `size` bytes. The function `brings`
+    moves all bytes into shared memory. The function `takes` moves them to global memory, or sums to registers. If
+    `is_update` is set, the new bytes depend on the old ones. Under a schedule they are computed when they are written.
     """
 
     kind: str
@@ -289,12 +286,12 @@ class Lazily(Sequence[T]):
 class WarpgroupOp(AsyncOp):
     """A wgmma.mma_async of warpgroups, each an issuer by its first thread.
 
-    It reads `registers` and leaves a sum in those of `sums`; `scale_d`: it adds to the sum there. `named` are all
-    registers that it names, as a bit set.
+    It reads `registers` and leaves a sum in those of `sums`. With `scale_d` it adds to the sum there. All registers
+    that it names are `named`, as a bit set.
 
-    `alike` are the issuers that read the same words of their windows, by their places. If each CTA has the same
-    warpgroups with the same operation, `own` is how many, and `alike_of_own` the same for the first CTA. `follow`
-    returns, for the sanitizer's taint and an issuer, what follows values in doubt.
+    Issuers that read the same words of their windows are `alike`, by their places. Each CTA may have the same
+    warpgroups with the same operation. Then their number is `own`, and `alike_of_own` is for the first CTA. For the
+    sanitizer's taint and an issuer, `follow` returns a follower of values in doubt.
     """
 
     registers: frozenset[int]
@@ -320,15 +317,15 @@ class WarpgroupOp(AsyncOp):
 
 @dataclasses.dataclass(eq=False, kw_only=True)
 class TensorCoreOp(AsyncOp):
-    """A tcgen05.mma, .cp or .shift; `members` are for each issuer the CTAs of its group. A box of tensor memory is
+    """A tcgen05.mma, .cp or .shift. For each issuer, `members` has the CTAs of its group. A box of tensor memory is
     (which member, lanes, first column, end column).
 
-    `reads` has for a tcgen05.cp the words that each member reads of its window. For a tcgen05.mma it has those of each
-    issuer's first member, `members[n][0]`; the other one reads what `mmas` say.
+    For a tcgen05.cp, `reads` has the words that each member reads of its window. For a tcgen05.mma it has those of each
+    issuer's first member, `members[n][0]`. Reads of the other member are in `mmas`, which are the mmas as the machine
+    has prepared them.
 
-    `follow` returns, for the sanitizer's taint, its tensor memory and an issuer, what follows values in doubt: one
-    for an mma, one for each member for a copy. `mmas` are those of an mma as the machine has prepared them. `shifts`:
-    it moves the rows of A.
+    The function `follow` gets the sanitizer's taint, its tensor memory and an issuer. It returns followers of values in
+    doubt: one for an mma, one for each member for a copy. With `shifts`, the rows of A are moved.
     """
 
     members: Sequence[tuple[Any, ...]]
@@ -340,11 +337,11 @@ class TensorCoreOp(AsyncOp):
 
 
 class TensorAccess(NamedTuple):
-    """What warps load from tensor memory, or store there: boxes of `lanes` lanes (the warp in the wave, the CTA's
-    index, the first lane, the first column, the end column).
+    """Loads of warps from tensor memory, or stores to it, as boxes of `lanes` lanes. A box is (the warp in the wave,
+    the CTA's index, the first lane, the first column, the end column).
 
-    `are_alike`: all values stored are the same. `follow` is called with the sanitizer's taint and its tensor memory
-    if values may be in doubt.
+    If `are_alike` is set, all values stored are the same. If values may be in doubt, `follow` is called with the
+    sanitizer's taint and its tensor memory.
     """
 
     boxes: Sequence[tuple[int, int, int, int, int]]

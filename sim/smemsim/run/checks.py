@@ -1,9 +1,9 @@
-"""What execution asks the sanitizer, besides the events that it reports (`events.py`): two interfaces, which
-`run/sanitizer` implements.
+"""Questions of execution to the sanitizer, in addition to the events that it reports (`events.py`). There are two
+interfaces, which `run/sanitizer` implements.
 
-`Taint` follows values that may be wrong through the instructions that move them. `Checks` answers questions during
-execution: which registers matter, and which write to a word was the last (for a message). It also answers whether
-accesses of a compiled block are in order; these are then recorded at once, without events.
+Values that may be wrong are followed by `Taint`, through the instructions that move them. Questions during execution
+are answered by `Checks`: which registers matter, and which write to a word was the last (for a message). It also
+answers whether accesses of a compiled block are in order; these are then recorded at once, without events.
 """
 
 from __future__ import annotations
@@ -232,11 +232,12 @@ class LanesApart(Protocol):
 
 
 class Wanted(NamedTuple):
-    """What the sanitizer of a wave wants to see.
+    """The accesses that the sanitizer of a wave needs.
 
-    `shared`: has the wave shared memory? `declared`: has the launch variables in global memory that begin without a
-    value? `values`: the spaces of which it asks what stores leave there. `operands`: must it note what others than
-    matrix instructions read, for the operand check? `registers`: may operations hold registers until a wait?
+    If `shared` is set, the wave has shared memory. If `declared` is set, the launch has variables in global memory that
+    begin without a value. The spaces of which the sanitizer asks what stores leave there are `values`. If `operands` is
+    set, it must note reads of other than matrix instructions, for the operand check. If `registers` is set, operations
+    may hold registers until a wait.
     """
 
     shared: bool

@@ -56,9 +56,9 @@ def barrier_key(cta: int, number: int) -> tuple[str, int, int]:
 class Access(NamedTuple):
     """Bytes that threads access by one instruction: `size` of them from each place of `piece` on.
 
-    `is_strong`: atomics and .relaxed, .acquire, .release and .volatile accesses, within `scope`. `is_joint`: those of
-    matrices, which a warp makes for all its lanes. An atomic without an effect has `has_changed` False. `values` are
-    what a store writes, if an observer may ask for it.
+    Strong accesses have `is_strong`: atomics, and .relaxed, .acquire, .release and .volatile accesses, within `scope`.
+    Accesses of matrices, which a warp makes for all its lanes, have `is_joint`. An atomic without an effect has
+    `has_changed` False. The values of a store are `values`, if an observer may ask for them.
     """
 
     wave: Wave
@@ -148,8 +148,8 @@ class Observer:
         not report. Reported once for each tally, whose numbers are read after the launch.
 
         An observer that overrides this event and `accessed_together` leaves blocks compiled, even if it overrides
-        `executes`, `guarded` and `accessed`: it gets these from interpreted code alone. (`executes` is reported for
-        compiled blocks too.)
+        `executes`, `guarded` and `accessed`. It gets `guarded` and `accessed` from interpreted code alone, and
+        `executes` for compiled blocks too.
         """
 
     def accessed_together(self, x: Wave, accesses: CompiledAccesses) -> None:
@@ -391,8 +391,8 @@ _BODIES = {name: getattr(Observer, name) for name in EVENTS}
 
 
 class Events:
-    """What execution reports to: one attribute for each event. It is None if no observer overrides the event, so that
-    nothing is computed for it; else it is a function that calls those that do, in their order.
+    """The receivers of reports: one attribute for each event. It is None if no observer overrides the event. Then
+    nothing is computed for it. Else it is a function that calls those observers, in their order. Example:
 
     >>> class Loud(Observer):
     ...     def wave_began(self, x):

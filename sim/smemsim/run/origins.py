@@ -334,7 +334,7 @@ def _number(operand: Operand) -> Callable[[Wave], int | None]:
 
 
 def _shift(i: Instruction, width: int, *, within: bool = False) -> Origin | None:
-    """A shift by whole bytes; `within` bytes too, where the byte that an element lies in matters alone."""
+    """A shift by whole bytes. It may also be within bytes, if only the byte of an element matters."""
     one, by = _of(i.operands[1], width), _number(i.operands[2])
     if one is None:
         return None

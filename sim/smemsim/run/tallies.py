@@ -24,10 +24,10 @@ STEP_OF = np.array([STEPS.get(shape, 0) for shape in range(1 << 8)], np.int64)  
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Tally:
-    """Counts of one piece of compiled code, which grow as it runs: `numbers` has them after the launch.
+    """Counts of one piece of compiled code, which grow as it runs. After the launch they are in `numbers`.
 
-    `off` has for each instruction with a predicate the entry with the lanes for which the predicate is false. `blocks`
-    has, for instructions that `Observer.executes` does not report, the entries with their warps and their lanes.
+    For each instruction with a predicate, `off` has the entry with the lanes for which the predicate is false. For
+    instructions that `Observer.executes` does not report, `blocks` has the entries with their warps and their lanes.
     """
 
     numbers: np.ndarray
@@ -50,11 +50,11 @@ class CompiledAccesses(NamedTuple):
 
     Row r of `shapes` (rows, groups of 16 threads) has a number of STEPS, or 0. It says how far the places of the
     threads are from each other in `leads`, which has the place of the first one, at [r, step * group]. If it is 0,
-    `places` (rows, threads) has the place of each thread. A thread that does not run is `nowhere`; so are groups from
-    the warp of `first` up to the warp of `last`, of which no thread runs.
+    `places` (rows, threads) has the place of each thread. A thread that does not run is `nowhere`. Groups from the warp
+    of `first` up to the warp of `last`, of which no thread runs, are `nowhere`, too.
 
-    `begins` has for each access what has to be added to a place: then it is an offset in the wave's shared memory, or
-    an address in global memory. It is the same sequence `accesses` each time.
+    For each access, `begins` has the number that has to be added to a place. The sum is an offset in the wave's shared
+    memory, or an address in global memory. It is the same sequence `accesses` each time.
     """
 
     accesses: Sequence[Placed]

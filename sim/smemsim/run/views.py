@@ -29,8 +29,8 @@ class Cta(Protocol):
 class Mbarrier(Protocol):
     """An mbarrier: at `offset` (a `.shared` address without a CTA's rank) of a CTA.
 
-    `state` has its `phase`, `pending` arrivals and `tx` bytes. `made` is its mbarrier.init, and `operations` are the
-    operations that complete on it, as the sanitizer knows them.
+    Its `state` has its `phase`, `pending` arrivals and `tx` bytes. Its mbarrier.init is `made`. The operations that
+    complete on it, as the sanitizer knows them, are `operations`.
     """
 
     cta: Any

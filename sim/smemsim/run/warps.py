@@ -28,10 +28,10 @@ EXITED = 1 << 28  # the lowest position (`engine/positions.py`) of a thread that
 
 @dataclasses.dataclass(eq=False)
 class Cta:
-    """One CTA: its place in the grid and its memories. `index` is its number in the wave, `rank` in its cluster,
-    `first` is its first thread.
+    """One CTA: its place in the grid and its memories. Its number in the wave is `index`, in its cluster `rank`. Its
+    first thread is `first`.
 
-    `make_shared` makes its window at the first use. Loads and stores of threads have the bytes of all windows at
+    Its window is made at the first use, by `make_shared`. Loads and stores of threads have the bytes of all windows at
     once.
     """
 

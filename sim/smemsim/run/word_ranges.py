@@ -18,9 +18,10 @@ WORD = 4  # bytes
 
 
 class WordRanges:
-    """`count` words from each of `begins` on, counted from a window's begin, or from that of all windows.
+    """Ranges of `count` words from each of `begins` on. They are counted from a window's begin, or from that of all
+    windows.
 
-    `words` are all of them one by one, in the order in which the instruction accesses them.
+    All words one by one are `words`, in the order of access.
 
     >>> runs = WordRanges.among(np.array([8, 9, 16, 17, 18, 19]))
     >>> runs.begins.tolist(), runs.count, runs.behind(100).words.tolist()

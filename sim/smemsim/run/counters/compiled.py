@@ -124,7 +124,7 @@ class CompiledCosts:
         plan.count(*given)
 
     def samples(self) -> Iterator[tuple[Placed, np.ndarray, np.ndarray]]:
-        """Of each access of shared memory the places of some warps in the wave's shared memory, and their lanes."""
+        """For each access of shared memory, the places of some warps in the wave's shared memory, and their lanes."""
         for access in self.plan.accesses:
             found = self._samples.get(access.row) if access.space == "shared" else None
             if found is None:

@@ -32,9 +32,9 @@ _NO_BLOCK: tuple[Sequence[Instruction], np.ndarray] = (), np.zeros(0, np.int64)
 
 
 class Body:
-    """What is the same in each launch of a program: numbers of its instructions, in the order of its lines.
+    """The numbers of a program's instructions, in the order of its lines. They are the same in each launch.
 
-    `ones` are its `counted_ones`, `instructions` have their numbers by their identity.
+    Its `counted_ones` are `ones`. The numbers of instructions by their identity are `instructions`.
     """
 
     def __init__(self, body: Iterable[Instruction] = ()) -> None:
@@ -98,11 +98,11 @@ class _Sample(NamedTuple):
 
 
 class Counting(Observer):
-    """The counters of every instruction that ran.
+    """The counters of every instruction that ran. Accesses and matrix instructions have theirs in `rows`, by the
+    identity of the instruction in `instructions`.
 
-    `rows` has those of accesses and matrix instructions by the instruction's identity; `instructions` has it. After the
-    launch `executed`, `lanes` and `off` have the warps, their lanes, and those that a predicate leaves out, of each
-    instruction of `body`; `ran` says which ran.
+    After the launch `executed`, `lanes` and `off` have the warps, their lanes, and the lanes that a predicate leaves
+    out, of each instruction of `body`. Instructions that ran are in `ran`.
     """
 
     def __init__(self) -> None:

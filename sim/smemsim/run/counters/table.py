@@ -31,8 +31,8 @@ Words: TypeAlias = tuple[str, int, str, str]  # of an instruction: those columns
 
 
 class Places(NamedTuple):
-    """Where a table has the instructions that ran: the columns of their words, and by number the row of each (-1: it
-    did not run). It is the same in all launches that run the same instructions.
+    """The places of instructions that ran in a table. It has the columns of their words, and by number the row of each
+    (-1: it did not run). It is the same in all launches that run the same instructions.
     """
 
     words: Mapping[str, np.ndarray]
@@ -57,14 +57,12 @@ class Counters:
     """What a launch cost, as numpy arrays of one length: `table["wavefronts"]`, `table["line"]` …; `columns` has their
     names.
 
-    A row is one instruction of one PTX line. It has:
+    A row is one instruction of one PTX line. It has its source line (`gemm.cu:91`, "" if the PTX has none), the line of
+    the PTX, the instruction and its class. It has the counters of `smemsim.core.spec.counters.COLUMNS`. It says how
+    sure the row is ("exact", "lower bound", "not countable"), and why it is not exact.
 
-    - Its source line (`gemm.cu:91`, "" if the PTX has none), the line of the PTX, the instruction and its class.
-    - The counters of `smemsim.core.spec.counters.COLUMNS`.
-    - How sure the row is ("exact", "lower bound", "not countable"), and why it is not exact.
-
-    PTX instructions are no machine instructions: they are never `smsp__inst_executed`. `products` are the matrix
-    instructions by type and shape, `residence` the CTAs that a multiprocessor holds.
+    PTX instructions are no machine instructions: they are never `smsp__inst_executed`. The matrix instructions by type
+    and shape are `products`. The CTAs that a multiprocessor holds are `residence`.
     """
 
     data: Mapping[str, np.ndarray]
@@ -81,8 +79,9 @@ class Counters:
         residence: Residence | None = None,
         known: dict[bytes, Places] | None = None,
     ) -> Counters:
-        """The table of what was counted. `words` names instructions; `copied` are bytes of instructions in the records,
-        `products` tcgen05's matrix instructions. `known` keeps the places of the program's instructions in tables.
+        """The table of the counts. Instructions are named by `words`. Bytes of instructions in the records are
+        `copied`. Matrix instructions of tcgen05 are `products`. The places of the program's instructions in tables are
+        kept in `known`.
         """
         counting.finish()
         for i, byte_count in copied:

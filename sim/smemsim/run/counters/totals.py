@@ -44,9 +44,9 @@ class MatrixCount(NamedTuple):
 class Residence(NamedTuple):
     """The CTAs of a launch that a multiprocessor of the card holds at once.
 
-    `fit` has them by resource. `registers` of a thread are known if the kernel has `.maxnreg` (None: ptxas chooses
-    them); with at most `most_registers` as many CTAs fit as the other resources allow. `clusters` are those that the
-    card holds (None: no clusters). `tensor_columns` is the most that a CTA has allocated at once.
+    By resource they are `fit`. Registers of a thread are known if the kernel has `.maxnreg` (None: ptxas chooses them).
+    With at most `most_registers` as many CTAs fit as the other resources allow. The card holds `clusters` clusters
+    (None: no clusters). The most columns of tensor memory that a CTA has allocated at once are `tensor_columns`.
     """
 
     card: str

@@ -79,11 +79,11 @@ def each_issuer(x: Wave, reads: list[Read]) -> Iterator[tuple[Issuer, list[int]]
 
 @dataclasses.dataclass(eq=False)
 class Issued:
-    """An operation that a thread issues, or threads of several CTAs at once: the operands, equal for all, and the
-    coordinates of each box, if there are boxes.
+    """An operation that a thread issues, or threads of several CTAs at once. It has the operands, equal for all, and
+    the coordinates of each box, if there are boxes.
 
-    `again` are later lanes of its warp that issue the same operation. `is_again`: another thread of the CTA has
-    issued the same operation (rule order.same_value).
+    Later lanes of its warp that issue the same operation are `again`. If `is_again` is set, another thread of the CTA
+    has issued the same operation (rule order.same_value).
     """
 
     issuers: list[Issuer]
@@ -178,10 +178,10 @@ def described(
 
 
 def check_alone(x: Wave, i: Instruction, issued: Iterable[tuple[int, Any]], what: str, times: str, source: str) -> None:
-    """X016 if several threads of one warp issue one operation. `issued` has (thread in the wave, a key of the
-    operation): equal keys are one operation.
+    """X016 if several threads of one warp issue one operation. Each of `issued` is (thread in the wave, a key of the
+    operation). Equal keys are one operation.
 
-    `what` names the operation in the message, `times` what happens several times.
+    In the message, `what` names the operation, and `times` what happens several times.
     """
     counts = collections.Counter((thread // WARP, same) for thread, same in issued)
     for (warp, _), count in counts.items():
@@ -243,8 +243,8 @@ class _AtOnce:
 
 
 class _Later:
-    """An operation brings its bytes when the schedule says. Until then they lie there in part or not at all; those of
-    an update are made then, of what lies there by then.
+    """An operation moves its bytes when the schedule says. Until then they are in shared memory in part or not at all.
+    The bytes of an update are computed then, from the bytes that are there by then.
     """
 
     def __init__(self, op: AsyncOp, x: Wave) -> None:

@@ -72,11 +72,11 @@ class Gate:
 
 @dataclasses.dataclass(frozen=True)
 class End:
-    """An operation after which each thread goes elsewhere, or waits: `run(x, following)` sets the positions of all
-    threads of the selection.
+    """An operation after which each thread goes elsewhere, or waits. The call `run(x, following)` sets the positions of
+    all threads of the selection.
 
-    `again`: it may leave threads waiting at this instruction, which they will execute again. `target`: the one block
-    to which all of them go.
+    With `again`, it may leave threads waiting at this instruction, which they will execute again. If all threads go to
+    one block, it is `target`.
     """
 
     run: Callable[[Wave, int], None]
@@ -157,9 +157,9 @@ class MissingType(NotInPtx):
 
 
 def misspelt(i: Instruction, isa: str = "PTX") -> str:
-    """The message for the first word of an instruction that it does not have in PTX, with the nearest one; "" if there
-    is none. Words of a name that has a builder are words of PTX. Whether PTX has words together is not its question,
-    but for words of floating-point arithmetic.
+    """The message for the first word of an instruction that it does not have in PTX, with the nearest one. The result
+    is "" if there is none. Words of a name that has a builder are words of PTX. Combinations of words are checked for
+    floating-point arithmetic only.
     """
     of_builder = tuple(filter(None, _registered((i.op, *i.modifiers)).split(".")))
     for n, word in enumerate((i.op, *i.modifiers)):

@@ -5,8 +5,9 @@ A segment that only loads is one function. It checks all addresses of a group be
 that it can stop before the group. A segment that stores has two: the first checks all addresses, the second moves the
 bytes. For an address that is outside, its lanes and its array are left in the table `places`, a row for each access.
 
-If observers count, there are always two. The first also notes what it looked at (`tallies.CompiledAccesses`): of each
-group the first place, and how far the others are from it; all places only of groups in which that is not enough.
+If observers count, there are always two. The first also notes the places it looked at (`tallies.CompiledAccesses`). For
+each group it notes the first place, and how far the others are from it. Only groups in which that is not enough have
+all places.
 """
 
 from __future__ import annotations

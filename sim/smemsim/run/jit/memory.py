@@ -174,8 +174,8 @@ def access_of(program: Program, i: Instruction, number: int) -> Access:
 
 
 def in_rows(instructions: Sequence[Instruction], accesses: Sequence[Access], *, with_guards: bool = False) -> tuple[Access, ...]:
-    """The accesses, for all threads: those of one size by one value of a register lie in one entry of the tables.
-    `with_guards`: also those with one value of a predicate, else only those without a predicate.
+    """The accesses, for all threads. Those of one size by one value of a register are in one entry of the tables. With
+    `with_guards` those with one value of a predicate are also included. Else only those without a predicate are.
     """
     by_base: dict[tuple[Any, ...], list[Access]] = {}
     given: collections.Counter[int] = collections.Counter()
@@ -429,10 +429,10 @@ def _note_places(v: Vectors, access: Access, place: Value, shape: str) -> None:
 class Moving:
     """The places of a group's access, in the text.
 
-    Block `head` ends with a switch by `shape`. If that is simple, `first` points at the first lane's bytes, else it
-    goes to block `otherwise`. `vector` adds the text from there to block `generalN` (N is the access's number), with
-    all lanes' places in one vector. `lanes` points at the same in memory, with a harmless place for inactive lanes,
-    and `mask` is the active lanes. Blocks `off` follow it all.
+    Block `head` ends with a switch by `shape`. If the shape is simple, `first` points at the first lane's bytes. Else
+    control goes to block `otherwise`. The method `vector` adds the text from there to block `generalN` (N is the
+    access's number), with all lanes' places in one vector. The pointer `lanes` has the same in memory, with a harmless
+    place for inactive lanes. The active lanes are `mask`. Blocks `off` follow it all.
     """
 
     head: str

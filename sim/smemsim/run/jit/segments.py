@@ -501,7 +501,7 @@ def _run_text(v: Vectors, accesses: Sequence[Access], stores: Sequence[str], *, 
 
 
 def _counts_text(v: Vectors, accesses: Sequence[Access]) -> Iterator[str]:
-    """Where the entries are that the text counts in, if it counts."""
+    """The text that finds the entries for counting, if the segment counts."""
     if v.counts is not None and v.counts.size:
         yield f"  %counts = getelementptr i64, ptr %memory, i64 {HEAD + ROW * len(accesses)}"
 

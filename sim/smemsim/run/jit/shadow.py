@@ -155,7 +155,7 @@ class _Body:
             self.store("read_mark", several, "i64")
             return
         pointer, marks = self.load("read_mark", "i64")
-        # Of another lane at the same time, from the low bits of the difference: 1 to the largest lane, less than that
+        # Another lane at the same time, from the low bits of the difference: 1 to the largest lane, less than that
         # after a subtraction of one.
         differ = text.add(f"xor <{count} x i64> {marks}, {self.mines}")
         less = text.add(f"add <{count} x i64> {differ}, {text.splat('i64', count, '-1')}")

@@ -1,9 +1,9 @@
-"""When a block's steps run JIT-compiled, and when in the interpreter.
+"""The choice between JIT-compiled code and the interpreter for a block's steps.
 
-The interpreter is the reference. It executes a block until it has cost as much as its compilation does, and again if
-a segment finds an address outside, or if the sanitizer needs single accesses. Both leave the same bytes and the same
-findings. (Without the sanitizer one case is not detected: lanes store into each other's words by several instructions,
-and do not synchronise in between. The order of the groups of threads then decides the value.)
+The interpreter is the reference. It executes a block until it has cost as much as its compilation does, and again if a
+segment finds an address outside, or if the sanitizer needs single accesses. Both leave the same bytes and the same
+findings. Without the sanitizer one case is not detected. Lanes store into each other's words by several instructions,
+and do not synchronise in between. The order of the groups of threads then decides the value.
 """
 
 from __future__ import annotations
@@ -123,8 +123,9 @@ class Frames:
 
 
 class Room:
-    """Memory for rows of accesses, free when a segment has run: the place of each thread, the shape of each group, and,
-    if addresses stay in registers, the first place of each group. `at` has where in the host's memory they begin.
+    """Memory for rows of accesses, free when a segment has run. It has the place of each thread, the shape of each
+    group, and, if addresses stay in registers, the first place of each group. Their begins in the host's memory are
+    `at`.
     """
 
     def __init__(self, rows: int, threads: int) -> None:
@@ -793,7 +794,7 @@ def _share_bytes(own: Sequence[tuple[np.ndarray, np.ndarray, int]]) -> bool:
 
 
 def _own(row: np.ndarray, x: Wave, first: int) -> np.ndarray:
-    """Of a row the entries of running threads from one on."""
+    """The entries of a row for running threads, from one on."""
     if x.sel is ALL:
         return row[first:]
     threads = x.sel if not first else x.sel[x.sel >= first]

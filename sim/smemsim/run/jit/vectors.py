@@ -103,8 +103,8 @@ class Given:
 class Vectors:
     """The values of one group's registers while its instructions are made, and the text so far.
 
-    `types` are the numpy types of all registers. `used` are the slots in the order of their first use: entry n of the
-    table of pointers that the functions of a module get is that of `used[n]`.
+    The numpy types of all registers are `types`. The slots in the order of their first use are `used`. The functions of
+    a module get a table of pointers. Its entry n is that of `used[n]`.
     """
 
     lanes = LANES

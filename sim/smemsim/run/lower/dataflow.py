@@ -46,12 +46,9 @@ class Choices(NamedTuple):
 
 
 class Root(NamedTuple):
-    """The source of an address. It is one of these:
-
-    - the 8 bytes of the parameters at an offset, or at any offset;
-    - the parameters themselves there (a tensor map), or anywhere in them;
-    - a variable by its name;
-    - a value that cannot be followed.
+    """The source of an address. It may be the 8 bytes of the parameters at an offset, or at any offset. It may be the
+    parameters themselves there (a tensor map), or anywhere in them. It may be a variable by its name. Or it is a value
+    that cannot be followed.
     """
 
     kind: str  # "parameter", "map", "maps", "parameters", "variable", "unknown"
@@ -548,9 +545,9 @@ def _place(i: Instruction, uses: _Uses) -> tuple[str, int | str, int] | None:
 
 
 def decides_itself(program: Program, user: Instruction) -> bool:
-    """Does the guard of a store, or of a branch over stores, come from a load alone, and is its only effect to replace
-    what was loaded, as in `if (x[i] < 0) x[i] = 0;`, or to store it at the same index of another array, as in
-    `if (x[i] > 3) y[i] = x[i];`?
+    """Does the guard of a store, or of a branch over stores, decide only about the loaded element? Then it comes from a
+    load alone. Its only effect is to replace what was loaded, as in `if (x[i] < 0) x[i] = 0;`. Or it stores the element
+    at the same index of another array, as in `if (x[i] > 3) y[i] = x[i];`.
     """
     body, labels, uses = program.inlined.body, program.inlined.labels, _uses_of(program)
     at = next((n for n, i in enumerate(body) if i is user), None)

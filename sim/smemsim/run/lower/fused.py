@@ -2,17 +2,17 @@
 
 PTX ISA 9.1 §9.7.3 allows it and does not specify when. The rule of ptxas 13.0 was found from the machine code of
 thousands of random bodies (*compiled*). It is the same for -O1 to -O3, sm_90a and sm_100a. -O0, `.target debug` and
---fmad=false fuse nothing, and PTX shows only the target. The rule:
+--fmad=false fuse nothing, and PTX shows only the target. The rule has four parts.
 
-- A product can be fused if every use of its value, also through `mov` and `neg`, is a sum of the same type and .ftz
-  in the same stretch (`segments`). For packed bf16, `neg` prevents it.
+- A product can be fused if every use of its value, also through `mov` and `neg`, is a sum of the same type and .ftz in
+  the same stretch (`segments`). For packed bf16, `neg` prevents it.
 - Sums choose in program order: first among products with one use. The sums that are left choose among the others. If
   both operands are products, the one with fewer uses is fused, then the first operand. Packed types choose once, among
   all.
-- A product can no longer be fused once one of its sums has fused another. So it may be exact in some sums, and
-  rounded in one.
-- x * y + x * y of two products, of which one has no other use, becomes one product and its double: neither is fused
-  anywhere.
+- A product can no longer be fused once one of its sums has fused another. So it may be exact in some sums, and rounded
+  in one.
+- The sum x * y + x * y of two products, of which one has no other use, becomes one product and its double. Neither is
+  fused anywhere.
 
 `Fused.unsure` has the cases that this leaves open: ptxas unrolls loops and removes duplicate sums before, and may
 then see more than a stretch.

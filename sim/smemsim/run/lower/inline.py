@@ -9,8 +9,8 @@ those that wait for them.
 A stretch ends if a branch ends or begins. It also ends at instructions that ptxas compiles to a branch or a call. These
 are guarded instructions that write memory or arrive at a barrier, fences, and exact divisions and roots. Found from the
 machine code of ptxas 13.0 for each of these instructions between a product and its sum: *compiled*. A label without a
-jump ends nothing, nor does a barrier. ptxas unrolls loops whose end an integer comparison decides, completely if that
-is with a constant; then there are fewer stretches than in the text.
+jump ends nothing, nor does a barrier. Loops whose end an integer comparison decides are unrolled by ptxas, completely
+if that is with a constant. Then there are fewer stretches than in the text.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ class Frame:
     """A function that stays one: what a call of it puts on the stack of a thread.
 
     Results and parameters come first, in the order and at the offsets of `interface`, so that a caller need not know
-    the callee. `first` and `count` are the slots of its registers, which a call saves if the function may already be
-    running in the thread (`recursive`). `slot` is the register with the begin of the running call's frame.
+    the callee. The slots of its registers are `first` and `count`. A call saves them if the function may already be
+    running in the thread (`recursive`). The register with the begin of the running call's frame is `slot`.
     """
 
     function: Function
@@ -238,10 +238,10 @@ _OF_A_CALL = ("local", "param")  # spaces of which every call has variables of i
 
 @dataclasses.dataclass(eq=False)
 class Inlined:
-    """`variables` are those of the functions (shared, local, and the .param of calls); module variables are the
-    module's.
+    """The functions after inlining. Their variables are `variables` (shared, local, and the .param of calls). Module
+    variables are the module's.
 
-    `frames` are the functions that were not inlined; `signatures` the parameters and results of calls of them, by
+    The functions that were not inlined are `frames`. The parameters and results of calls of them are `signatures`, by
     function or `.callprototype`.
     """
 

@@ -190,8 +190,8 @@ BRANCHING = ("bra", "ret", "exit")  # not the instruction that a finding at this
 class Block:
     """Steps that the same threads execute one after the other: `gate` first, if there is one, then `steps`, then `end`.
 
-    `slots` are the registers that its instructions name, as a bit set, `behind` those that instructions after the
-    gate name.
+    The registers that its instructions name are `slots`, as a bit set. Those that instructions after the gate name are
+    `behind`.
     """
 
     index: int

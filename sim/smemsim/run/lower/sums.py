@@ -1,6 +1,6 @@
 """Instructions of a program that make one value of several elements of an array: sums, products, maxima.
 
-An uninitialised element that is only copied or changed alone may be padding. What is made of several elements is a
+An uninitialised element that is only copied or changed alone may be padding. A value made of several elements is a
 result (rule memory.allocated).
 """
 
@@ -27,8 +27,8 @@ _SHARED = frozenset(("shared", "shared::cta"))
 
 
 class Sums(NamedTuple):
-    """`always`: instructions (their `id`) that add up elements over a loop, over lanes, or in shared memory. `of_two`:
-    the registers of two operands, each with elements of one array that are not neighbours.
+    """Instructions that add up elements over a loop, over lanes, or in shared memory are `always` (their `id`). For
+    others, `of_two` has the registers of two operands, each with elements of one array that are not neighbours.
     """
 
     always: frozenset[int]
@@ -47,7 +47,7 @@ def sums(program: Program) -> Sums:
 
 
 class _Values:
-    """Where the values of registers come from."""
+    """The origins of the values of registers."""
 
     def __init__(self, program: Program) -> None:
         self.program, self.body, self.givers = program, program.inlined.body, givers_of(program)
@@ -155,7 +155,7 @@ class _Values:
     # ---- of elements at one base
 
     def of_two(self) -> Iterator[tuple[int, tuple[frozenset[int], frozenset[int]]]]:
-        """What combines elements of one array that are not neighbours."""
+        """The instructions that combine elements of one array that are not neighbours."""
         for i in self.body:
             if i.op not in COMBINES:
                 continue

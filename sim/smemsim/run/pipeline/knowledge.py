@@ -77,8 +77,8 @@ class Origin(NamedTuple):
 
 
 class Waited(NamedTuple):
-    """A wait for a phase of an mbarrier that has passed, and what that phase knew: bit sets as in `Known`. `reads` are
-    without those that the waiting thread itself had brought to the phase.
+    """A wait for a phase of an mbarrier that has passed, and what that phase knew: bit sets as in `Known`. Reads that
+    the waiting thread itself had passed to the phase are not in `reads`.
     """
 
     wait: Instruction
@@ -93,12 +93,14 @@ class Filling:
     """One filling of a stage: the loads that one phase of an mbarrier counts, a group of cp.async, or the products of
     one accumulator in tensor memory.
 
-    `ring` is equal for the fillings of one ring: the tensors and sizes of their loads, and the CTA whose mbarriers
-    count them. A multicast load is part of a filling in each CTA that it goes to. `stage` is the place in shared
-    memory of the first load, with its CTA. `issued`, `loads` and `reads` are what the issuing thread knew before.
-    They are bit sets of fillings that were issued, that were complete, and (READERS bits for each) whose readers were
-    complete. `origins` are the waits by which it knew of the reads, `load_origins` of the loads, by number. `waits` are
-    those of the issuing thread since its filling before.
+    Fillings of one ring have an equal `ring`: the tensors and sizes of their loads, and the CTA whose mbarriers count
+    them. A multicast load is part of a filling in each CTA that it goes to. The place in shared memory of the first
+    load, with its CTA, is `stage`.
+
+    The knowledge of the issuing thread before is `issued`, `loads` and `reads`. They are bit sets of fillings that were
+    issued, that were complete, and whose readers were complete (READERS bits for each). The waits by which it knew of
+    the reads are `origins`, of the loads `load_origins`, by number. The waits of the issuing thread since its filling
+    before are `waits`.
     """
 
     number: int
@@ -140,8 +142,8 @@ class Filling:
 
 @dataclasses.dataclass(eq=False)
 class Known:
-    """What a thread, or a phase of a barrier, knows. `origins` is by bit of `reads`, `load_origins` by
-    bit of `loads`. `brought` is of a phase, by thread: the reads that it already knew as it arrived.
+    """The knowledge of a thread, or of a phase of a barrier. By bit of `reads` it has `origins`, by bit of `loads` it
+    has `load_origins`. A phase also has `brought`, by thread: the reads that the thread already knew as it arrived.
     """
 
     issued: int = 0

@@ -17,8 +17,8 @@ DOES = ("load", "mma", "store", "tensor memory", "wait")  # the warps that ident
 
 
 class Span(NamedTuple):
-    """From `begin` to `end` a warp waits, or an engine works. `label` names a barrier with its phase, or the number
-    of a load. `loads` and `reads` are what a thread learns by a wait, as in `Known`.
+    """From `begin` to `end` a warp waits, or an engine works. The label is a barrier with its phase, or the number of a
+    load. A thread learns `loads` and `reads` by a wait, as in `Known`.
     """
 
     # of a warp: "load", "mma", "store", "wait", "own MMAs", "barrier"; of an engine: "mma", "store", "tensor memory"
@@ -32,10 +32,11 @@ class Span(NamedTuple):
 
 
 class Missing(NamedTuple):
-    """What the current `phase` of an mbarrier lacks: `pending` of `expected` arrivals, and `tx` bytes. `came` are the
-    warps that have arrived in it, and where; `before` those whose last arrival was in an earlier phase. `reads` is what
-    its arrivals know, as in `Known`. `absent` are other CTAs of the cluster, by their number in the grid, that have
-    arrived at their own mbarrier at this offset, and never at this one. `cta` is the number of the CTA of `came`.
+    """The arrivals and bytes that the current `phase` of an mbarrier lacks: `pending` of `expected` arrivals, and `tx`
+    bytes. Warps that have arrived in it are `came`, with the line. Warps whose last arrival was in an earlier phase are
+    `before`. Its arrivals know `reads`, as in `Known`. Other CTAs of the cluster that have arrived at their own
+    mbarrier at this offset, and never at this one, are `absent`, by their number in the grid. The number of the CTA of
+    `came` is `cta`.
     """
 
     phase: int
@@ -50,10 +51,10 @@ class Missing(NamedTuple):
 
 
 class Stuck(NamedTuple):
-    """A wait that never ends: the warps of the first CTA that wait, the instruction, and what they wait
-    for, in words. `thread` is the first of them, `barrier` the mbarrier that it waits at. `overdue` are the warps that
-    have arrived at it, or at those of other stages, and have not in this phase; `elsewhere` has the mbarriers at which
-    they have arrived.
+    """A wait that never ends: the warps of the first CTA that wait, the instruction, and the condition that they wait
+    for, in words. The first of them is `thread`. The mbarrier that it waits at is `barrier`. Warps that have arrived at
+    it, or at those of other stages, and have not in this phase, are `overdue`. The mbarriers at which they have arrived
+    are `elsewhere`.
     """
 
     warps: tuple[int, ...]

@@ -97,10 +97,10 @@ LOWER, ONES, SEVENTH = np.uint64(0x7F7F_7F7F_7F7F_7F7F), np.uint64(0x0101_0101_0
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ShardResult:
-    """What some CTAs left. `is_whole` False: they have to run again in their order, because of a trap, a hang, the end
-    of the time, or a race in global memory.
+    """The results of some CTAs. If `is_whole` is False, they have to run again in their order, because of a trap, a
+    hang, the end of the time, or a race in global memory.
 
-    `record` is None if global memory is not checked for races: `changed` are its bytes then.
+    If global memory is not checked for races, `record` is None, and `changed` has its bytes.
     """
 
     is_whole: bool
@@ -333,9 +333,9 @@ def execute_spread(
     processes or the Dask cluster of its options.
 
     Without either, copies of this process run on idle processors, if the first waves show that this saves time. CTAs
-    run here if they wait for each other, add to the same words, take over each other's work, read %smid, allocate
-    memory, use the grid's workspace, or fill arrays that were declared uninitialised. Raises InputError if workers of
-    a Dask cluster are lost again and again.
+    run here if they wait for each other, add to the same words, take over each other's work, read %smid, or allocate
+    memory. They also run here if they use the grid's workspace, or fill arrays that were declared uninitialised. Raises
+    InputError if workers of a Dask cluster are lost again and again.
     """
     workers, client = launch.options.workers, launch.options.client
     given: Sequence[int] = range(launch.ctas // launch.cluster_size) if clusters is None else clusters

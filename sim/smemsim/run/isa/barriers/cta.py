@@ -46,10 +46,10 @@ MOST = 12  # warps that are listed
 
 @dataclasses.dataclass(eq=False)
 class _Parted:
-    """A phase of a barrier in which warps arrived by different instructions. `lines` are by warp, 0 of those that did
-    not arrive, from warp `first` on.
+    """A phase of a barrier in which warps arrived by different instructions. The lines of warps, from warp `first` on,
+    are `lines`, 0 for warps that did not arrive.
 
-    `late` are warps that come to `at`, the line of some of the others, after this barrier.
+    Warps that come after this barrier to `at`, the line of some of the others, are `late`.
     """
 
     title: str
@@ -60,11 +60,11 @@ class _Parted:
 
 
 def check_aligned(x: Wave, i: Instruction, title: str, first: int, arrived: np.ndarray, aligned: np.ndarray) -> None:
-    """X011 if lanes of a warp have arrived by different instructions at an aligned barrier, which is one for all of
-    them.
+    """X011 if lanes of a warp have arrived by different instructions at an aligned barrier. One instruction must be for
+    all of them.
 
-    `arrived` are the lines by which threads have arrived, from thread `first` of the wave on, 0 for those that have
-    not; `aligned`: are these aligned?
+    The lines by which threads have arrived, from thread `first` of the wave on, are `arrived`, 0 for those that have
+    not. For each line, `aligned` says whether it is aligned.
     """
     concerned = np.repeat(aligned.reshape(-1, WARP).any(axis=1), WARP)
     lines = np.where(concerned, arrived, 0).reshape(-1, WARP)
@@ -159,11 +159,11 @@ def _lanes(lanes: list[int]) -> str:
 
 
 class ClusterBarrier:
-    """A cluster's barrier. A thread that has arrived in the current phase has `arrived` set; `idle` ones have not
-    arrived since they waited.
+    """A cluster's barrier. A thread that has arrived in the current phase has `arrived` set. Threads that have not
+    arrived since they waited are `idle`.
 
-    `told` threads have not waited, and met one that has at a barrier of their CTA: that phase is complete, and they
-    may arrive in the next. The warps of Triton's kernels that wait for work do so (TLX's
+    Threads in `told` have not waited, but have met one that has, at a barrier of their CTA. So that phase is complete,
+    and they may arrive in the next one. The warps of Triton's kernels that wait for work do so (TLX's
     test_explicit_cluster_sync_ws, which its project runs on H100 and B200).
     """
 

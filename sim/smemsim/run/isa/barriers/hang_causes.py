@@ -216,8 +216,8 @@ def missing_arrivals(barrier: Mbarrier, x: Wave) -> tuple[str, str]:
 
 
 def wrong_delivery(barrier: Mbarrier, x: Wave, missing: int) -> Cause | None:
-    """The copy that is one too many, or that has a wrong destination, if the bytes show it: its instruction, the
-    reason, and what to change. `missing` bytes lack in a phase.
+    """The copy that is one too many, or that has a wrong destination, if the bytes show it. Returns its instruction,
+    the reason, and the change to make. In a phase `missing` bytes are missing.
     """
     if barrier.state.deliveries.doubled is not None:
         return _twice(barrier, x, *barrier.state.deliveries.doubled)

@@ -9,11 +9,11 @@ __all__ = ["pass_phase"]
 
 @compiled(reads="tid parity")
 def pass_phase(tid, parity, now, phase, passed, done):  # type: ignore[no-untyped-def]
-    """Threads of a CTA test for a phase's end by its parity, while the current phase has parity `now`; returns how many
+    """Threads of a CTA test for a phase's end by its parity, while the current phase has parity `now`. Returns how many
     are done.
 
-    `done` becomes true for those whose phase is complete. `passed`, by thread of the CTA, gets their next phase,
-    unless it is not complete (a wait before the first phase passes).
+    Threads whose phase is complete get True in `done`, and their next phase in `passed`, by thread of the CTA. A wait
+    before the first phase passes, and gets no next phase.
     """
     count = 0
     for n in range(len(tid)):

@@ -60,8 +60,8 @@ ADDS_OWN = "adds an arrival and makes it"  # in `State.done`
 class Mbarrier:
     """The barrier at `offset` (a `.shared` address without the rank) of a CTA.
 
-    It is the 64 bits at `place` of shared memory; they count arrivals and bytes, phase after phase (PTX ISA 9.1
-    §9.7.13.15). `state` is its history, which it may share with others.
+    It is the 64 bits at `place` of shared memory. They count arrivals and bytes, phase after phase (PTX ISA 9.1
+    §9.7.13.15). Its history is `state`, which it may share with others.
     """
 
     state: State
@@ -91,8 +91,8 @@ class Mbarrier:
 class State:
     """The history of an mbarrier, or of `members` in different CTAs with the same history.
 
-    `phase` counts complete phases. `pending` arrivals and `tx` bytes are left of the current one, which is complete
-    when both are 0. Threads and warps are those of the cluster, from its first one on, and CTAs are ranks.
+    Complete phases are counted in `phase`. In the current one `pending` arrivals and `tx` bytes are left. It is
+    complete when both are 0. Threads and warps are those of the cluster, from its first one on, and CTAs are ranks.
     """
 
     def __init__(self, members: Sequence[Mbarrier], count: int) -> None:

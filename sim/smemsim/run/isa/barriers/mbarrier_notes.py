@@ -1,5 +1,5 @@
-"""What is kept of an mbarrier's history for waits and findings: who arrived, which bytes were expected and came, by
-which copies, and which threads have passed. The hardware knows nothing of it.
+"""Notes about an mbarrier's history for waits and findings: arrivals, expected bytes, bytes that came and their copies,
+and threads that have passed. The hardware keeps none of it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class _Notes:
 
 
 class Arrivals(_Notes):
-    """Who has arrived. Threads and warps are those of the cluster, CTAs are ranks."""
+    """The arrivals at an mbarrier. Threads and warps are those of the cluster, CTAs are ranks."""
 
     def __init__(self) -> None:
         self.warps: set[int] = set()

@@ -164,13 +164,13 @@ def _check_addresses(x: Wave, i: Instruction, tm: TensorMap, issued: Issued) -> 
 
 
 def _one_cta(x: Wave, i: Instruction, tm: TensorMap, issued: Issued) -> None:
-    """Of loads for one CTA, whose mbarrier counts it."""
+    """Loads for one CTA, whose mbarrier counts them."""
     dst, _, barrier, *_ = issued.values
     one_cta(x, i, dst, barrier)
 
 
 def _own_address(x: Wave, i: Instruction, tm: TensorMap, issued: Issued) -> None:
-    """Of loads to .shared::cta."""
+    """Loads to .shared::cta."""
     own_address(i, issued.issuers[0][0], issued.values[0])
 
 

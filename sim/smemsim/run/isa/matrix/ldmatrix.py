@@ -1,6 +1,6 @@
 """ldmatrix, stmatrix, movmatrix, and fragments in registers.
 
-A lane l holds row l / 4 of a matrix, bytes 4 (l % 4) to 4 (l % 4) + 3 of it; with `.trans` it holds those of the
+A lane l holds row l / 4 of a matrix, bytes 4 (l % 4) to 4 (l % 4) + 3 of it. With `.trans` it holds those of the
 transposed matrix. Every row is 16 bytes at the address of one lane: lane 8 j + r for row r of matrix j. The forms for
 bytes are sm_100a's. Their layouts are documented (PTX ISA 9.1 §9.7.14.5.15 and .16), and agree with what CuTe assumes
 (copy_traits_sm100.hpp); they are not measured.
@@ -159,7 +159,7 @@ def build_ldmatrix(i: Instruction, c: Linker) -> Step:
 
 
 def _origins(i: Instruction, c: Linker, width: int) -> Callable[[Wave], np.ndarray]:
-    """Where the bytes of the registers come from, (threads, bytes); those of packed elements where these begin."""
+    """The origins of the registers' bytes, (threads, bytes). Packed elements have the origin of their first byte."""
     form, count, space, packed, lanes = _load_form(i)
     where = locate(i, c, i.operands[1], space, ROW, only_shared=True)
 
@@ -174,10 +174,10 @@ LOADS["ldmatrix"] = _origins
 
 
 def _unpacked(rows: np.ndarray, bits: int, count: int, form: str) -> np.ndarray:
-    """Rows (warps, rows, 16 bytes) of 4- or 6-bit elements followed by their gap, as a byte each, in its low bits:
-    (registers, threads).
+    """Rows (warps, rows, 16 bytes) of 4- or 6-bit elements followed by their gap, as (registers, threads). Each element
+    is a byte, in its low bits.
 
-    4-bit elements are then not where kind f8f6f4 needs them: CUTLASS shifts them (fp4_shift_A).
+    Kind f8f6f4 needs 4-bit elements in other bits. CUTLASS shifts them (fp4_shift_A).
     """
     element = np.arange(ROW) * bits
     low, high = rows[..., element // 8].astype(np.uint16), rows[..., np.minimum(element // 8 + 1, ROW - 1)].astype(np.uint16)

@@ -117,7 +117,7 @@ def _warp_products(
     x: Wave, of: MmaSync, registers: Mapping[str, np.ndarray], sums: tuple[np.ndarray, np.ndarray],
     places: Mapping[str, tuple[np.ndarray, np.ndarray]], origins: Mapping[str, Origin | None],
 ) -> WarpProducts:  # fmt: skip
-    """What the running warps have multiplied, by the registers of A and B; `sums` are C and D."""
+    """The products of the running warps, by the registers of A and B. C and D are `sums`."""
     size = of.row.bits // 8
 
     def tile(side: str, warp: int) -> np.ndarray:
@@ -306,8 +306,8 @@ def _follow(
     """The registers of D get the marks of C. They also get those of A and its metadata row by row, and those of B
     column by column. `parts` are the registers of D, A, B and C.
 
-    Without `places`, as `MmaSync` has them, all of them get the marks of all registers of the warp. `values` are the
-    registers of A and B if their elements are always numbers: then a factor of zeros has no effect.
+    Without `places`, as `MmaSync` has them, all of them get the marks of all registers of the warp. If the elements of
+    A and B are always numbers, `values` has their registers. Then a factor of zeros has no effect.
     """
     taint, origins, warps = _taint(x), _taint(x).origins, x.n // WARP
     if places is None:

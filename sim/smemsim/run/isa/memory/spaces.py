@@ -3,9 +3,9 @@ addresses.
 
 A generic address is in the shared window, in the local window, or is the address in global memory (PTX ISA 9.1 §5.1;
 .const and kernel parameters are in global memory here). The begins of the two windows are invented (`spec.launches`).
-That their low 32 bits are 0 is not: ptxas makes a generic address from a window's upper half and 32 bits, and drops
-the upper half to convert back. So instructions take a generic address of shared memory instead of a `.shared` one:
-`shared_address` is the rule for all of them.
+Their low 32 bits are 0 on hardware, too. A generic address is made by ptxas from a window's upper half and 32 bits. The
+upper half is dropped to convert back. So instructions take a generic address of shared memory instead of a `.shared`
+one. The rule for all of them is `shared_address`.
 """
 
 from __future__ import annotations
@@ -144,9 +144,9 @@ def locate(
     """A function that finds the bytes of an instruction's access: `size` of them at the address of every running
     thread, `beyond` bytes further.
 
-    `only_shared` is for instructions on shared memory only: without a space in their name, an address below 2^32 is a
-    `.shared` one too. It ends the kernel for addresses that are not a multiple of `align` (the size) or outside all
-    memory: HardwareTrap 716 and 700, findings X002 and X001.
+    Instructions on shared memory only have `only_shared`. Without a space in their name, an address below 2^32 is a
+    `.shared` one too. The kernel ends with HardwareTrap 716 and X002 for addresses that are not a multiple of `align`
+    (the size). It ends with HardwareTrap 700 and X001 for addresses outside all memory.
     """
     address = c.address(operand)
     own = c.space_of(operand)
