@@ -1,4 +1,4 @@
-"""CuTe DSL on a machine without a GPU: `smemsim.cutedsl.install("sm_100a")`, then its programs as they are.
+"""CuTe DSL on a machine without a GPU. Programs run as they are after two lines.
 
     import smemsim.cutedsl
     smemsim.cutedsl.install("sm_100a")         # before cutlass is imported; torch's "cuda" is this card from now on

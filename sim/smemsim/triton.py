@@ -1,4 +1,4 @@
-"""Triton on a machine without a GPU: `smemsim.triton.install("sm_100a")`, then Triton's kernels as they are.
+"""Triton on a machine without a GPU. Kernels run as they are after two lines.
 
     import smemsim.triton
     smemsim.triton.install("sm_100a")          # before tensors are made; torch's "cuda" is this card from now on

@@ -66,8 +66,8 @@ class TraceError(SmemsimError, ValueError):
 
 
 class Unmodelled(SmemsimError, NotImplementedError):
-    """The behaviour of the hardware is not known here, or smemsim does not model it yet. `see` names a page or trace
-    about the question. `line` is the line of PTX; 0 if the behaviour is that of no line.
+    """The behaviour of the hardware is not known here, or smemsim does not model it yet. A page or trace about the
+    question is `see`. The line of PTX is `line`, or 0. Example:
 
     >>> import smemsim
     >>> smemsim.AccumulatorLayout(128, 256, column=500)
@@ -82,9 +82,9 @@ class Unmodelled(SmemsimError, NotImplementedError):
 
 
 class HardwareTrap(SmemsimError):
-    """The hardware would stop the kernel here. `reason` is a sentence. `cuda_error` is the code that the driver
-    reports: 700 illegal address, 715 illegal instruction, 716 misaligned address, 719 a write that another CTA
-    cannot take.
+    """The hardware would stop the kernel here. The reason is a sentence. The code that the driver reports is
+    `cuda_error`. It is 700 for an illegal address, 715 for an illegal instruction, 716 for a misaligned address, and
+    719 for a write that another CTA cannot take. Example:
 
     >>> import smemsim
     >>> tm = smemsim.TensorMap.tiled(data_type="u8", global_address=0x10000, global_dim=(64,), global_strides=(), box_dim=(32,))

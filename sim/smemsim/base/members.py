@@ -1,7 +1,7 @@
-"""Metaclasses of public classes: what `dir` and `help` of the class show, so that help fits a screen.
+"""Metaclasses of public classes. They decide what `dir` and `help` of the class show, so that help fits a screen.
 
-`help` of an exception or an enum would otherwise show some 80 to 470 lines about `Exception`, `str` or `int`. `help` of
-a class with many members would show some 200 lines.
+Otherwise `help` of an exception or an enum shows some 80 to 470 lines about `Exception`, `str` or `int`. For a class
+with many members it shows some 200 lines.
 """
 
 from __future__ import annotations
@@ -69,11 +69,10 @@ def _signature(cls: type) -> inspect.Signature:
 class OwnMembers(type):
     """The type of smemsim's public classes.
 
-    - `dir` and `help` of a class with few members show all of its own.
-    - For other classes they show only what is called on the class itself. The docstring then ends with the names of all
-      members. `dir` of an instance has all of them.
-    - A class lists members that only smemsim uses in `_internal`. Members of a user's class that inherits are all
-      shown.
+    For a class with few members, `dir` and `help` show all of its own. For other classes they show only what is called
+    on the class itself. Then the docstring ends with the names of all members, and `dir` of an instance has all of
+    them. A class lists members that only smemsim uses in `_internal`. Members of a user's class that inherits are all
+    shown.
 
     >>> from smemsim.base.errors import HardwareTrap
     >>> dir(HardwareTrap)

@@ -31,7 +31,7 @@ def visible(text: str, *, moves: bool = False) -> str:
 
 
 def prefixed(text: str) -> str:
-    """The text with the name of smemsim before each line that is not indented: before each message of it.
+    """The text with the name of smemsim before each message. Indented lines have no name.
 
     >>> print(prefixed("X001  a.cu:7  out of bounds\\n      fix     a guard\\n1 finding"))
     smemsim: X001  a.cu:7  out of bounds
@@ -52,7 +52,7 @@ _COMMAND = ": smemsim "
 def in_columns(text: str, before: int = 0) -> str:
     """Lines of a text, the sentences among them in at most `COLUMNS` columns. Code, rows of tables and data stay.
 
-    `before`: columns of a prefix of each line that is not indented.
+    A prefix of each line that is not indented has `before` columns. Example:
 
     >>> [len(line) for line in in_columns("a clause " * 9 + "ends here; another one follows").split("\\n")]
     [91, 21]

@@ -53,9 +53,9 @@ class ChunkResult:
 class Space:
     """A space of cases.
 
-    `run(seed, chunk)` runs one chunk, in any process and in any order. `case(seed, chunk, number)` runs one case.
-    `chunks` is the number of chunks if the space is finite (the seed has no effect then), else None. `needs` names the
-    required packages.
+    One chunk is run by `run(seed, chunk)`, in any process and in any order. One case is run by
+    `case(seed, chunk, number)`. If the space is finite, `chunks` is the number of chunks, and the seed has no effect.
+    Else it is None. The required packages are `needs`.
     """
 
     name: str

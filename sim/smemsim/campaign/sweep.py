@@ -252,15 +252,15 @@ def sweep(
     out: str | os.PathLike[str] | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> CampaignReport:
-    """Sweep whole spaces of inputs, and report what was covered, class by class, and what disagrees.
+    """Sweep whole spaces of inputs. The report has the covered cases, class by class, and the disagreements.
 
-    - `spaces`: names; without any, all.
-    - `cases`: the number of cases of each space, rounded up to whole chunks. `seconds`: no chunk begins after that
-      time. Without either, spaces that can be swept exhaustively are, and one chunk of the others.
-    - `seed`: decides what is drawn. `shard` (i, n): every n-th chunk from the i-th on.
-    - `ledger`: a file that keeps finished chunks. The same call with it continues.
-    - `workers`: processes; None takes one for each processor. `dask`: the address of a scheduler.
-    - `out`: a folder that gets a JSON file for each disagreement.
+    - Spaces are `spaces`, by name. Without any, all are swept.
+    - Each space has `cases` cases, rounded up to whole chunks. No chunk begins after `seconds`. Without either, finite
+      spaces are swept to their end, and other spaces for one chunk.
+    - Random cases are drawn by `seed`. A `shard` (i, n) is every n-th chunk from the i-th on.
+    - Finished chunks are kept in the file `ledger`. The same call with it continues.
+    - Cases run in `workers` processes. None takes one for each processor. The address of a Dask scheduler is `dask`.
+    - Each disagreement gets a JSON file in the folder `out`.
 
     Raises InputError for names, numbers and ledgers that do not fit.
 

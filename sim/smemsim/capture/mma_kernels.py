@@ -1,7 +1,7 @@
 """Writes the CUDA source of the whole-wgmma probes: one kernel for each instruction with its immediate operands.
 
-A block is one case: it copies its image into shared memory, loads the registers of A, the metadata and C, issues one
-wgmma, or two into the same registers without waiting in between, and stores D.
+A block is one case. It copies its image into shared memory, and loads the registers of A, the metadata and C. It issues
+one wgmma, or two into the same registers without waiting in between. Then it stores D.
 """
 
 from __future__ import annotations

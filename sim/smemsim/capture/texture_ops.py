@@ -1,7 +1,7 @@
 """The PTX instructions that the texture probe executes, each in a kernel of its own.
 
-A sample is 16 words: four coordinates as the instruction has them (bits of f32 or s32), the level of detail, three
-words of dPdx, three of dPdy, an unused word, and four values for stores. A result is four words.
+A sample is 16 words. First come four coordinates as the instruction has them (bits of f32 or s32). Then come the level
+of detail, three words of dPdx, three of dPdy, an unused word, and four values for stores. A result is four words.
 """
 
 from __future__ import annotations

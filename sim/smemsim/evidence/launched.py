@@ -38,10 +38,10 @@ def launch_file(
     """Run a launch file (.toml or .json) or its folder, like `smemsim run`. Returns (the run, its arrays by name after
     the launch).
 
-    - `ptx`: the PTX file. Default: the key of the launch file, else kernel.ptx next to it.
-    - `random`: fill arrays with the second filling of the launch file.
-    - `allowed`: further folders for files that the launch file names. Other files must be in its folder or below.
-    - `options`: those of `Gpu.launch` (`sanitize`, `watch_global`, `ctas`, `limit`, `limit_seconds`, `workers`,
+    - The PTX file is `ptx`. Default: the key of the launch file, else kernel.ptx next to it.
+    - With `random`, arrays get the second filling of the launch file.
+    - Folders in `allowed` may have files that the launch file names. Other files must be in its folder or below.
+    - The options are those of `Gpu.launch` (`sanitize`, `watch_global`, `ctas`, `limit`, `limit_seconds`, `workers`,
       `progress`, `schedule`, `assume`, ...). They override the file.
 
     Expected outputs are not compared. Raises InputError with file, line and key, and Unmodelled like `Gpu.launch`.

@@ -433,10 +433,10 @@ class LaunchFile:
     def parameters(
         self, addresses: Mapping[str, int], encode: Encode | None = None, place: Callable[[np.ndarray], int] | None = None
     ) -> list[bytes]:
-        """The bytes of every parameter, with arrays at `addresses`. `encode` makes the 128 bytes of a map (default: the
-        model).
+        """The bytes of every parameter, with arrays at `addresses`. The 128 bytes of a map are made by `encode`
+        (default: the model).
 
-        `place` puts scratch memory and maps with a pointer into global memory, and returns the address.
+        The function `place` puts scratch memory and maps with a pointer into global memory, and returns the address.
         """
         return [self._parameter(n, arg, addresses, encode, place) for n, arg in enumerate(self.about["args"])]
 
@@ -721,7 +721,7 @@ class RecordedLaunches:
 
 
 def launch_text(about: dict[str, Any], arrays: list[dict[str, Any]]) -> str:
-    """A launch file as TOML. The "comment" of an array is written after its line, and that of an argument, too.
+    """A launch file as TOML. The "comment" of an array or an argument is written after its line. Example:
 
     >>> print(launch_text({"entry": "k", "grid": (1, 1, 1), "args": [{"array": "a"}]}, [{"name": "a", "file": "a.npy", "address": 512}]))
     schema = "smemsim.launch/1"
@@ -768,7 +768,7 @@ def sketch(module: Module, entry: str) -> str:
     """A launch file for a kernel, to be filled in: the shape from its directives, one argument for each parameter, one
     array for each pointer.
 
-    Unknown values are examples with a comment. The text is a valid launch file.
+    Unknown values are examples with a comment. The text is a valid launch file. Example:
 
     >>> from smemsim.core.ptx.parser import read_module
     >>> head = ".version 8.0 .target sm_90a .address_size 64"

@@ -159,14 +159,16 @@ DISTRIBUTIONS = {
 
 
 def array_of(recipe: Mapping[str, Any]) -> np.ndarray:
-    """The array of a recipe {"name", "dtype", "shape", "seed", "distribution"}; bf16, e4m3 and e5m2 as raw bits. Raises
-    TraceError.
+    """The array of a recipe {"name", "dtype", "shape", "seed", "distribution"}. Types bf16, e4m3 and e5m2 are raw bits.
+    Raises TraceError.
 
-    - "zeros"; "empty" (bytes of 0xff that count as uninitialised); "bits" (any bit pattern); "floats" (numbers of every
-      kind, NaN too)
-    - {"fill": x}; {"iota": [first, step]}; {"integers": [low, high]}, both included; {"uniform": [low, high]}
-    - {"normal": [mean, deviation]}, a sum of twelve uniform numbers; {"values": [...]}, repeated to the shape
-    - {"permutation": n}: numbers below n, each once a row
+    The distribution is a word or a table. The words are "zeros", "empty" (bytes of 0xff that count as uninitialised),
+    "bits" (any bit pattern), and "floats" (numbers of every kind, NaN too).
+
+    A table {"fill": x} has one number, {"iota": [first, step]} has equal steps. Integers are drawn by {"integers":
+    [low, high]}, both included. Numbers are drawn by {"uniform": [low, high]}, or by {"normal": [mean, deviation]}, a
+    sum of twelve uniform numbers. A table {"values": [...]} is repeated to the shape. A table {"permutation": n} has
+    the numbers below n, each once a row.
 
     >>> array_of({"name": "a", "dtype": "s32", "shape": [4], "seed": 7, "distribution": {"integers": [-2, 2]}}).tolist()
     [0, 2, -1, 1]

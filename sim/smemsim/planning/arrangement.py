@@ -511,13 +511,13 @@ def _memory(tile: Arrangement) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class CuteSteps:
-    """The layouts of CuTe. `tile` and `partitioned` count elements. `units`, `canonical` and `descriptors` count 16
-    bytes, like the descriptor.
+    """The layouts of CuTe. Elements are counted by `tile` and `partitioned`. Units of 16 bytes, like those of the
+    descriptor, are counted by `units`, `canonical` and `descriptors`.
 
-    - `partitioned`: ((operand), (blocks, K steps)). `canonical`: the operand divided by `unit` (8 rows of a chunk, or a
-      swizzle atom).
-    - `descriptors`: the sum to add to the start for each block and K step.
-    - `lbo`, `sbo`: bytes, from `canonical`; None if the operand has one unit only, so that the stride does not exist.
+    The layout `partitioned` is ((operand), (blocks, K steps)). The layout `canonical` is the operand divided by `unit`
+    (8 rows of a chunk, or a swizzle atom). For each block and K step, `descriptors` has the sum to add to the start.
+    The strides `lbo` and `sbo` are bytes, from `canonical`. They are None if the operand has one unit only, so that the
+    stride does not exist.
     """
 
     tile: CuteLayout
@@ -587,11 +587,11 @@ def canonical_layouts(tile: Arrangement) -> tuple[str, str]:
 
 @dataclasses.dataclass(frozen=True)
 class Conflicts:
-    """The number of chunks, of eight, in the fullest group of four banks; the largest count of the tile.
+    """The number of chunks, of eight, in the fullest group of four banks. It is the largest count of the tile.
 
-    - `mma`: 8 lines from a multiple of 8 on, one chunk of each, as the tensor core reads them (8x16 B).
-    - `column`: the same from any line on, as `ldmatrix` reads 8 rows.
-    - `line`: 8 consecutive chunks of one line, as threads read along the contiguous axis; fewer if a line has fewer.
+    For `mma`, they are 8 lines from a multiple of 8 on, one chunk of each, as the tensor core reads them (8x16 B). For
+    `column`, they are the same from any line on, as `ldmatrix` reads 8 rows. For `line`, they are 8 consecutive chunks
+    of one line, as threads read along the contiguous axis. There are fewer if a line has fewer.
 
     With 128B_ATOM_32B eight lines are two atoms. No document says whether the tensor core reads eight at once there.
     """

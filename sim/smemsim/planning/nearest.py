@@ -25,11 +25,12 @@ KEPT = ("rows", "k", "dtype", "major", "swizzle", "arch", "side")
 def nearest(
     wish: Wish, defaults: dict[str, Any], arranged: Callable[[dict[str, Any]], None], loaded: Callable[[dict[str, Any]], None]
 ) -> tuple[dict[str, Any], tuple[str, ...]] | None:
-    """(arguments, names of the changed ones) of the nearest legal plan: at most three arguments change, the least
+    """The (arguments, names of the changed ones) of the nearest legal plan. At most three arguments change, the least
     change first.
 
-    If there is none: a plan that keeps only the tile and changes it by at most two arguments; else None. `arranged`
-    raises InputError or Unmodelled for arguments that cannot be arranged, `loaded` for those that TMA cannot load.
+    If there is none, a plan that keeps only the tile, and changes it by at most two arguments. Else None. InputError or
+    Unmodelled is raised by `arranged` for arguments that cannot be arranged, and by `loaded` for those that TMA cannot
+    load.
     """
     asked = wish.arguments()
     for given in (asked, asked | {name: value for name, value in defaults.items() if name not in KEPT}):

@@ -37,7 +37,7 @@ class Loads:
     """One way to fill a stage: the tensor map, and for every issue the offset in the stage and the coordinates of the
     box.
 
-    `bytes` is the sum that the barrier is credited with.
+    The barrier counts `bytes` in all.
     """
 
     tensor_map: TensorMap

@@ -92,7 +92,7 @@ class AccumulatorMap:
         """The warp, thread and register that load an element, for each shape of tcgen05.ld at its smallest .xN that
         covers D.
 
-        `taddr` is the address before the warp adds its lanes. .16x32bx2 is left out: its offset is free.
+        The address before the warp adds its lanes is `taddr`. Shape .16x32bx2 is left out, since its offset is free.
         """
         _, lane, column = self.layout.location(m, n)
         loads = []

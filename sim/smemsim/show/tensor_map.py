@@ -42,7 +42,7 @@ _SLICES = {Interleave.INTERLEAVE_16B: 16, Interleave.INTERLEAVE_32B: 32}
 
 
 def unknown_fields(tm: TensorMap) -> list[str]:
-    """Fields whose bits differ from the encoder's for these arguments: their value, the encoder's value, their effect.
+    """Fields whose bits differ from the encoder's for these arguments. Each names both values and the effect.
 
     >>> unknown_fields(TensorMap.from_bytes(bytes(64) + bytes([0, 4]) + bytes(62)))[0]
     'derived bits: word 16, bits 31:0 (box_bytes): 0x400, the encoder writes 0x1; no effect on Hopper (measured), nor on Blackwell (compiled)'

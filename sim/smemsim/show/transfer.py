@@ -38,9 +38,9 @@ MOST_LINES = 256  # of a picture
 class Cell:
     """16 bytes of shared memory and their content.
 
-    `coordinates` are those of the tensor at the first byte, dimension 0 first. `into` is the number of bytes of that
-    element before it. `row` counts rows of the box (pixels of an im2col box). `inside` of the cell's `size` bytes
-    belong to the tensor.
+    The tensor's coordinates at the first byte are `coordinates`, dimension 0 first. The number of bytes of that element
+    before it is `into`. Rows of the box (pixels of an im2col box) are counted by `row`. The tensor has `inside` of the
+    cell's `size` bytes.
     """
 
     coordinates: tuple[int, ...]

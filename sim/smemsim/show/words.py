@@ -134,8 +134,8 @@ def descriptor_view(
 ) -> list[Line]:
     """A shared-memory descriptor as lines of text: the answer, bits, fields and findings.
 
-    `major` is given if it is known. `context`: the findings were made with the operand known. `answer` is OK or WRONG
-    and a sentence.
+    If `major` is known, it is passed. With `context`, the findings were made with the operand known. The answer is OK
+    or WRONG and a sentence.
     """
     arch = architecture(d.arch)
     head = [Line([(f"{d.word:#018x}", "bold"), (f"  {d.arch} ({arch.instruction})", "")]), Line([(repr(d), "dim")])]
@@ -157,8 +157,8 @@ def descriptor_view(
 
 
 def descriptor_json(d: SmemDescriptor, findings: Sequence[Finding], *, major: str | None = None, reads: str = "") -> dict[str, Any]:
-    """A shared-memory descriptor as JSON: fields, findings and rules. `reads` is the part of a tile that it reads, if
-    known. `grade` is null if the behaviour of hardware is not known.
+    """A shared-memory descriptor as JSON: fields, findings and rules. The part of a tile that it reads, if known, is
+    `reads`. If the behaviour of hardware is not known, `grade` is null.
     """
     arch = architecture(d.arch)
     rules = [] if d.swizzle is Swizzle.INVALID else rules_in_force(d, arch, major=major)

@@ -1,4 +1,4 @@
-"""Oracles as properties: Hypothesis draws cases, each is compared, and a disagreement is reduced.
+"""Oracles as properties. Hypothesis draws cases. Each is compared. A disagreement is reduced.
 
     from hypothesis import given, settings
     from smemsim.testing.oracles import assert_agrees, oracle_cases

@@ -6,17 +6,17 @@ In the configuration of pytest (pyproject.toml, pytest.ini):
     smemsim_scenarios = *.smem.toml *.smem.json     # scenario files: each is a test (this is the default)
 
 A trace passes if the model does what the GPU did. A launch passes if `smemsim run` returns 0. A scenario passes if
-`smemsim.check` finds no trap and no wrong numbers, or with `[expect]` exactly the named codes. What is not modelled,
+`smemsim.check` finds no trap and no wrong numbers, or with `[expect]` exactly the named codes. Unmodelled behaviour,
 and a scenario without `meant`, is skipped with the reason.
 
-Fixtures: `smemsim_replay`, `smemsim_check`, `smemsim_recorder`. Tests with the marker `smemsim_hardware` need a GPU;
-they run with `--smemsim-hardware`.
+Fixtures: `smemsim_replay`, `smemsim_check`, `smemsim_recorder`. Tests with the marker `smemsim_hardware` need a GPU.
+They run with `--smemsim-hardware`.
 
 With `--smemsim-gpu sm_100a` torch's "cuda" and Triton's driver are a virtual B200. A test whose kernels have findings
-fails; `--smemsim-on-finding collect` prints them at the end instead. `--smemsim-report DIR` writes a page of all
-launches.
+fails. With `--smemsim-on-finding collect` they are printed at the end instead. With `--smemsim-report DIR` a page of
+all launches is written.
 
-numpy and numba are imported only when a test needs them.
+The packages numpy and numba are imported only when a test needs them.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@
     )
     record_loads("golden/a_tile", tensors={"A": a}, maps={"tmA": MapOf("A", tm)}, steps=[Step("tmA", (0, 64), 0x400)])
 
-`record_loads` has its own kernel. `record` runs yours, which must make the same transfers and copy its shared memory
-out. One CTA is launched. Needs cuda-bindings (smemsim[cuda]) and a GPU that smemsim models.
+The function `record_loads` has its own kernel. The function `record` runs yours, which must make the same transfers and
+copy its shared memory out. One CTA is launched. Needs cuda-bindings (smemsim[cuda]) and a GPU that smemsim models.
 """
 
 from __future__ import annotations
@@ -477,9 +477,10 @@ copied:
 def load_kernel(arch: str, maps: int, steps: Sequence[tuple[str, str, int, int]]) -> str:
     """The PTX text of a kernel with `maps` tensor maps and `steps`: ("load" or "store", mode, rank, number of the map).
 
-    Parameters: the dump; a word that becomes 1 when the loads have arrived; the first shared address of the dump and
-    its bytes; the address of the barrier and the expected bytes; the maps by value. Then for every step its shared
-    address, its coordinates, and the im2col offsets of loads, 32 bits each. All loads come before the first store.
+    The first parameters are the dump, and a word that becomes 1 when the loads have arrived. Then come the first shared
+    address of the dump and its bytes, and the address of the barrier and the expected bytes. Then come the maps by
+    value. Then every step has its shared address, its coordinates, and the im2col offsets of loads, 32 bits each. All
+    loads come before the first store.
 
     >>> [line.strip() for line in load_kernel("sm_90a", 1, [("load", "tile", 2, 0)]).splitlines() if "bulk" in line]
     ['cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%r13], [%d7, {%c0, %c1}], [%r2];']
@@ -551,7 +552,7 @@ class MapOf:
 class Step:
     """A tensor transfer of the kernel: a load, or with `is_store` a store of loaded bytes.
 
-    `at` are the coordinates, dimension 0 first. `im2col_offsets` are those of an im2col load, W first.
+    The coordinates are `at`, dimension 0 first. Offsets of an im2col load are `im2col_offsets`, W first.
     """
 
     map: str
@@ -579,12 +580,12 @@ class Step:
 class Launch:
     """One launch of a kernel by one CTA, and its tensor transfers.
 
-    - `arguments`: the parameters in order: the name of a map (its 128 bytes by value), the name of a tensor (its
-      address), `DUMP`, a descriptor, an int (32 bits) or a numpy scalar.
-    - The kernel copies `dump_bytes` bytes of shared memory from `dump_address` to the buffer `DUMP`.
-    - `fill`: the byte with which the kernel has filled shared memory before the first load. Without it only bytes that
-      loads write are compared.
-    - `outputs`: tensors that the steps store to; they are compared after the kernel.
+    The arguments are the parameters in order. Each is the name of a map (its 128 bytes by value), the name of a tensor
+    (its address), `DUMP`, a descriptor, an int (32 bits) or a numpy scalar. The kernel copies `dump_bytes` bytes of
+    shared memory from `dump_address` to the buffer `DUMP`.
+
+    The byte with which the kernel has filled shared memory before the first load is `fill`. Without it only bytes that
+    loads write are compared. Tensors that the steps store to are `outputs`. They are compared after the kernel.
     """
 
     tensors: Mapping[str, np.ndarray]

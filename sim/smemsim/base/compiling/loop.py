@@ -119,8 +119,8 @@ class Loop:
         return self.code(arguments)(*arguments)
 
     def code(self, arguments: tuple[Any, ...]) -> Callable[..., Any]:
-        """The machine code for arguments of these types. Who calls it with others of equal types, memory order and
-        alignment saves the question for the types.
+        """The machine code for arguments of these types. A caller with other arguments of equal types, memory order and
+        alignment need not look up the types again.
         """
         kinds = _kinds(arguments)
         entry = self.entries.get(kinds)

@@ -1,7 +1,7 @@
 """Compile in advance: the loops and ufuncs in `known.txt`, for the types listed there.
 
-`python -m smemsim.base.compiling.ship LEVEL FOLDER` compiles them for one of the processors of `loop.LEVELS`, for a
-wheel (tools/wheel.py). `fill` compiles them for this machine (`smemsim cache fill`).
+The command `python -m smemsim.base.compiling.ship LEVEL FOLDER` compiles them for one of the processors of
+`loop.LEVELS`, for a wheel (tools/wheel.py). The function `fill` compiles them for this machine (`smemsim cache fill`).
 """
 
 from __future__ import annotations

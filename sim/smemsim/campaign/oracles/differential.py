@@ -56,8 +56,8 @@ def shrunk_numbers(case: Case, least: dict[str, int]) -> Iterator[Case]:
 class Oracle:
     """Two independent answers to one question.
 
-    `draw` makes a case (JSON) from random numbers. `compare` gives its class and the differences. `smaller` gives other
-    cases to try when one differs. `needs` names the required packages.
+    A case (JSON) is made by `draw`, from random numbers. Its class and the differences are returned by `compare`. When
+    a case differs, `smaller` returns other cases to try. The required packages are `needs`.
     """
 
     name: str

@@ -158,9 +158,9 @@ def fields_of_rule(rule: InstrRule, kind: str) -> tuple[str, ...]:
 class Tables:
     """The findings of every rule as tables.
 
-    `grave` are the rules that have a bit of their own, in this order, after the bit for notes. `shifts` (int64, tables
-    x fields x 3) has the lowest bit, the mask and the place in the index of each field of a table. `entries` (uint32,
-    tables x 2^15) has the bits.
+    The rules that have a bit of their own are `grave`, in this order, after the bit for notes. For each field of a
+    table, `shifts` (int64, tables x fields x 3) has the lowest bit, the mask and the place in the index. The bits are
+    `entries` (uint32, tables x 2^15).
     """
 
     grave: tuple[str, ...]

@@ -47,7 +47,7 @@ PER_CHUNK = PHASES * ROWS * CHUNKS
 
 @functools.cache
 def halves(size: int) -> tuple[tuple[int, ...], ...]:
-    """The unit at each place of each line: `size` lines of `size` units, a power of two.
+    """The unit at each place of each line: `size` lines of `size` units. The size is a power of two.
 
     >>> halves(4)
     ((0, 1, 2, 3), (1, 0, 3, 2), (2, 3, 0, 1), (3, 2, 1, 0))

@@ -1,10 +1,11 @@
 """Descriptors drawn and classified in compiled loops, by the package's own formulas.
 
-- `archs` (int64, architectures x 28): lowest bit, mask and shift of the six fields that `FIELDS` of `smem` names, then
-  the columns of `Column`.
-- `modes` (int64, architectures x codes x 8): what `Mode` names. `operands` (int64, n x 6): what `Operand` names.
-- `unknown` (bool, operands x codes x 2 x 8): the behaviour of hardware is not known. `used` (bool, operands x codes x
-  2): LBO and SBO are used.
+The array `archs` (int64, architectures x 28) has lowest bit, mask and shift of the six fields that `FIELDS` of `smem`
+names, then the columns of `Column`. The columns of `modes` (int64, architectures x codes x 8) are those of `Mode`. The
+columns of `operands` (int64, n x 6) are those of `Operand`.
+
+If the behaviour of hardware is not known, `unknown` (bool, operands x codes x 2 x 8) is set. If LBO and SBO are used,
+`used` (bool, operands x codes x 2) is set.
 """
 
 from __future__ import annotations
@@ -305,8 +306,8 @@ def drawn_words(key, cases, archs, modes, operands, words, of, spots):  # type: 
 
 @compiled
 def count_classes(flags_, of, operands, first, classes, counts, firsts):  # type: ignore[no-untyped-def]
-    """Count cases by class. counts[architecture, class] is the number, firsts[architecture, class] the first case or
-    -1. `first` is the number of the first case.
+    """Count cases by class. The number is counts[architecture, class]. The first case is firsts[architecture, class],
+    or -1. The number of the first case is `first`.
 
     `classes` are masks of flags, the gravest first. A case belongs to the first class with one of its flags, or to the
     last class.

@@ -1,8 +1,8 @@
-"""What shared and tensor memory hold before a probe: recipes, which are JSON, and the bytes that they stand for.
+"""The content of shared and tensor memory before a probe: recipes, which are JSON, and the bytes that they stand for.
 
-A matrix lies K-major without swizzle: 16-byte chunk c of row r at `at` + r // 8 * SBO + r % 8 * 16 + c * 128, SBO being
-128 bytes times the chunks of a row (`matrix_word` is its descriptor). All sources agree on that layout. The probe asks
-about the other operand.
+A matrix lies K-major without swizzle. Chunk c (16 bytes) of row r is at `at` + r // 8 * SBO + r % 8 * 16 + c * 128. SBO
+is 128 bytes times the chunks of a row. Its descriptor is `matrix_word`. All sources agree on that layout. The probe
+asks about the other operand.
 """
 
 from __future__ import annotations

@@ -99,8 +99,8 @@ OPS = list(forms(1))  # a form's number is its place here, also in the kernel of
 
 
 def _wgmma(dtype: str, n: int, major_a: int, major_b: int) -> str:
-    """The wgmma that stands for M = 64 of `f16.ss` or `f8f6f4.ss`; rows lie as in the layout of M = 64 (lane = row % 16
-    + row / 16 * 32).
+    """The wgmma that stands for M = 64 of `f16.ss` or `f8f6f4.ss`. Rows lie as in the layout of M = 64: lane = row % 16
+    + row / 16 * 32.
     """
     count = n // 2
     d = ", ".join(f"%{i}" for i in range(count))

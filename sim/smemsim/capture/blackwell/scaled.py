@@ -3,8 +3,8 @@ overflow by way of the factors.
 
 All rows of a launch have the same words of scale factors, so only the byte of a factor in its word is assumed. Probes
 with other words are other launches. One question is which terms are aligned together: the 16 elements of a group, the
-elements of a factor, or single products. So terms that must be separate are 16 elements apart. k = 0 and 16 share a
-factor of .block32; 0 and 32 share one only if the row has a single factor.
+elements of a factor, or single products. So terms that must be separate are 16 elements apart. Elements k = 0 and 16
+share a factor of .block32. Elements 0 and 32 share one only if the row has a single factor.
 """
 
 from __future__ import annotations

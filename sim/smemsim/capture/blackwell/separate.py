@@ -30,11 +30,11 @@ AS_IT_IS = ""  # the name of the rule itself among its alternatives
 
 @dataclasses.dataclass(frozen=True)
 class Separation:
-    """One MMA: probes with the same scale factors (integers: with the same saturate bit), and the results of each
-    alternative.
+    """One MMA: probes with the same scale factors, and the results of each alternative. Integers have the same saturate
+    bit.
 
-    `results` has D's bits of every probe by the alternative's name, "" for the rule as it is. `alike` lists
-    alternatives for which all probes of this kind give the same bits.
+    By the alternative's name, `results` has D's bits of every probe. The name "" is the rule as it is. Alternatives for
+    which all probes of this kind give the same bits are `alike`.
     """
 
     instruction: Instruction

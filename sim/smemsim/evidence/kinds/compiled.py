@@ -45,10 +45,10 @@ NOWHERE = -1
 
 
 class LinearLayout:
-    """Coordinates (row of A, B or D; then K, or column of D) as the XOR of one basis for every set bit of the inputs.
+    """Coordinates as the XOR of one basis for every set bit of the inputs. They are the row of A, B or D, and K or the
+    column of D. Inputs count units of the layout.
 
-    `rows`: (input, first coordinate, second coordinate) for each bit, the lowest first. Inputs are those of `INPUTS`,
-    in units of the layout.
+    Each bit has a row (input, first coordinate, second coordinate), the lowest bit first. Inputs are those of `INPUTS`.
 
     >>> layout = LinearLayout(np.array([[0, 0, 1], [0, 0, 2], [0, 1, 2]]))    # two rows of four, the second one swizzled
     >>> layout.coordinates(0, offset=np.arange(8)).tolist()

@@ -250,11 +250,11 @@ def _is_sound(d: SmemDescriptor, operand: dict[str, Any] | None) -> bool:
 def reads(
     *, arch: str, legal: str = "legal", swizzles: Any = None, majors: Any = None, dtypes: Any = None
 ) -> st.SearchStrategy[tuple[SmemDescriptor, dict[str, Any]]]:
-    """(descriptor, operand): an operand that one instruction of `arch` reads, with a descriptor for it.
+    """Draw (descriptor, operand): an operand that one instruction of `arch` reads, with a descriptor for it.
 
-    - "legal": `SmemDescriptor.problems` with the operand has no trap and no wrong numbers.
-    - "near": one field differs from a legal one, and the operand is wrong.
-    - "any": any word with one of the `swizzles`, in relative LBO mode.
+    If it is "legal", `SmemDescriptor.problems` with the operand has no trap and no wrong numbers. If it is "near", one
+    field differs from a legal one, and the operand is wrong. If it is "any", it is any word with one of the `swizzles`,
+    in relative LBO mode.
 
     Raises InputError like `operands`.
 
@@ -488,11 +488,11 @@ def element_arrays(dtype: Any, *, shape: Sequence[int]) -> st.SearchStrategy[np.
 def instr_descriptors(
     *, kind: str | None = None, legal: str = "legal", arch: str | None = None, cta_group: int | None = None, ws: bool | None = None
 ) -> st.SearchStrategy[InstrDescriptor]:
-    """Instruction descriptors of tcgen05.mma: ones that the hardware has ("legal"), one field away from that and wrong
-    ("near"), any word ("any").
+    """Draw instruction descriptors of tcgen05.mma. They are ones that the hardware has ("legal"), one field away from
+    that and wrong ("near"), or any word ("any").
 
-    `kind` None means all kinds (those of `arch`, if given). `cta_group` and `ws` are the context of the checks, None if
-    unknown. The rules are documented, not measured. Raises InputError for an unknown kind or context.
+    A kind of None means all kinds (those of `arch`, if given). The context of the checks is `cta_group` and `ws`, None
+    if unknown. The rules are documented, not measured. Raises InputError for an unknown kind or context.
 
     >>> from hypothesis import given, settings
     >>> @settings(max_examples=10, derandomize=True, deadline=None)
