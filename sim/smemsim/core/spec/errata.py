@@ -236,7 +236,7 @@ ERRATA_TOPICS: dict[str, tuple[Erratum, ...]] = {
             rule="tma.element_strides"),
     Erratum("The element stride of dimension 0 with interleave", "cuTensorMapEncodeTiled",
             "the element stride of dimension 0 is ignored without interleave. "
-            "The text does not say what happens with interleave",
+            "The text does not mention interleave",
             "with interleave it counts slices of 16 or 32 B, and it works",
             trace="tma_interleave",
             rule="tma.interleave"),
@@ -391,15 +391,15 @@ ERRATA_TOPICS: dict[str, tuple[Erratum, ...]] = {
     Erratum("mapa with a rank that does not exist", "PTX ISA 9.1 §9.7.9, mapa",
             "the result is undefined",
             "the result is an address, and only an access to it is an error. "
-            "ptxas 13.0.88 compiles mapa to PRMT, which replaces one byte of the address and checks no rank. "
+            "Version 13.0.88 of ptxas compiles mapa to PRMT, which replaces one byte of the address and checks no rank. "
             "Kernels of the CuTe DSL rely on it: every lane computes such an address",
             seen="machine code of ptxas",
             rule="cluster.addresses"),
     Erratum("Scalar video instructions", "PTX ISA 9.1 §9.7.18.1",
             "clamp, compare and merge give exact results",
             ".sat limits u32 only at 0, and turns negative numbers that are merged into the largest number. "
-            ".h1 takes bits 31:16. "
-            ".min and .max of vset.s32 read c as a signed number. smemsim refuses these instructions",
+            "A part .h1 takes bits 31:16. "
+            "The operations .min and .max of vset.s32 read c as a signed number. smemsim refuses these instructions",
             seen="an H200 (driver 580; no trace is kept)"),
     Erratum("Generic addresses in .shared operands", "PTX ISA 9.1 §5.1",
             "an instruction with .shared takes an address of that state space",

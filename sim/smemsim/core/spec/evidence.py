@@ -395,7 +395,7 @@ RULES: Rules = Rules((r.name, _raised(r)) for r in (
          "CCTL.IVALL drops lines of the L1, and here the L1 has no line to drop. threadFenceReduction of "
          "NVIDIA/cuda-samples c94ff366 and llm.c read this way. "
          "A store comes after the branch that ends the polling, so it cannot be early. "
-         "waitPeer in NCCL's src/device/prims_simple.h (06de78e) polls by a volatile load, and has a barrier but no fence before the store"),
+         "The function waitPeer in NCCL's src/device/prims_simple.h (06de78e) polls by a volatile load, and has a barrier but no fence before the store"),
     Rule("order.replaced_alike", _grades("compiled", "compiled"),
          "PTX ISA 9.1 §9.7.9.28: tensormap.replace is a weak operation on the whole map, so it is a data race. "
          "In CuTe DSL 4.8.1 one lane of each epilogue warp makes the same map in the same place "
@@ -457,12 +457,12 @@ RULES: Rules = Rules((r.name, _raised(r)) for r in (
          "Z precedes Y in base causality order)"),
     Rule("order.named_phases", _grades("inferred", "inferred"),
          "PTX ISA 9.1 §9.7.13.1: a barrier counts arrivals, and begins anew when the count is complete. "
-         "The text does not say which warps arrive"),
+         "The text does not define which warps arrive"),
     Rule("order.mbarrier_lives", _grades("documented", "documented"),
          "PTX ISA 9.1 §9.7.13.15.10: an operation other than mbarrier.init on a location without a valid object "
          "is undefined. So is any other use of the location before mbarrier.inval. "
          "Seen on an H100: mbarrier.inval left the word unchanged, so stores over an object after its last use "
-         "work by accident. triton-lang/triton issue 10106: asynchronous copies over an object that was not "
+         "work by accident. In triton-lang/triton issue 10106 asynchronous copies over an object that was not "
          "invalidated gave NaN on an H200 and a B200"),
     Rule("order.pair_allocation", _grades(None, "documented"),
          "PTX ISA 9.1 §9.7.16.5 (tables 47, 48) and §9.7.16.7.1. "

@@ -28,7 +28,7 @@ class RuleTopic(NamedTuple):
 
 _OPERANDS = RuleTopic(
     "Operands in shared memory",
-    "These rules say which byte a matrix instruction reads. r is a row, k is an index along K, kb is a byte along K, mb is a byte along M or N. "
+    "Each rule gives the byte that a matrix instruction reads. Here r is a row, and k is an index along K. A byte along K is kb, a byte along M or N is mb. "
     "Start, LBO and SBO are the start address and the two offsets of the descriptor, in bytes. W is the width of the swizzle in bytes, or 16 without a swizzle. "
     "All divisions are of whole numbers.",
     {
@@ -90,7 +90,7 @@ _OPERANDS = RuleTopic(
         ),
         "operand.sub_byte": RuleText(
             "4-bit and 6-bit elements in a chunk",
-            "A chunk of 16 B holds 32 packed 4-bit elements. Of padded 4-bit or 6-bit elements it holds 16: first the data, then a gap.",
+            "A chunk of 16 B holds 32 packed 4-bit elements. It holds 16 padded 4-bit or 6-bit elements: first the data, then a gap.",
             "16 elements of 6 bits are 12 B of data and a gap of 4 B.",
             "A tile with the other packing is R508.",
         ),
@@ -190,7 +190,7 @@ _TCGEN05 = RuleTopic(
             "What each CTA of a pair holds",
             "With .cta_group::2, CTA i of the pair holds the rows of A from `i*M/2` on, and the rows of B from `i*N/2` on. "
             "Both CTAs have them at the same offsets in shared memory. CTA i holds its rows of D for all N.",
-            "M = 256, N = 128: CTA 1 holds rows 128 to 255 of A, rows 64 to 127 of B, and rows 128 to 255 of D with all 128 columns.",
+            "Take M = 256, N = 128. CTA 1 holds rows 128 to 255 of A and rows 64 to 127 of B. It holds rows 128 to 255 of D with all 128 columns.",
             "An operand with other rows is R508, or a more specific code such as R504.",
         ),
         "tcgen05.accumulator": RuleText(
@@ -238,7 +238,7 @@ _TCGEN05 = RuleTopic(
         "tcgen05.alloc": RuleText(
             "Allocation of columns",
             "An allocation has all lanes of n columns. n is a power of two and at least 32. "
-            "The PTX ISA does not say which columns it takes. smemsim takes the first free columns that begin at a multiple of n. "
+            "The PTX ISA does not define which columns it takes. In smemsim it takes the first free columns that begin at a multiple of n. "
             "After relinquish_alloc_permit no allocation succeeds. "
             "dealloc must begin at the start of an allocation. A second dealloc of the same columns has no effect.",
             "Columns 0 to 31 are allocated. The next allocation of 64 columns gets columns 64 to 127.",
@@ -268,7 +268,7 @@ _TCGEN05 = RuleTopic(
             "The operand disable-output-lane has a bit for each lane of D. A set bit keeps the old value of the lane. For a pair, the four words of the even CTA come first. "
             "A zero-column mask (only .ws) divides the columns of B into runs. Columns of a masked run count as zero. "
             "A masked run has skip + 1 columns, and a run of used columns has use + 1.",
-            "Bit 5 of word 1 keeps lane 37 of D. skip = 0 and use = 2 mask columns 0, 4, 8, ... of a pattern that begins with a masked run.",
+            "Bit 5 of word 1 keeps lane 37 of D. The values skip = 0 and use = 2 mask columns 0, 4, 8, ... of a pattern that begins with a masked run.",
             "It computes with the masks. A mask whose shift is not 0 raises Unmodelled.",
         ),
     },
@@ -320,9 +320,9 @@ _ARITHMETIC = RuleTopic(
         "arithmetic.tcgen05": RuleText(
             "Sums of tcgen05.mma",
             "tcgen05.mma computes sums by the rule of wgmma. It cuts terms at 25 bits, also for 8-bit floats, and f32 results are complete. "
-            "4-bit block-scaled kinds sum groups of 16 products exactly, and keep 35 bits of these sums.",
+            "Block-scaled kinds of 4 bits sum groups of 16 products exactly, and keep 35 bits of these sums.",
             "e4m3 terms 1, -1 and 2^-14 give 2^-14. wgmma gives 0, because it cuts 8-bit floats at 13 bits.",
-            "Results have these bits. MmaResult.certain says which elements do not depend on an assumption.",
+            "Results have these bits. Elements that do not depend on an assumption are MmaResult.certain.",
         ),
     },
 )
@@ -519,14 +519,14 @@ _MEMORY = RuleTopic(
         "shared.width": RuleText(
             "Addresses have 32 bits in .shared, .local, .const and .param",
             "Addresses in these state spaces have 32 bits. The sum of a 32-bit register and a number wraps at 2^32. "
-            "Of a 64-bit register only the low 32 bits count.",
+            "Only the low 32 bits of a 64-bit register count.",
             "`ld.shared.u32 %r1, [%r2 + 16]` with %r2 = 0xfffffff0 reads address 0.",
             "It computes addresses in this way. An address outside of the CTA's own memory is X001.",
         ),
         "shared.static": RuleText(
             "The size of static shared memory",
             "The static shared memory of an entry has three parts: its own variables, those of functions that it calls, "
-            "and variables at file scope that the entry or these functions name. It does not matter if they are used. "
+            "and some variables at file scope. The entry or these functions name them. It does not matter if they are used. "
             "Dynamic shared memory follows. Its alignment fits all arrays without a size that the file declares.",
             "A kernel declares a static array of 1000 B and a dynamic array with .align 1024. Byte 0 is the first byte of shared memory that belongs to the kernel. "
             "The static array has the bytes 0 to 999, and the dynamic array begins at byte 1024.",
@@ -604,7 +604,7 @@ _COUNTERS = RuleTopic(
             "The lanes of a warp are divided into groups: 32 lanes if each accesses 1 to 4 B, 16 lanes if 8 B, 8 lanes if 16 B. "
             "A group costs the number of different words in its busiest bank. "
             "Atomics and cp.async.ca cost the number of lanes in that bank. "
-            "In a load of 8 or 16 B, lanes may share addresses in pairs: each lane n reads the same address as lane n XOR 1 (or each as lane n XOR 2). Then two groups cost as much as one.",
+            "In a load of 8 or 16 B, lanes may share addresses in pairs. Each lane n reads the same address as lane n XOR 1 (or each as lane n XOR 2). Then two groups cost as much as one.",
             "32 lanes read 4 B each at a stride of 8 B: each of 16 banks has two words, so the load costs 2 wavefronts.",
             "`run --counters` prints the sum. Many conflicts are P901 and P902.",
         ),
@@ -658,7 +658,7 @@ _LANES = RuleTopic(
         "order.lanes": RuleText(
             "Lanes are threads",
             "By the PTX ISA a write of one lane is visible to another lane only after both have executed bar.warp.sync or a barrier. "
-            "smemsim is milder for plain accesses: any instruction that both lanes execute together (.sync, .aligned) is enough.",
+            "For plain accesses smemsim is milder. Any instruction that both lanes execute together (.sync, .aligned) is enough.",
             "Lane 0 stores a word of shared memory, lane 1 loads it. Between them `__syncwarp()` is required.",
             "With nothing between it is X008. With bar.warp.sync or a barrier it is silent. With another instruction of all lanes, such as shfl.sync, it is silent too, "
             "except in the two cases of the next rule (order.lanes_only_wait).",
@@ -694,8 +694,8 @@ _LANES = RuleTopic(
             "Several lanes update one word",
             "Several lanes of a warp load one word, compute new values, and store them there by one instruction. All updates except one are lost.",
             "`histogram[bin] += 1` in two lanes with the same bin.",
-            "It reports X008. In global memory it is a remark if both conditions hold: the same number of lanes stores to each address (for example two), "
-            "and all lanes of an address store the same value. In this case the program may want only one update.",
+            "It reports X008. In global memory it is a remark if both conditions hold. The same number of lanes stores to each address (for example two). "
+            "And all lanes of an address store the same value. In this case the program may want only one update.",
         ),
         "order.same_value": RuleText(
             "Writes of the same bytes",
@@ -832,8 +832,8 @@ _MBARRIERS = RuleTopic(
             "By the PTX ISA an mbarrier operation without a scope has .cta. smemsim counts it for the whole cluster, because CUTLASS frees stages of other CTAs this way. "
             "An explicit .cta is not counted for other CTAs.",
             "mbarrier.arrive.shared::cluster.b64 frees a stage of another CTA.",
-            "It reports the remark X008, once for a launch, if a CTA reads from shared memory what ordinary stores or cp.async copies of another CTA wrote, "
-            "and nothing but such an arrival orders the two. One program failed this way (CUTLASS issue 3324). Write .release.cluster there. "
+            "It reports the remark X008, once for a launch, if only such an arrival orders two accesses. A CTA reads from shared memory, "
+            "and ordinary stores or cp.async copies of another CTA have written there. One program failed this way (CUTLASS issue 3324). Write .release.cluster there. "
             "It reports nothing if the arrival only frees a stage, and nothing for data in global memory. An explicit .cta is reported by the next two rules.",
         ),
         "order.narrow_wait": RuleText(
@@ -951,7 +951,7 @@ _LAUNCHES = RuleTopic(
         "order.dependent_launch": RuleText(
             "Programmatic dependent launch",
             "A launch with programmatic stream serialization may begin when each CTA of the previous launch has executed griddepcontrol.launch_dependents or has exited. "
-            "griddepcontrol.wait orders all writes of the previous launch before the later accesses of its thread. "
+            "A griddepcontrol.wait orders all writes of the previous launch before the later accesses of its thread. "
             "A fence of device scope before griddepcontrol.launch_dependents orders the earlier accesses of its thread before the start of the next launch. "
             "The exit of a CTA orders nothing. "
             "Launch 1 may still run during launch 3 if launch 2 has not waited for launch 1. Then griddepcontrol.wait in launch 3 orders launch 1 before launch 3, too.",

@@ -149,7 +149,7 @@ TCGEN05_DISPUTES: dict[str, Dispute] = {
         "no document shows such an instruction",
     ),
     "zero-column mask": Dispute(
-        "the mask describes runs of columns that count as zero, and runs of columns that are used. skip + 1 is the length of a run of zeros, use + 1 that of a run of used columns",
+        "the mask describes runs of columns that count as zero, and runs of columns that are used. A run of zeros has skip + 1 columns, and a run of used columns has use + 1",
         "worked examples of PTX ISA 9.1 §9.7.16.4.3",
         "the table of the same section exchanges skip and use. CUTLASS also inverts the field non-zero-mask",
     ),

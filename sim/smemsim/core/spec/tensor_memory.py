@@ -312,7 +312,7 @@ TENSOR_MEMORY_DISPUTES: dict[str, Dispute] = {
                                 "CuTe DSL 4.8.1 sm103_dense_blockscaled_gemm_persistent.py with 128 and 256 rows, alone and in pairs",
                                 "PTX ISA 9.1 §9.7.16.10.7.2.4 has only figures. For B it has one figure up to N = 128, and another one above. No program has a number of rows that is no multiple of 128"),
     "scales of B in two CTAs": Dispute("with M = 128, lanes 0 to 63 hold the factors of the lower half of N, and lanes 64 to 127 those of the upper half", "tmem_sf_frg of CUTLASS. JAX and 2cta_mma_blockscale_m128.py of CuTe DSL copy them with warpx2::01_23, and the result of the example is right. "
-                                       "test_mxf8_cta2.py of TIRx-harness writes different factors to the two halves of the lanes. On a B200 the product was that of its reference",
+                                       "The test test_mxf8_cta2.py of TIRx-harness writes different factors to the two halves of the lanes. On a B200 the product was that of its reference",
                                        "PTX ISA 9.1 §9.7.16.10.7 requires a copy of all factors in each group of 32 lanes"),
     "direction of shift": Dispute("lane i takes the value of lane i + 1. Groups of 32 lanes do not exchange values", "github.com/cicuvc/nvidia-sass-document read tensor memory of a B200 after the instruction. CUTLASS writes the last lanes again afterwards",
                                   "the PTX ISA says \"down by one row, except the last\". This can also mean that lane i goes to lane i + 1, through all 128 lanes"),
