@@ -1,5 +1,5 @@
-"""Registers that carry bytes of global memory, as they are, to shared or tensor memory or to an mma.sync. They are found
-from the text of a program, before it runs.
+"""Registers that carry bytes of global memory, as they are, to shared or tensor memory or to an mma.sync. They are
+found from the text of a program, before it runs.
 """
 
 from __future__ import annotations
