@@ -497,6 +497,47 @@ def test_two_halves_of_a_clock_are_the_clock(low, high, whole):
     assert (results(body, kind=np.uint64) < 1000).all()
 
 
+# Each of them is refused by ptxas 13.0.88 for sm_100a.
+NO_INSTRUCTION = """
+barrier.cluster.wait.release; barrier.cluster.arrive.acquire; mbarrier.pending_count.b32 %r1,%d1; mbarrier.pending_count.shared.b64 %r1,%d1;
+mbarrier.arrive.shared.b64 [%r1]; mbarrier.arrive.shared::cluster.b64 [%r1]; mbarrier.arrive.shared.b64 [%r1],2; mbarrier.arrive.shared.b64 _; mbarrier.arrive.b64 [%d1];
+mbarrier.arrive.expect_tx.shared.b64 [%r1],16; mbarrier.arrive.noComplete.shared.b64 [%r1],16; mbarrier.arrive_drop.shared.b64 [%r1]; mbarrier.arrive_drop.expect_tx.shared.b64 [%r1],3;
+mbarrier.arrive.shared.b64 %d1,[%r1],2,3; mbarrier.arrive.shared::cluster.b64 %d1,[%r1]; cp.async.bulk.wait_group %r1; cp.async.wait_group %r1;
+cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%r1],[%d1],16,[%r2]; cp.async.bulk.global.shared::cta.bulk_group.L2::cache_hint [%d1],[%r1],16;
+cp.async.bulk.prefetch.L2.global.L2::cache_hint [%d1],16; cp.async.mbarrier.arrive.noinc.shared [%r1]; cp.async.mbarrier.arrive.noinc.global.b64 [%d1];
+tensormap.replace.tile.box_dim.global.b1024.b32 [%d1],%r1,%r2; tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned [%d1],[%r1],64;
+fence.proxy.tensormap::generic.acquire.gpu [%d1],64; fence.proxy.tensormap::generic.acquire.gpu [%d1],%r1; st.async.shared::cluster.mbarrier::complete_tx::bytes.u16 [%r1],%h2,[%r3];
+st.async.shared::cluster.u32 [%r1],%r2,[%r3]; red.async.relaxed.cluster.shared::cluster.add.u32 [%r1],%r2,[%r3]; st.async.relaxed.gpu.global.u32 [%d1],%r2;
+red.async.relaxed.cluster.mbarrier::complete_tx::bytes.shared::cluster.add.u16 [%r1],%h2,[%r3]; red.async.relaxed.cluster.mbarrier::complete_tx::bytes.shared::cta.add.u32 [%r1],%r2,[%r3];
+cp.reduce.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%d1,{%r1,%r2}],[%r3]; cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%r1],[%d1],[%r3];
+cp.async.bulk.tensor.2d.shared::cta.global.tile.mbarrier::complete_tx::bytes.multicast::cluster [%r1],[%d1,{%r1,%r2}],[%r3],%h1;
+cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%r1],[%d1,{%r1}],[%r3]; cvta.global %d1,%d2; isspacep %p1,%d1; isspacep.global.u64 %p1,%d1;
+mapa.shared::cta.u32 %r1,%r2,%r3; getctarank.shared::cta.u32 %r1,%r2; getctarank.shared::cluster %r1,%r2; ld.global.v2.b128 {%q1,%q2},[%d1]; griddepcontrol; brx.idx %r1,%d1;
+discard.global.L2 [%d1],64; discard.global.L2 [%d1],%r1; applypriority.global.L2::evict_normal [%d1],64; alloca.u64 %d1,%d2,3; alloca.u64 %d1,%d2,0; alloca.u64 %d1,%d2,%r1;
+vote.sync.all.b32 %r1,%p1,-1; vote.sync.ballot.pred %p1,%p2,-1; redux.sync.add.f32 %f1,%f2,-1; redux.sync.min.b32 %r1,%r2,-1; redux.sync.min.abs.u32 %r1,%r2,-1; elect %r1|%p1,-1;
+elect.sync %r1,-1; elect.sync %r1|_,-1; match.any.sync.b32 %r1|%p1,%r2,-1; clusterlaunchcontrol.query_cancel.get_first_ctaid.b32.b128 {%r1,%r2,%r3,%r4},%q1;
+tex.2d.v4.f64.s32 {%f1,%f2,%f3,%f4},[%d1,{%r1,%r2}]; tex.2d.v4.f32.s32 {%f1,%f2},[%d1,{%r1,%r2}]; suld.b.2d.v2.b32.trap {%r1},[%d1,{%r1,%r2}]; sust.b.2d.v2.b32.trap [%d1,{%r1,%r2}],{%r1};
+sured.p.2d.min.s32.trap [%d1,{%r1,%r2}],%r1; tcgen05.ld.sync.aligned.16x32bx2.x1.b32 {%r1},[%r2],%r3; tcgen05.ld.sync.aligned.32x32b.x2.b32 {%r1},[%r2];
+tcgen05.mma.cta_group::1.kind::f16.ashift [%r1],%d1,%d2,%r2,%p1; tcgen05.mma.cta_group::1.kind::f16 [%r1],%d1,%d2,%r2,%p1,%r3; prefetch.global.L3 [%d1]; nanosleep.b32 5
+"""
+INSTRUCTIONS = """
+barrier.cluster.wait.aligned.acquire; cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%r1],[%d1],16,[%r2],%d3; cp.async.bulk.prefetch.L2.global.L2::cache_hint [%d1],16,%d3;
+cp.async.bulk.global.shared::cta.bulk_group.L2::cache_hint [%d1],[%r1],16,%d3; cp.reduce.async.bulk.global.shared::cta.bulk_group.L2::cache_hint.add.u32 [%d1],[%r1],16,%d3;
+cp.async.ca.shared.global.L2::cache_hint [%r1],[%d1],16,%d3; cp.async.ca.shared.global.L2::cache_hint [%r1],[%d1],16,8,%d3; cp.async.mbarrier.arrive.b64 [%r1];
+cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.L2::cache_hint [%r1],[%d1,{%r1,%r2}],[%r3],%d3; cp.async.bulk.prefetch.tensor.2d.L2.global.tile.L2::cache_hint [%d1,{%r1,%r2}],%d3;
+cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group.L2::cache_hint [%d1,{%r1,%r2}],[%r3],%d3; mbarrier.arrive.noComplete.shared.b64 _,[%r1],16; mbarrier.arrive.expect_tx.shared.b64 _,[%r1],16;
+discard.global.L2 [%d1],128; applypriority.global.L2::evict_normal [%d1],128; match.all.sync.b32 %r1,%r2,-1; match.all.sync.b32 %r1|_,%r2,-1; shfl.sync.bfly.b32 %r1|_,%r2,1,31,-1; elect.sync _|%p1,-1;
+redux.sync.min.abs.NaN.f32 %f1,%f2,-1; alloca.u64 %d1,%d2,32; getctarank.u32 %r1,%r2; clusterlaunchcontrol.query_cancel.get_first_ctaid.v4.b32.b128 {%r1,%r2,%r3,%r4},%q1; mov.u32 %r1,%tid.w;
+set.lt.and.f16x2.f16x2 %r0,%r1,%r2,%p1; max.f32 %f0,%f1,%f2,%f3; min.abs.f32 %f0,%f1,%f2,%f3
+"""
+
+
+def test_what_ptxas_refuses_is_refused_and_the_rest_is_not():
+    wrong, right = ([text.strip() + ";" for text in lines.split(";")] for lines in (NO_INSTRUCTION, INSTRUCTIONS))
+    assert [line for line in wrong if not refused([line])] == []
+    assert refused(right) == {}
+
+
 def test_an_operand_too_many_is_refused():
     lines = ["bra ON, ON;", "bra.v4 ON;", "cvta.to.global.u64 %d1, %d2, %d2;", "shfl.sync.down.b32 %r1, %r2, 1, 31, -1, -1;", "activemask.b32 %r1, %r1;",
              "mapa.shared::cluster.u32 %r1, %r2, %r3, %r3;", "bar.warp.sync -1, -1;", "redux.sync.add.u32 %r1, %r2, -1, -1;", "trap 1;"]  # fmt: skip

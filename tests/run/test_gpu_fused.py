@@ -180,6 +180,54 @@ def test_set_of_packed_halves_makes_a_mask_of_what_each_half_gives(a, b, compari
     assert out[2] == out[3] | out[4]
 
 
+@examples(30)
+@given(st.lists(st.integers(0, 2**32 - 1), min_size=2, max_size=2), st.sampled_from(["eq", "lt", "geu"]), st.sampled_from(["and", "or", "xor"]),
+       st.sampled_from(["f16", "bf16"]), st.sampled_from(["{kind}x2", "u32"]), st.booleans())  # fmt: skip
+def test_set_of_packed_halves_combines_each_half_with_the_predicate(words, comparison, combine, kind, to, predicate):
+    """So does the same of single halves."""
+    memory = np.array([*words, 0, 0], np.uint32)
+    to, one = to.format(kind=kind), "u16" if to == "u32" else kind
+    body = f"""ld.global.b32 %r2, [%d20]; ld.global.b32 %r3, [%d20+4]; setp.eq.u32 %p1, 1, {int(predicate)}; set.{comparison}.{combine}.{to}.{kind}x2 %r4, %r2, %r3, %p1;
+    mov.b32 {{%h1, %h2}}, %r2; mov.b32 {{%h3, %h4}}, %r3; set.{comparison}.{combine}.{one}.{kind} %h5, %h1, %h3, %p1; set.{comparison}.{combine}.{one}.{kind} %h6, %h2, %h4, %p1;
+    mov.b32 %r5, {{%h5, %h6}}; st.global.v2.b32 [%d20+8], {{%r4, %r5}};"""
+    (out,) = launch(body, memory, block=1)
+    assert out[2] == out[3]
+
+
+FUSED_HALVES = {
+    "sub.{k} %r4, %r3, %t0;": "neg.{k} %t1, %r1; fma.rn.{k} %r4, %t1, %r2, %r3;",
+    "sub.{k} %r4, %t0, %r3;": "neg.{k} %t1, %r3; fma.rn.{k} %r4, %r1, %r2, %t1;",
+    "add.{k} %r4, %t0, %r3;": "fma.rn.{k} %r4, %r1, %r2, %r3;",
+    # a product that another sum has taken is rounded for this one; packed types choose in program order, others by their uses
+    "mul.{k} %t1, %r2, %r3; add.{k} %r5, %r1, %t1; sub.{k} %r4, %t0, %t1;": {
+        True: "fma.rn.{k} %r5, %r2, %r3, %r1; mul.rn.{k} %t1, %r2, %r3; neg.{k} %t1, %t1; fma.rn.{k} %r4, %r1, %r2, %t1;",
+        False: "mul.rn.{k} %t1, %r2, %r3; add.rn.{k} %r5, %r1, %t1; neg.{k} %t1, %t1; fma.rn.{k} %r4, %r1, %r2, %t1;",
+    },
+}
+
+
+@pytest.mark.parametrize("total", FUSED_HALVES)
+@pytest.mark.parametrize("kind", ["f16", "bf16", "f16x2", "bf16x2"])
+def test_products_of_halves_are_fused_as_those_of_wide_numbers(kind, total):
+    """One rounding, with the signs that the sum says; NaNs and infinities included."""
+    asked = FUSED_HALVES[total]
+    asked = asked[kind.endswith("x2")] if isinstance(asked, dict) else asked
+    size = 4 if kind.endswith("x2") else 2
+    given = np.random.default_rng(3).integers(0, 1 << 32, (3, 256), np.uint32)
+    given[:, ::2] = given[:, ::2] & 0x83FF83FF | 0x3C003C00  # around one
+    registers = f".reg .b{8 * size} %t<2>, %s<6>;"
+    loads = "mul.wide.u32 %d1, %r1, 4; add.u64 %d1, %d20, %d1;" + "".join(
+        f"ld.global.b{8 * size} %s{n}, [%d1+{1024 * n - 1024}];" for n in (1, 2, 3)
+    )
+    stores = f"st.global.b{8 * size} [%d1+3072], %s4; st.global.b{8 * size} [%d1+4096], %s5;"
+    found = []
+    for lines in ("mul.{k} %t0, %r1, %r2; " + total, asked):
+        body = f"{loads} mov.b{8 * size} %s5, %s1; {lines.format(k=kind).replace('%r', '%s')} {stores}"
+        memory = np.concatenate([given.ravel(), np.zeros(512, np.uint32)])
+        found.append(launch(body, memory, block=256, text={"locals_": registers}.items())[0][768:].tolist())
+    assert found[0] == found[1]
+
+
 def test_bytes_of_one_word_by_two_warps_are_no_race():
     """Bytes 4 n to 4 n + 3 belong to threads n, n + 8, n + 16 and so on of all warps."""
     place = "mov.u32 %r5, sm; shr.u32 %r6, %r1, 4; and.b32 %r7, %r1, 15; mad.lo.u32 %r4, %r7, 4, %r5; add.u32 %r4, %r4, %r6;"

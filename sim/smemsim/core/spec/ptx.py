@@ -5,13 +5,14 @@
 from __future__ import annotations
 
 __all__ = [
-    "CLOCKS", "CONSTANT_BYTES", "FROM_ONE_ON", "LINKAGE", "LONG_REGISTERS", "NEEDED", "NOT_TOGETHER", "OF_FUNCTIONS", "OPAQUE", "PARAMETER_BYTES", "PERFORMANCE", "SETMAXNREG",
+    "CLOCKS", "CONSTANT_BYTES", "FROM_ONE_ON", "L2_LINE", "LINKAGE", "LONG_REGISTERS", "NEEDED", "NOT_TOGETHER", "OF_FUNCTIONS", "OPAQUE", "PARAMETER_BYTES", "PERFORMANCE", "SETMAXNREG",
     "SPACES", "SPECIAL_REGISTERS", "TYPE_BYTES", "VECTOR_BYTES", "WARP_SIZE",
 ]  # fmt: skip
 
 
 WARP_SIZE = 32  # what the predefined constant WARP_SZ is (4.4)
 SETMAXNREG = range(24, 257, 8)  # numbers of registers that setmaxnreg takes (9.7.19)
+L2_LINE = 128  # bytes: the only size that applypriority and discard take (9.7.9; ptxas 13.0 refuses others)
 
 CONSTANT_BYTES = 65536  # of the .const variables of a file (5.1.3)
 # of an entry, from a version of PTX on (ptxas 13.0; 5.1.6.1 says the larger one alone)

@@ -55,9 +55,11 @@ def reader(operand: Operand, name: str, names: Names) -> Read:
     if isinstance(operand, Symbol):
         address = names.address_of(operand)
         return lambda x: np.asarray(address(x)).astype(kind, copy=False)
-    raise InputError(
-        f"operand {getattr(operand, 'text', '') or type(operand).__name__.lower()}: needs a register, a number or a name, as .{name}"
-    )
+    raise InputError(f"{_told(operand)}: needs a register, a number or a name, as .{name}")
+
+
+def _told(operand: Operand) -> str:
+    return f"{operand.value}" if isinstance(operand, Immediate) else f"a {type(operand).__name__.lower()}"
 
 
 def _register(operand: Register, kind: np.dtype[Any]) -> Read:
@@ -68,10 +70,8 @@ def _register(operand: Register, kind: np.dtype[Any]) -> Read:
         return lambda x: x.r[slot][x.sel]
     if own.itemsize == kind.itemsize and np.bool_ not in (own, kind):
         return lambda x: x.r[slot][x.sel].view(kind)
-    if own.itemsize > kind.itemsize and kind != np.bool_:
-        narrow = np.dtype(UNSIGNED[kind.itemsize])
-        return lambda x: x.r[slot][x.sel].astype(narrow).view(kind)
-    raise InputError(f"{operand.name} has type .{operand.type}: too narrow for an operand of {8 * kind.itemsize} bits")
+    narrow = np.dtype(UNSIGNED[kind.itemsize])  # `OperandTypes` takes no register that is narrower
+    return lambda x: x.r[slot][x.sel].astype(narrow).view(kind)
 
 
 def constant(operand: Immediate, name: str) -> Any:
@@ -88,15 +88,15 @@ def constant(operand: Immediate, name: str) -> Any:
     return np.frombuffer(raw, kind)[0]
 
 
-def writer(operand: Operand, name: str, *, extend: bool = True) -> Write:
+def writer(operand: Operand, name: str) -> Write:
     """A function that puts values of the PTX type `name` into the operand, for the threads that run.
 
-    A register wider than the type is filled with zeros, or with the sign of signed types; `extend` False forbids that.
+    A register wider than the type is filled with zeros, or with the sign of signed types.
     """
     if isinstance(operand, Sink):
         return lambda x, values: None
     if not isinstance(operand, Register):
-        raise InputError(f"operand {operand}: a result needs a register")
+        raise InputError(f"a result needs a register, not {_told(operand)}")
     slot, own = operand.slot, storage(operand.type)
     kind = storage(name) if name == "b128" else dtype_of(name)
     if own == kind:
@@ -109,7 +109,7 @@ def writer(operand: Operand, name: str, *, extend: bool = True) -> Write:
         def put(x: Wave, values: Any) -> None:
             x.r[slot][x.sel] = np.asarray(values, kind).view(own)
 
-    elif extend and own.itemsize > kind.itemsize and kind.kind in "iuf":
+    elif own.itemsize > kind.itemsize and kind.kind in "iuf":
         bits = kind if kind.kind != "f" else np.dtype(UNSIGNED[kind.itemsize])
         wide = np.dtype(f"{bits.kind}{own.itemsize}")
 

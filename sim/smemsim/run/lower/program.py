@@ -402,19 +402,17 @@ class Linker:
         self.approximate: set[str] = set()
         self.copied = copied(inlined.body)
         self.at_launch: dict[Any, Callable[[Any], None]] = {}  # see `Program.at_launch`
-        self.typed: OperandTypes | None = None  # of the instruction that is being built
+        self.typed: OperandTypes  # of the instruction that is being built
 
     def read(self, operand: Operand, kind: str) -> Read:
         """A reader of an operand (`registers.reader`); InputError for an operand that no assembler accepts."""
-        if self.typed is not None:
-            self.typed.check(operand, kind)
+        self.typed.check(operand, kind)
         return reader(operand, kind, self)
 
-    def write(self, operand: Operand, kind: str, *, extend: bool = True) -> Write:
+    def write(self, operand: Operand, kind: str) -> Write:
         """A writer of an operand (`registers.writer`); InputError for an operand that no assembler accepts."""
-        if self.typed is not None:
-            self.typed.check(operand, kind)
-        return writer(operand, kind, extend=extend)
+        self.typed.check(operand, kind)
+        return writer(operand, kind)
 
     def special(self, name: str) -> Read:
         """The values of a special register."""

@@ -10,7 +10,7 @@ import numpy as np
 from smemsim.base.compiling.loop import elementwise as ufunc
 from smemsim.base.errors import InputError
 from smemsim.core.arithmetic import integers
-from smemsim.core.ptx.module import Immediate, Instruction, Operand, Pair, Register, Sink, Symbol, simd_selectors
+from smemsim.core.ptx.module import Immediate, Instruction, Operand, Pair, Register, Symbol, simd_selectors
 from smemsim.run.isa.alu.forms import Elementwise, elementwise
 from smemsim.run.isa.modifiers import Modifiers
 from smemsim.run.isa.registers import constant, dtype_of
@@ -78,7 +78,7 @@ def build_lop3(i: Instruction, c: Linker) -> Step:
     kind = form.kind()
     form.end(operands=(6,) if combine else (5,))
     table = i.operands[4]
-    if kind != "b32" or not isinstance(table, Immediate):
+    if not isinstance(table, Immediate):
         raise unmodelled(i)
     where_clear, where_set = _of_two(table.value & 0xF), _of_two(table.value >> 4 & 0xF)
 
@@ -92,13 +92,12 @@ def build_lop3(i: Instruction, c: Linker) -> Step:
     if not isinstance(to, Pair):
         raise unmodelled(i, "its result needs the form d|p")
     reads, other = [c.read(*s) for s in sources], c.read(i.operands[5], "pred")
-    write, write_p = c.write(to.first, kind) if not isinstance(to.first, Sink) else None, c.write(to.second, "pred")
+    write, write_p = c.write(to.first, kind), c.write(to.second, "pred")
 
     def run(x: Wave) -> None:
         result, q = logic(*[read(x) for read in reads]), other(x)
         p = (result != 0) | q if combine == "or" else (result != 0) & q
-        if write is not None:
-            write(x, result)
+        write(x, result)
         write_p(x, p)
 
     return run
@@ -110,8 +109,6 @@ def build_shift(i: Instruction, c: Linker) -> Step:
     form = Modifiers(i)
     kind = form.kind()
     form.end(operands=(3,))
-    if kind[0] == "f" or kind == "pred":
-        raise unmodelled(i)
     dtype = dtype_of(kind)
     most = np.uint32(kind[1:])
     f: Any = np.left_shift if i.op == "shl" else np.right_shift
@@ -132,7 +129,7 @@ def build_funnel_shift(i: Instruction, c: Linker) -> Step:
     left, mode = form.one_of(("l", "r")), form.one_of(("wrap", "clamp"))
     kind = form.kind()
     form.end(operands=(4,))
-    if not left or not mode or kind != "b32":
+    if not left or not mode:
         raise unmodelled(i)
     half = np.uint64(32)
 

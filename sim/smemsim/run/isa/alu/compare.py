@@ -14,7 +14,7 @@ from smemsim.run.isa.alu.floats import element, flush_operands, is_float, number
 from smemsim.run.isa.alu.forms import PACKED, Elementwise, elementwise
 from smemsim.run.isa.modifiers import Modifiers
 from smemsim.run.isa.registers import bits_of, dtype_of
-from smemsim.run.isa.registry import Plain, Step, implements, unmodelled
+from smemsim.run.isa.registry import Plain, Step, implements, limit, unmodelled
 
 if TYPE_CHECKING:
     from smemsim.run.engine.wave import Wave
@@ -80,7 +80,7 @@ def build_setp(i: Instruction, c: Linker) -> Step:
     other = c.read(i.operands[3], "pred") if combine is not None else None
     if not isinstance(to, Pair):
         if kind in PACKED:
-            raise unmodelled(i, "packed types need p|q")
+            raise limit(i, "one result of two comparisons, which the PTX ISA writes p|q")
         write = c.write(to, "pred")
         if other is None:
             return lambda x: write(x, compare(a(x), b(x)))
@@ -119,8 +119,6 @@ def build_set(i: Instruction, c: Linker) -> Step:
     target = to if to in PACKED else ""
     if kind in PACKED and to in ("u32", "s32"):  # a mask: each half all ones or zero
         target, to = kind, "u16"
-    if (kind in PACKED or target) and (kind != target or combine is not None):
-        raise unmodelled(i)
     own = element(to)
     if own in FLOAT_TYPES:
         t = FLOAT_TYPES[own]
@@ -190,8 +188,8 @@ def build_testp(i: Instruction, c: Linker) -> Step:
     classes = _classes(kind)
     name = form.one_of(classes)
     form.end(operands=(2,))
-    if not name:
-        raise unmodelled(i)
+    if not name:  # ptxas takes it
+        raise limit(i, "without a property, such as .finite")
     return elementwise(c, i.operands[0], "pred", [(i.operands[1], kind)], classes[name])
 
 

@@ -176,7 +176,7 @@ def _widened(i: Instruction, c: Linker, form: Modifiers, to: str, source: str) -
     form.end(operands=(3,) if scaled else (2,))
     if not mode:
         raise unmodelled(i, "its rounding does not go with the types")
-    if source in _HALVES or (to == "f16x2" and source not in _SMALL):
+    if source not in (_SMALL if to == "f16x2" else (*_SMALL, _SCALES, _FIXED)):
         raise unmodelled(i)
     if (finite or scaled) and to == "f16x2":
         raise unmodelled(i, ".satfinite and .scaled are for .bf16x2")

@@ -359,7 +359,7 @@ def unary(i: Instruction, c: Linker, form: Modifiers, kind: str) -> Step:
     own = FLOAT_TYPES.get(element(kind))
     approximate, flush = form.has("approx"), form.has("ftz")
     form.end(operands=(2,))
-    if own is None or not approximate or f"{i.op}.approx.{own.name}" not in APPROXIMATE:
+    if own is None or not approximate:
         raise unmodelled(i)
     if (flush and (i.op == "tanh" or own.name == "f16")) or ((i.op, own.name) == ("ex2", "bf16") and not flush):
         raise unmodelled(i, ".ftz is not for tanh and .f16, and must be there for ex2 of .bf16")

@@ -223,16 +223,12 @@ def build_24(i: Instruction, c: Linker) -> Step:
 def absolute(i: Instruction, c: Linker, form: Modifiers, kind: str) -> Step:
     """`abs` of integers; that of the least one is itself."""
     form.end(operands=(2,))
-    if kind not in ("s16", "s32", "s64"):
-        raise unmodelled(i, "it is for signed types")
     return _same(i, c, kind, np.abs)
 
 
 def negate(i: Instruction, c: Linker, form: Modifiers, kind: str) -> Step:
     """`neg` of integers."""
     form.end(operands=(2,))
-    if kind not in ("s16", "s32", "s64"):
-        raise unmodelled(i, "it is for signed types")
     return _same(i, c, kind, np.negative)
 
 

@@ -215,14 +215,9 @@ def _arrive(i: Instruction, c: Linker, rest: list[str]) -> Step:
     relaxed, scope = "relaxed" in rest, _scope(rest, UNWRITTEN)
     space = _only(i, rest, "expect_tx", "noComplete", "release", "relaxed")
     operands = list(i.operands)
-    remote = space == "shared::cluster"
-    token = None
-    if len(operands) > 1 + (expects or stays):
-        first = operands.pop(0)
-        token = None if isinstance(first, Sink) else c.write(first, "b64")
-    elif not remote and not expects and isinstance(operands[0], Sink):
-        operands.pop(0)
-    if not 1 <= len(operands) <= 2 or (remote and token is not None):
+    first = operands.pop(0)
+    token = None if isinstance(first, Sink) else c.write(first, "b64")
+    if not 1 <= len(operands) <= 2 or (space == "shared::cluster" and token is not None):
         raise InputError("takes a token (or _, as it must be for another CTA's barrier), an address and maybe a count")
     find = locate(i, c, operands[0], space, 8, only_shared=True)
     amount = c.read(operands[1], "u32") if len(operands) == 2 else None

@@ -20,7 +20,7 @@ from smemsim.core.finding import ranges
 from smemsim.core.ptx.module import Arguments, Immediate, Instruction, Label, Operand, Parameter, Prototype, Symbol
 from smemsim.core.spec.findings import Severity
 from smemsim.core.spec.launches import REGISTERS
-from smemsim.core.spec.ptx import SETMAXNREG
+from smemsim.core.spec.ptx import L2_LINE, SETMAXNREG
 from smemsim.core.spec.traps import INVALID_PC, STACK_ERROR
 from smemsim.run.engine.traps import thread_name
 from smemsim.run.engine.wave import EXITED, WARP, WARPGROUP, YIELDED
@@ -113,6 +113,8 @@ def build_nothing(i: Instruction, c: Linker) -> Step:
     unknown = [word for word in i.modifiers if word not in _WITHOUT_EFFECT[i.op]]
     if unknown:
         raise unmodelled(i, f".{unknown[0]}")
+    if i.op in ("applypriority", "discard") and i.operands[1] != Immediate(L2_LINE):
+        raise unmodelled(i, f"a size that is not {L2_LINE}")
     run: Plain = lambda x: None  # noqa: E731
     return run
 

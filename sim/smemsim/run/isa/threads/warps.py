@@ -97,9 +97,9 @@ def spread(x: Wave, values: Any) -> np.ndarray:
 
 
 def results(c: Linker, operand: Operand, kind: str) -> tuple[Any, Any]:
-    """How to write `d|p` or `d`; the second is None where there is no predicate."""
-    first, second = (operand.first, operand.second) if isinstance(operand, Pair) else (operand, None)
-    return c.write(first, kind), None if second is None or isinstance(second, Sink) else c.write(second, "pred")
+    """How to write `d|p` or `d`, which has no predicate."""
+    first, second = (operand.first, operand.second) if isinstance(operand, Pair) else (operand, Sink())
+    return c.write(first, kind), c.write(second, "pred")
 
 
 @implements("shfl")
@@ -140,8 +140,7 @@ def build_shfl(i: Instruction, c: Linker) -> Step:
             if undefined is not None or x.taint.slots:
                 x.taint.shuffled(i, x.threads, places, undefined)
         write(x, values)
-        if write_pred is not None:
-            write_pred(x, inside)
+        write_pred(x, inside)
 
     return gathering(i, c, i.operands[4], shuffle)
 
@@ -210,6 +209,8 @@ def build_match(i: Instruction, c: Linker) -> Step:
     words = Modifiers(i, "sync")
     which, kind = words.need("any", "all"), words.need("b32", "b64")
     words.end()
+    if which == "any" and isinstance(i.operands[0], Pair):
+        raise unmodelled(i, "a predicate, which .all has")
     write, write_pred = results(c, i.operands[0], "b32")
     read, members, of_all = c.read(i.operands[1], kind), members_of(c, i.operands[2]), which == "all"
 
@@ -221,8 +222,7 @@ def build_match(i: Instruction, c: Linker) -> Step:
         if of_all:
             agree = words == mask
             write(x, np.where(agree, mask, np.uint32(0)))
-            if write_pred is not None:
-                write_pred(x, agree)
+            write_pred(x, agree)
         else:
             write(x, words)
 
@@ -296,8 +296,8 @@ def _extremum(bits: np.ndarray, inside: np.ndarray, largest: bool, flags: set[st
 @implements("elect")
 def build_elect(i: Instruction, c: Linker) -> Step:
     """`elect.sync d|p, membermask`: the lowest member; PTX promises one of them, always the same for the same mask."""
-    if i.modifiers != ("sync",):
-        raise unmodelled(i)
+    if i.modifiers != ("sync",) or not isinstance(i.operands[0], Pair) or isinstance(i.operands[0].second, Sink):
+        raise unmodelled(i, "" if i.modifiers != ("sync",) else "without a predicate: d|p")
     write, write_pred = results(c, i.operands[0], "b32")
     members, mask_operand = members_of(c, i.operands[1]), i.operands[1]
     written = np.array([mask_operand.value & 0xFFFFFFFF], np.uint32) if isinstance(mask_operand, Immediate) else None
@@ -308,8 +308,7 @@ def build_elect(i: Instruction, c: Linker) -> Step:
         lowest = mask & (~mask + np.uint32(1))
         leader = np.bitwise_count(lowest - np.uint32(1)).astype(np.uint32)
         write(x, leader)
-        if write_pred is not None:
-            write_pred(x, leader.astype(np.int64) == x.grid.lane[x.sel])
+        write_pred(x, leader.astype(np.int64) == x.grid.lane[x.sel])
 
     return gathering(i, c, i.operands[1], elect)
 
