@@ -1257,6 +1257,20 @@ def test_a_matrix_of_words_that_lanes_have_just_stored_wants_a_barrier_of_the_wa
             assert all("bar.warp.sync" in f.repair for f in done.remarks)
 
 
+@pytest.mark.parametrize("tiers", ["closures", "compiled"])
+@pytest.mark.parametrize(("meets", "found"), [("", "X008"), ("vote.sync.ballot.b32 %r20, %p4, -1;", "remark"), ("bar.warp.sync -1;", "")])
+def test_one_lane_arrives_for_stores_without_a_guard(meets, found, tiers, monkeypatch):
+    """Stores of whole warps: a compiled block looks at these in tiles, not one by one."""
+    monkeypatch.setenv("SMEMSIM_TIERS", tiers)
+    for grid in (1, 3):
+        body = f"""// {tiers}: a program of its own
+            {init()} bar.sync 0; @%p3 bra T; st.shared.u32 [%r8], %r3; {meets} {AGAIN} bra OUT;
+            T: {waits()} xor.b32 %r10, %r8, 20; ld.shared.u32 %r9, [%r10]; {RESULT} OUT:"""
+        done = run(Kernel("", body, grid=grid))
+        assert [f.code for f in done.findings] == ["X008"] * (found == "X008")
+        assert [f.code for f in done.remarks] == ["X008"] * (found == "remark")
+
+
 # ---- warpgroups of CTAs whose warps are no multiple of four
 
 GROUPS = """setp.lt.u32 %p11, %r1, 128; @!%p11 bra OUT; shl.b32 %r9, %r1, 4; add.u32 %r9, %r9, %r5; mov.u32 %r10, 0;

@@ -586,7 +586,7 @@ class Segment:
             return None
         if sanitizer is None:
             return []
-        if any(id(access.instruction) in sanitizer.lost.stores for access in code.stores):
+        if sanitizer.apart.missing_writes.concerns(code) or any(id(access.instruction) in sanitizer.lost.stores for access in code.stores):
             return None
         shadow = self._shadow(x)
         return None if shadow is None else shadow.looks(code)
