@@ -347,20 +347,20 @@ MOST_MENTIONED = 4  # lines of PTX for which the source line is printed
 class Finding(metaclass=OwnMembers):
     """One thing that is wrong, or works by accident. `print(finding)` prints it.
 
-    - The rule is `code`. Its severity is `severity`.
-    - What is wrong is `what`, the reason is `why`, the fix is `repair`, all as clauses. All four parts are `parts`. The
-      text without the fix is `message`.
-    - If smemsim executed the scenario or the kernel with the fix, `tried` is set. The executed change is `trial`. A
-      change that did not help is `failed`.
-    - The place in a launch is `source_line` ("gemm.cu:91") and `ptx_line` (303). The other access of a race is `other`.
-    - The place in a scenario is `path` ("step[1].a.word"). Any place in words is `where`, as an object `at`.
-    - The accesses with their lines are `halves`. Other instructions with the same finding are `alike`.
-    - The document, the name and the evidence of the rule are `source`, `rule` and `grade`. The finding that this one
-      follows from is `cause`.
-    - In an operand `wrong` of `of` elements are wrong. The first one is `first`. Common properties of them are
-      `pattern`.
-    - The finding of `smemsim.check` about the executed transfers that this one is made of is `check`.
-    - The changes of the scenario that were tried and make it right, all together, are `changes`. One change is `fix`.
+    - Rule: `code` and `severity`.
+    - Text: `what`, `why` and `repair` are clauses: what is wrong, the reason, and the fix. All four parts are `parts`.
+      The text without the fix is `message`.
+    - Trial: `tried` is True if smemsim executed the scenario or the kernel with the fix. The executed change is
+      `trial`. A change that did not help is `failed`.
+    - Place in a launch: `source_line` ("gemm.cu:91"), `ptx_line` (303), and `other` (the other access of a race).
+    - Place in a scenario: `path` ("step[1].a.word"). Any place in words is `where`, as an object `at`.
+    - Accesses: `halves`, with their lines. Other instructions with the same finding are `alike`.
+    - Evidence: `source`, `rule` and `grade`: the document, the name of the rule, and how sure it is.
+    - Cause: `cause`, the finding that this one follows from. A finding made of one of `smemsim.check` about the
+      executed transfers has that one as `check`.
+    - Elements: `wrong` of `of` elements of an operand are wrong. The first one is `first`, and `pattern` says what they
+      have in common.
+    - Changes: `changes`, those of the scenario that were tried and make it right, all together. One change is `fix`.
 
     >>> import smemsim
     >>> word = smemsim.SmemDescriptor(arch="sm_90a", start_address=0x400, stride_byte_offset=128, swizzle="128B")

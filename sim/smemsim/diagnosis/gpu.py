@@ -125,48 +125,49 @@ class Gpu(Device, metaclass=OwnMembers):
 
         The kernel and its arguments:
 
-        - The text is `ptx`. If it has several kernels, `entry` is the name of one.
-        - The sizes `grid`, `block` and `cluster` are one to three numbers each. Dynamic shared memory of a CTA is
+        - Text: `ptx`, and `entry`, the name of the kernel if there are several.
+        - Sizes: `grid`, `block` and `cluster`, one to three numbers each. Dynamic shared memory of a CTA:
           `shared_bytes`.
-        - Each parameter has one of `args`: an array of `Gpu.array`, a TensorMap, a number, bytes, or None (0).
-        - With `cooperative` it is a cooperative launch, whose CTAs must fit on the card together.
-        - The CTAs to run are `ctas`, with their clusters: `range(0, 4)` for example. With "sample" the corners, the
-          edges and an interior CTA run (`Run.sample`).
-        - The name of the PTX in findings is `name`. Folders of the source files that it names are `sources`.
+        - Parameters: `args`, one for each: an array of `Gpu.array`, a TensorMap, a number, bytes, or None (0).
+        - Cooperative launch: `cooperative`. Its CTAs must fit on the card together.
+        - Part of the grid: `ctas`, the CTAs to run, with their clusters: `range(0, 4)` for example. With "sample" the
+          corners, the edges and an interior CTA run (`Run.sample`).
+        - Names: `name` of the PTX in findings, and `sources`, folders of the source files that it names.
 
         Checks:
 
-        - With `sanitize=False` nothing is checked. With `watch_global=False` races in global memory are not.
-        - The arrays of `args` whose values count are `outputs`, if not all do. An uninitialised value in another array,
-          such as a scratch buffer, is R507 only if a later launch or `numpy()` uses it.
-        - With `try_fixes` the fixes that are changes of the PTX are executed, as `smemsim run` does.
-        - The previous run is `after`, if this launch has programmatic stream serialization.
-        - An alternative of a rule about Blackwell is `assume`, "tcgen05.pair=b_interleaved" for example.
-        - With `overrun=N` a thread may access N bytes past an array: X001 is reported, and the kernel continues.
+        - Sanitizer: with `sanitize=False` nothing is checked. With `watch_global=False` races in global memory are not.
+        - Results: `outputs`, the arrays of `args` whose values count, if not all do. An uninitialised value in another
+          array, such as a scratch buffer, is R507 only if a later launch or `numpy()` uses it.
+        - Fixes: with `try_fixes` those that are changes of the PTX are executed, as `smemsim run` does.
+        - Previous run: `after`, if this launch has programmatic stream serialization.
+        - Assumption: `assume`, an alternative of a rule about Blackwell, "tcgen05.pair=b_interleaved" for example.
+        - Accesses past an array: with `overrun=N` up to N bytes give X001, and the kernel continues.
 
         Records:
 
-        - With `counters` the cost of each line is counted (`Run.counters`). With a table of bounds,
+        - Counters: with `counters` the cost of each line is counted (`Run.counters`). With a table of bounds,
           {"shared_wavefronts": 1024} for example, higher counts are reported (P905).
-        - With `pipeline` the stages that the loads of a cluster fill are recorded (`Run.pipeline`). With {"cta": 3} it
-          is the cluster of that CTA. With {"costs": {"load": 600}} the picture assumes these lengths.
-        - Objects of `smemsim.run.events.Observer` are `observers`, with or without the sanitizer.
+        - Pipeline: with `pipeline` the stages that the loads of a cluster fill are recorded (`Run.pipeline`). {"cta":
+          3} takes the cluster of that CTA. {"costs": {"load": 600}} sets lengths that the picture assumes.
+        - Observers: `observers`, objects of `smemsim.run.events.Observer`, with or without the sanitizer.
 
         Orders:
 
-        - A seed as `schedule`, "earliest" or "latest" takes one order that the memory model allows. With "all:N" all of
-          these run with N seeds, and the usual order, and the results are compared (X030, `Run.schedules`).
-        - The answers of `clusterlaunchcontrol.try_cancel` are `cancel`: "resident", "never", "one", "always". With
-          "all" they are compared (X020).
-        - The number of multiprocessors is `multiprocessors`, if the card does not have the usual one.
+        - Schedule: `schedule`, a seed, "earliest" or "latest", for one order that the memory model allows. "all:N" runs
+          all of these with N seeds, and the usual order, and compares the results (X030, `Run.schedules`).
+        - Cancellation: `cancel`, the answers of `clusterlaunchcontrol.try_cancel`: "resident", "never", "one",
+          "always". "all" compares them (X020).
+        - Multiprocessors: `multiprocessors`, their number, if the card does not have the usual one.
 
         Time and processes:
 
-        - A CTA may execute `limit` blocks of instructions (X006), and a twentieth of that in a loop without stores.
-        - The launch ends after `limit_seconds`, with `out_of_time` and without a finding.
-        - The number of processes is `workers`. Default: as many idle processors as save time. A Dask
-          `distributed.Client` is `client`. Results and findings are the same.
-        - With `progress=False` there is no progress bar, and no line every 30 seconds. Ctrl-C keeps the results so far.
+        - Limits: `limit` blocks of instructions for a CTA (X006), and a twentieth of that in a loop without stores.
+          After `limit_seconds` the launch ends, with `out_of_time` and without a finding.
+        - Processes: `workers`, their number. Default: as many idle processors as save time. A Dask `distributed.Client`
+          is `client`. Results and findings are the same.
+        - Progress: with `progress=False` no bar is drawn, and no line is printed every 30 seconds. Ctrl-C keeps the
+          results so far.
 
         Raises InputError for arguments that no launch could have. Raises Unmodelled with the lines of all instructions
         that are not modelled. Both come before anything runs.

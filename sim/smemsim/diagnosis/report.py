@@ -60,12 +60,12 @@ NOTHING = (
 class Report(metaclass=OwnMembers):
     """The result of `check` for a scenario.
 
-    - Findings are in `findings`, the first cause first.
-    - Facts that need no change are in `remarks`, for example unused fields, unread transfers, shared banks.
-    - Codes that the scenario expects are in `expected`, or None.
-    - Parts that smemsim does not check are in `unchecked`.
-    - Shared memory after the steps is `machine`, with what every operand read.
-    - A scenario that `is_empty` has no steps, maps or layout. Nothing was checked.
+    - Findings: `findings`, the first cause first. The codes that the scenario says it should give are `expected`, or
+      None.
+    - Remarks: `remarks`, what needs no change, for example unused fields, unread transfers, shared banks.
+    - Unchecked parts: `unchecked`.
+    - Memory: `machine`, shared memory after the steps, and what every operand read.
+    - Empty scenario: `is_empty` is True if it has no steps, maps or layout. Then nothing was checked.
 
     >>> import smemsim
     >>> report = smemsim.check({"arch": "sm_90a"})

@@ -424,13 +424,14 @@ def judged_of(launch: Launch, reads: Reads | None, written: Written | None, why_
 class Run(metaclass=OwnMembers):
     """A launch that has run.
 
-    - Findings are in `findings`, the first cause first. Remarks are in `remarks`.
-    - The text of printf is `output`.
-    - Instructions whose results are right within the ISA's bound (`ex2.approx`) are in `approximate`. Lines of sums
-      that ptxas may fuse with a product are in `unsure`. Without any, the outputs are bit-exact as far as `evidence`
-      says.
-    - The launch took `seconds`. The number of CTAs that ended is `ctas`. These are all of the grid, unless a part was
-      asked for, the kernel trapped or hung, or it was stopped (`out_of_time`, `interrupted` by Ctrl-C).
+    - Findings: `findings`, the first cause first, and `remarks`, which need no change.
+    - Output: `output`, the text of printf.
+    - Numbers: `approximate`, the instructions whose results are right within the ISA's bound (`ex2.approx`), and
+      `unsure`, the lines of sums that ptxas may fuse with a product. Without any, the outputs are bit-exact as far as
+      `evidence` says.
+    - Time: `seconds`.
+    - CTAs: `ctas`, the number that ended. These are all of the grid, unless a part was asked for, the kernel trapped or
+      hung, or it was stopped (`out_of_time`, `interrupted` by Ctrl-C).
 
     >>> import smemsim
     >>> run = smemsim.Gpu("sm_90a").launch('''.version 8.0 .target sm_90a .address_size 64
@@ -789,10 +790,11 @@ class Run(metaclass=OwnMembers):
     def explain(self, array: Any, expected: Any, before: Any = None, *, dtype: str = "", rtol: float = 0.0, atol: float = 0.0) -> str:
         """Which single rule turns `expected` into the kernel's `array`, and what to change. "" if no rule is certain.
 
-        - Argument `array` is one of `Gpu.array`, or its content. Lines of stores are not known for a content.
-        - Arguments `expected` and `before` (the content before the launch) have as many elements.
-        - Argument `dtype` is the element type, if an array has raw bits.
-        - Elements are right if |array - expected| <= atol + rtol * |expected|, like numpy.
+        - Array: `array`, one of `Gpu.array`, or its content (then lines of stores are not known).
+        - Other arrays: `expected`, and `before`, the content before the launch. They have as many elements.
+        - Type: `dtype`, if an array has raw bits.
+        - Tolerance: `rtol` and `atol`. Elements are right if |array - expected| <= atol + rtol * |expected|, like
+          numpy.
 
         A rule is reported if it gives all wrong elements except those at edges, and chance could not. The rules are:
         elements in other places (a swizzle, another box, rows for columns, another fragment); missing or repeated steps

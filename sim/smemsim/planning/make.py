@@ -51,9 +51,10 @@ class Plan(Planned, metaclass=OwnMembers):
     """An operand tile in shared memory: how TMA fills it and how the instruction reads it. Offsets and sizes are bytes.
     Everything is printed by `print(plan)`.
 
-    The loads with two-dimensional boxes are `loop`. The load with one box is `box`, or None. Then `why_no_box` has the
-    reason. The descriptors are `words` (blocks, K steps). Their strides are `lbo` and `sbo`. The bytes from the first
-    start are `advances`. The atoms are `arrangement`. The layouts are `cute`.
+    - Loads: `loop` has two-dimensional boxes. The load with one box is `box`, or None and its reason `why_no_box`.
+    - Descriptors: `words` (blocks, K steps). Their strides are `lbo` and `sbo`. The bytes from the first start are
+      `advances`.
+    - Layouts: `arrangement` has the atoms, `cute` the layouts of CuTe.
 
     >>> import smemsim
     >>> p = smemsim.plan(64, 64, dtype="bf16", major="K", swizzle="128B", arch="sm_90a")
@@ -129,14 +130,11 @@ def plan(
     """Plan an operand tile. A plan has TMA boxes, tensor maps, descriptors with LBO and SBO, their advances, layouts
     and code.
 
-    - The tile has `rows` (M or N) x `k` elements in one CTA's shared memory. With `cta_group=2` these are the CTA's
-      half.
-    - Arguments `dtype`, `major` ("K" or "MN") and `swizzle` are those of `operand_addresses`. The side is "a" or "b".
-    - Arguments `m`, `n` and `kind` are those of the instruction. Default: chosen. Argument `other_major` is that of the
-      other operand.
-    - Swizzle atoms follow one another along `stack`: "strided", "contiguous", "MN" or "K".
-    - The matrix of the tile is `matrix` (rows, K), with `pitch_bytes` between lines. The tile is `at` (row, k).
-      Default: made up.
+    - Tile: `rows` (M or N) x `k` elements in one CTA's shared memory. With `cta_group=2` these are the CTA's half.
+    - Operand: `dtype`, `major` ("K" or "MN") and `swizzle`, as in `operand_addresses`, and `side`, "a" or "b".
+    - Instruction: `m`, `n` and `kind`. Default: chosen. The major-ness of the other operand is `other_major`.
+    - Stacking: `stack`, the axis along which swizzle atoms follow one another: "strided", "contiguous", "MN" or "K".
+    - Matrix: `matrix` (rows, K), with `pitch_bytes` between lines. The tile is `at` (row, k) of it. Default: made up.
 
     Every plan has passed `smemsim.check`. Its rules are those of `operand_addresses` and `tma_load`: measured on
     sm_90a, documented or compiled on sm_100a. Source: PTX ISA 9.1 §9.7.16.3, 9.7.15.5.1.2; CUTLASS and DeepGEMM stack

@@ -94,24 +94,22 @@ ALSO = {"watch_global": "GLOBAL_RACES", "unwatched": "NO_SANITIZE_KERNELS"}
 class Policy:
     """The options of a virtual GPU: how launches run, and what happens with findings.
 
-    - Findings are handled as `on_finding` says, a key of ON_FINDING.
-    - With `strict`, remarks about documented rules that the kernel breaks count, too.
-    - With `sanitize=False` kernels are executed only. With `watch_global=False` races in global memory are not looked
-      for.
-    - Kernels whose names match the regular expression `unwatched` run without the sanitizer.
-    - The CTAs of every grid that run are `ctas`: numbers, "sample" for a few that represent the grid, None for all.
-    - Independent CTAs run in `workers` processes.
-    - One launch is bounded by `limit` (blocks of instructions) and `limit_seconds`. The program is bounded by
+    - Findings: `on_finding`, a key of ON_FINDING. With `strict`, remarks about documented rules that the kernel breaks
+      count, too. With `remarks`, the remarks of launches without findings are printed, too, each once.
+    - Sanitizer: with `sanitize=False` kernels are only executed. With `watch_global=False` races in global memory are
+      not looked for. Kernels whose names match the regular expression `unwatched` run without the sanitizer.
+    - Part of each grid: `ctas`: numbers, "sample" for a few that represent the grid, None for all.
+    - Processes: `workers`, for independent CTAs.
+    - Limits: `limit` (blocks of instructions) and `limit_seconds` bound one launch. The program is bounded by
       `limit_launches` and `total_seconds`.
-    - Launch files are written to the folder `record`, HTML pages to the folder `report`, findings to the file `json`.
-    - Functions marked by `hook` are read from the Python file `hooks`.
-    - Options `schedule`, `cancel`, `assume` and `overrun` are those of `Gpu.launch`.
-    - Memory is filled as `fresh_memory` says, a key of FRESH_MEMORY.
-    - With `remarks` the remarks of launches without findings are printed, too, each once.
-    - Fewer launches than `require_launches` give exit code 2. With `quiet` no line for each launch is printed.
-    - With `counters` the cost of each line is counted. With `pipeline` the rings of stages are recorded.
-    - Folders of source files are `sources`, besides the current one and those below it.
-    - With `host_code=False`, x86 code for hidden parameters in a cubin (cuTile) is not run.
+    - Files: `record`, a folder for launch files, `report`, a folder for HTML pages, and `json`, a file. Functions
+      marked by `hook` are read from the Python file `hooks`.
+    - Launches: `schedule`, `cancel`, `assume` and `overrun`, as for `Gpu.launch`.
+    - Memory: `fresh_memory`, a key of FRESH_MEMORY.
+    - Number of launches: `require_launches`. Fewer give exit code 2. With `quiet` no line for each launch is printed.
+    - Records: with `counters` the cost of each line is counted. With `pipeline` the rings of stages are recorded.
+    - Sources: `sources`, folders of source files, besides the current one and those below it.
+    - Host code: with `host_code=False`, x86 code for hidden parameters in a cubin (cuTile) is not run.
     """
 
     on_finding: str = "warn"

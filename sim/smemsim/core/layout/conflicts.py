@@ -48,9 +48,12 @@ MOST_PADDING = LINE
 class BankAccess(metaclass=OwnMembers):
     """One instruction that accesses a buffer of shared memory.
 
-    The operation `op` is ld, st, ldmatrix, stmatrix, atom, cas or one (`red.add.u32` of the number 1). Byte offsets in
-    the present buffer are `at` (warps, lanes). The bytes of each lane are `size`. The mask of the active lanes, for all
-    warps or for each, is `active`. Raises InputError.
+    - Operation: `op`, one of ld, st, ldmatrix, stmatrix, atom, cas or one (`red.add.u32` of the number 1).
+    - Addresses: `at` (warps, lanes), byte offsets in the present buffer.
+    - Size: `size`, the bytes of each lane.
+    - Lanes: `active`, the mask of the active lanes, for all warps or for each.
+
+    Raises InputError.
 
     >>> from smemsim import BankAccess
     >>> import numpy as np
@@ -245,9 +248,12 @@ def conflict_free_layouts(
 ) -> ConflictAnswer:
     """Find layouts in which no access of a buffer has bank conflicts.
 
-    The bytes of a row of the buffer, for paddings, are `pitch`. Default: powers of two that fit the accesses. With
-    `tma`, TMA writes the buffer, so only TMA's swizzles are tried. The XOR that the buffer has now is `swizzle`. At
-    most `most` layouts are kept. Raises InputError.
+    - Row: `pitch`, the bytes of a row of the buffer, for paddings. Default: powers of two that fit the accesses.
+    - Present layout: `swizzle`, the XOR that the buffer has now.
+    - TMA: with `tma`, TMA writes the buffer, so only TMA's swizzles are tried.
+    - Number: at most `most` layouts are kept.
+
+    Raises InputError.
 
     >>> from smemsim import BankAccess, conflict_free_layouts
     >>> column = BankAccess("ldmatrix", [[row * 128 for row in range(8)]], 16)

@@ -300,15 +300,14 @@ class Term:
 class MmaResult(metaclass=OwnMembers):
     """The result of one wgmma or tcgen05.mma: its operands, C, and D as raw bits (M, N).
 
-    Operand `a` is one operand, or one for each band of N that reads its own copy of A. Operand `b` is the other one.
-    The content of D before is `c`. It counts times 2^-`scale_c`.
-
-    A sparse A has `index` (M, S), the K of every stored element, else None. If the metadata splits tf32 elements,
-    `lower` (M, S, 2) has the 16-bit halves of B that they multiply.
-
-    If `written` is False, D keeps its content (disabled lanes). An element is `doubtful` if D depends on uninitialised
-    data (counted in `unwritten`), or on an uncertain earlier result. The evidence of the addresses and of D's places is
-    `grade`. The rows of smemsim.DISPUTES among them are `disputes`.
+    - Operands: `a`, one operand or one for each band of N that reads its own copy of A, and `b`.
+    - Accumulator before: `c`, which counts times 2^-`scale_c`.
+    - Sparse A: `index` (M, S), the K of every stored element, else None. If the metadata splits tf32 elements, `lower`
+      (M, S, 2) has the 16-bit halves of B that they multiply.
+    - Disabled lanes: `written` is False for elements of D that keep their content. None means that all are written.
+    - Doubt: `doubtful` is True for elements of D that depend on uninitialised data (counted in `unwritten`), or on an
+      uncertain earlier result.
+    - Evidence: `grade` of the addresses and of D's places, and `disputes`, the rows of smemsim.DISPUTES among them.
 
     The memories may change afterwards. Terms and certainty are computed when they are read.
 

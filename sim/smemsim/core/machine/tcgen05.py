@@ -906,14 +906,14 @@ def tcgen05_mma(
 ) -> MmaResult:
     """Execute one `tcgen05.mma`: D = A * B + D, read through the descriptors and written to tensor memory.
 
-    Argument `d` is the address of D in tensor memory. Argument `a` is a shared-memory descriptor, or a `TmemAddress`
-    for A in tensor memory. Argument `b` is a descriptor. The instruction descriptor is `idesc`. If it is a word, give
-    its `kind`. With `cta_group` 2, both memories are pairs, of the even CTA and its peer. Descriptors and addresses are
-    the same in both.
-
-    Block-scaled kinds have addresses of scale factors, `scale_a` and `scale_b`. Their `scale_vec` is "1X", "2X", "4X",
-    "block16" or "block32". The address of the metadata of a sparse A is `metadata`. With `scale_input_d` n, the D that
-    is added is divided by 2^n.
+    - Accumulator: `d`, its address in tensor memory. With `scale_input_d` n, the D that is added is divided by 2^n.
+    - Operands: `a`, a shared-memory descriptor, or a `TmemAddress` for A in tensor memory, and `b`, a descriptor.
+    - Instruction descriptor: `idesc`. If it is a word, its `kind` is needed, too.
+    - Pair: with `cta_group` 2 both memories are pairs, of the even CTA and its peer. Descriptors and addresses are the
+      same in both.
+    - Scale factors of block-scaled kinds: `scale_a` and `scale_b`, their addresses, and `scale_vec`, "1X", "2X", "4X",
+      "block16" or "block32".
+    - Sparsity: `metadata`, the address of the metadata of A.
 
     The instruction is complete when the call returns. The result has D, both operands with their addresses and owners,
     and `terms(m, n)`. If a known datapath would give other bits, `certain` is False. It is also False if D depends on

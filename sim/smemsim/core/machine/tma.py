@@ -337,11 +337,12 @@ def tma_load(
 ) -> Transfer:
     """The shared address of every byte of the box of a `cp.async.bulk.tensor` load.
 
-    The coordinates are signed, in driver order, in elements. With interleave, dimension 0 counts slices. For
-    tile::gather4 they are the column and four rows. The byte address `smem_address` is in the `.shared` window, which
-    ends at `shared_end` (default: the largest window). Offsets of im2col are `im2col_offsets`, W first, or (wHalo,
-    wOffset) for im2col::w. The instruction's mode is `mode`. Default: that of the map. Without `arch`, the load is as
-    measured on sm_90a, and as documented for modes that only Blackwell has.
+    - Coordinates: signed, in driver order, in elements. With interleave, dimension 0 counts slices. For tile::gather4
+      they are the column and four rows.
+    - Address: `smem_address`, a byte of the `.shared` window, which ends at `shared_end` (default: the largest window).
+    - Offsets: `im2col_offsets`, those of im2col, W first, or (wHalo, wOffset) of im2col::w.
+    - Mode: `mode`, that of the instruction. Default: that of the map.
+    - Architecture: `arch`. None is as measured on sm_90a, and as documented for modes that only Blackwell has.
 
         pitch = bytes of an inner row, or the swizzle width; row = j1 + T1*(j2 + T2*...), or the pixel
         shared = swizzle(smem_address + row*pitch + byte)        on the absolute address
@@ -349,9 +350,9 @@ def tma_load(
     Elements outside the tensor are fill.
 
     Raises HardwareTrap if hardware traps. The CUDA error is 700 if the box ends past the window. It is 715 for a
-    dimension above 2^31, for a start in dimension 0 that is no multiple of 16 B, and for a start outside of the im2col
-    pixel box. It is also 715 for a rank or mode that is not that of the map. It is 716 for a shared address that is no
-    multiple of 128 B, or a global address that is no multiple of 16 B.
+    dimension above 2^31, and for a start in dimension 0 that is no multiple of 16 B. It is also 715 for a start outside
+    of the im2col pixel box, and for a rank or mode that is not that of the map. It is 716 for a shared address that is
+    no multiple of 128 B, or a global address that is no multiple of 16 B.
 
     Measured on an H200: traces tma_loads, tma_im2col, tma_interleave, tma_im2col_interleave. Documented: tile::gather4,
     im2col::w, sub-byte types and the 128B atoms.

@@ -300,12 +300,11 @@ def wgmma(
 ) -> MmaResult:
     """Execute `wgmma.mma_async.m64nNkK`: D = A * B + D, with A from shared memory or registers, B from shared memory.
 
-    Operand `a` is a descriptor, or the registers of A, uint32 (128 threads, 4). Operand `b` is a descriptor. The
-    accumulator's registers before the instruction are `d`, uint32 (128, N / 2), for f16 (128, N / 4). None means zeros.
-    The registers after it are `wgmma_registers(result)`.
-
-    With `metadata`, uint32 (128,), it is wgmma.mma_async.sp. The immediates `imm_scale_a` and `imm_scale_b` are 1 or
-    -1. With `scale_d=False`, D = A * B. The imm-trans of an operand is set by `a_major` or `b_major` "MN".
+    - Operands: `a`, a descriptor or the registers of A, uint32 (128 threads, 4), and `b`, a descriptor.
+    - Accumulator: `d`, its registers before, uint32 (128, N / 2), for f16 (128, N / 4). None means zeros. The registers
+      after it are `wgmma_registers(result)`. With `scale_d=False`, D = A * B.
+    - Sparsity: `metadata`, uint32 (128,), makes it wgmma.mma_async.sp.
+    - Immediates: `imm_scale_a` and `imm_scale_b` are 1 or -1. With `a_major` or `b_major` "MN", imm-trans is 1.
 
     Measured (H200): the choice of elements, in traces wgmma_f32, wgmma_f16, wgmma_s32, wgmma_sparse, wgmma_operands.
     Every bit of the sums is measured, too, in traces wgmma_dots_f32, wgmma_dots_f16, wgmma_dots_s32. If D depends on

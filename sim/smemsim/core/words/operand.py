@@ -51,14 +51,16 @@ def operand_addresses(
     """The shared address of every element that one MMA reads through a descriptor. Returns uint32, shape
     descriptor.shape + (rows, k): the address of each element's first byte in the `.shared` window.
 
-    The descriptor is a raw 64-bit word, a `SmemDescriptor`, or an array of words. Its `arch` is "sm_90a" (wgmma),
-    "sm_100a" or "sm_103a" (tcgen05). The contiguous axis `major` is "K" or "MN". The operand has `rows` elements along
-    M or N and `k` elements along K. For the dense operand of a sparse instruction this is the doubled K. Any size is
-    allowed. For sizes that no instruction has, the same formulas are used. The packing of 4-bit types is "packed" or
-    "padded". A preallocated result is `out`.
+    - Descriptor: a raw 64-bit word, a `SmemDescriptor`, or an array of words.
+    - Architecture: `arch`, "sm_90a" (wgmma), "sm_100a" or "sm_103a" (tcgen05).
+    - Contiguous axis: `major`, "K" or "MN".
+    - Size: `rows` elements along M or N, and `k` elements along K (the doubled K for the dense operand of a sparse
+      instruction). Any size is allowed. For sizes that no instruction has, the same formulas are used.
+    - Packing of 4-bit types: `packing`, "packed" or "padded".
+    - Result: `out`, a preallocated array.
 
     Addresses are plain sums, also past the end of the window. For words that the ISA forbids the result is what
-    hardware does; `SmemDescriptor.problems` reports them.
+    hardware does. `SmemDescriptor.problems` reports them.
 
     Measured on an H200 for wgmma (traces wgmma_operands, wgmma_reserved_bits, tma_wgmma, reference_gemm). For tcgen05
     not measured: most rules are witnessed by programs that are right on a card, some are inferred. `smemsim.RULES` has

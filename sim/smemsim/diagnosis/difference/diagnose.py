@@ -58,10 +58,10 @@ def explain_difference(results: MmaResult | Sequence[MmaResult], d: Any, *, shar
     """Find the mistake that explains how D of a card differs from D of the model: rounding, a wrong term (its k and
     address), or a wrong layout.
 
-    The results are those of `wgmma` or `tcgen05_mma`: one, or the list of results that add into the same D, in order.
-    Argument `d` has the raw bits (M, N) of the card's D at the end. Argument `shared` is the memory that was read. With
-    it, other descriptors are tried on the whole memory. Without it, they are tried only on the elements that the model
-    read.
+    - Results: one of `wgmma` or `tcgen05_mma`, or the list of those that add into the same D, in order.
+    - Bits: `d` (M, N), the raw bits of the card's D at the end.
+    - Memory: `shared`, the memory that was read. With it, other descriptors are tried on the whole memory. Without it,
+      they are tried only on the elements that the model read.
 
     Every sentence "D is what it would be if ..." was tried: the model with this change gives the card's D, bit for bit
     or except for rounding. If several changes of one kind give it, all are listed. If changes of several kinds give it,

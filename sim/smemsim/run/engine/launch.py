@@ -88,15 +88,15 @@ def three(name: str, value: Any) -> tuple[int, int, int]:
 class LaunchConfig:
     """Everything of a launch that the kernel can see, in the terms of the driver's `CUlaunchConfig`.
 
-    - The sizes `grid`, `block` and `cluster` are one to three numbers, kept as three.
-    - A `block` of None is the kernel's `.reqntid`, else one thread.
-    - A `cluster` of None is the kernel's `.reqnctapercluster`, else no cluster. Then each CTA is a cluster of one, but
-      st.async and red.async are illegal instructions.
-    - Dynamic shared memory is `shared_bytes`.
-    - Parameters are `args`, one entry for each, in their order. On every card an entry is the parameter's bytes. On a
+    - Sizes: `grid`, `block` and `cluster`, one to three numbers, kept as three. A `block` of None is the kernel's
+      `.reqntid`, else one thread. A `cluster` of None is its `.reqnctapercluster`, else no cluster. Then each CTA is a
+      cluster of one, but st.async and red.async are illegal instructions.
+    - Dynamic shared memory: `shared_bytes`.
+    - Parameters: `args`, one entry for each, in their order. On every card an entry is the parameter's bytes. On a
       simulated one it may also be an array, a tensor map, a number or None.
-    - The name of the kernel is `entry`. It may be left out if the PTX has only one.
-    - A simulated card answers `clusterlaunchcontrol.try_cancel` by `cancel`, a key of `CANCEL`, or "all".
+    - Kernel: `entry`, its name. It may be left out if the PTX has only one.
+    - Cancellation: `cancel`, how a simulated card answers `clusterlaunchcontrol.try_cancel`: a key of `CANCEL`, or
+      "all".
 
     Raises InputError.
 
@@ -140,33 +140,33 @@ class RunOptions:
     """How a simulated card runs a launch. The kernel cannot see any of it, and none changes the results of a correct
     kernel.
 
-    - With `sanitize=False` no sanitizer runs. With `watch_global=False` the race detector ignores global memory.
-    - The CTAs to run are `ctas`, with the CTAs of their clusters. None means all. "sample", alone or among the numbers,
-      means a few that represent the grid (`sampling.py`).
-    - The kernel counts as endless after `limit` blocks of instructions. It is ended without a finding after
-      `limit_seconds`.
-    - CTAs that do not depend on each other are executed by `workers` processes (None: as many as save time). With
+    - Sanitizer: with `sanitize=False` none runs. With `watch_global=False` the race detector ignores global memory.
+    - Part of the grid: `ctas`, the numbers of the CTAs to run, with the CTAs of their clusters. None means all.
+      "sample", alone or among the numbers, means a few that represent the grid (`sampling.py`).
+    - Limits: `limit`, blocks of instructions until the kernel counts as endless. After `limit_seconds` it is ended
+      without a finding.
+    - Processes: `workers`, which execute CTAs that do not depend on each other (None: as many as save time). With
       `client`, a `distributed.Client`, its Dask cluster executes them.
-    - With `progress=False` no bar is drawn.
-    - Folders with sources that findings may show are `sources`. The name of the PTX in findings is `name`.
-    - The order of events is `schedule`. None is the usual order, a seed any order that the memory model allows,
-      "earliest" and "latest" the extremes. "all:N" runs each of these and N seeds.
-    - An alternative of a rule about Blackwell, such as "tcgen05.pair=b_interleaved", is `assume`. It holds instead of
-      the rule. Such a launch runs in this process.
-    - If this launch may start before the previous one has ended, `after` has what that one has done to memory
-      (`grid.in_front`). Such a launch runs in this process.
-    - The number of multiprocessors of the card is `multiprocessors`, if it is not the real one. CTAs read it in %nsmid,
-      and so many run at once.
-    - Threads that access at most `overrun` bytes after an array get X001 and continue with zeros. Other accesses
-      outside arrays end the kernel. An access that begins inside the array and ends after it, such as that of a vector,
-      still ends it.
-    - Events of the launch are passed to `observers` (`smemsim.run.events.Observer`), with the sanitizer and without.
-      Such a launch runs in this process.
-    - With `counters=True` the cost of each line is counted. Upper bounds, as `run.counters.limits` has them, also give
-      P905.
-    - With `pipeline` the stages of the kernel's loads are recorded. It is True, or a table with `cta` (the CTA whose
+    - Progress: with `progress=False` no bar is drawn.
+    - Names: `name` of the PTX in findings, and `sources`, folders with sources that findings may show.
+    - Schedule: `schedule`. None is the usual order, a seed any order that the memory model allows, "earliest" and
+      "latest" the extremes. "all:N" runs each of these and N seeds.
+    - Assumption: `assume`, an alternative of a rule about Blackwell that holds instead of the rule, such as
+      "tcgen05.pair=b_interleaved". Such a launch runs in this process.
+    - Previous launch: `after`, what it has done to memory (`grid.in_front`), if this launch may start before it has
+      ended. Such a launch runs in this process.
+    - Multiprocessors: `multiprocessors` of the card, if not those of the real one. CTAs read the number in %nsmid, and
+      run on so many at once.
+    - Accesses past an array: threads that access at most `overrun` bytes after an array get X001 and continue with
+      zeros. Other accesses outside arrays end the kernel. An access that begins inside the array and ends after it,
+      such as that of a vector, still ends it.
+    - Observers: `observers` (`smemsim.run.events.Observer`) get the events of the launch, with the sanitizer and
+      without. Such a launch runs in this process.
+    - Counters: with `counters=True` the cost of each line is counted. Upper bounds, as `run.counters.limits` has them,
+      also give P905.
+    - Pipeline: `pipeline` records the stages of the kernel's loads. It is True, or a table with `cta` (the CTA whose
       cluster is recorded) and `costs` (assumed lengths by name).
-    - The arrays whose values count are `outputs`, arrays of `Gpu.array` or addresses. Uninitialised values in other
+    - Results: `outputs`, the arrays whose values count, of `Gpu.array`, or addresses. Uninitialised values in other
       arrays are R507 when something uses them. None means all arrays.
 
     Raises InputError.

@@ -485,10 +485,12 @@ class ScaleLayout(metaclass=OwnMembers):
     """The place of the scale factors of A or of B in tensor memory, for one tcgen05.mma of a block-scaled kind. A
     factor is a byte, repeated in every 32 lanes.
 
-    The operand is "A" or "B". The sizes `m` and `n` are those of the instruction (of the pair). The kind is "mxf8f6f4",
-    "mxf4" or "mxf4nvf4". The vector `scale_vec` is "1X", "2X", "4X", "block16" or "block32". Names .blockN are other
-    names of .scale_vec, except with `k` 96 (sm_103a). The instruction's K is `k`. Default: the dense one that is not
-    96. SFA_ID or SFB_ID is `scale_id`. The column of the scales' address is `column`.
+    - Operand: `operand`, "A" or "B".
+    - Instruction: `m` and `n` (of the pair), and `kind`, "mxf8f6f4", "mxf4" or "mxf4nvf4".
+    - Block size: `scale_vec`, "1X", "2X", "4X", "block16" or "block32". The names .blockN mean the same as .scale_vec,
+      except with `k` 96 (sm_103a).
+    - K: `k`, that of the instruction. Default: the dense one that is not 96.
+    - Place: `scale_id`, SFA_ID or SFB_ID, and `column`, that of the scales' address.
 
     In a pair each CTA has the scales of its own rows of A, and all scales of B. With M = 128 the upper half of N is 64
     lanes further (TIRx-harness test_mxf8_cta2.py). Scales of K = 96 that do not fit the first cell continue in a second

@@ -320,11 +320,13 @@ class TmemAccess(metaclass=OwnMembers):
     """One tcgen05.ld or tcgen05.st: its `shape` ("32x32b", "16x64b", "16x128b", "16x256b", "16x32bx2"), .x`repeat` and
     address.
 
-    With `pack` it has .pack::16b or .unpack::16b. Then a register holds the lower halves of two neighbouring columns.
-    The immHalfSplitoff of .16x32bx2, in columns, is `half_split_offset`. The address `taddr` does not include the
-    warp's lanes, which the kernel adds. Its lane is 0, or 16 for the shapes of 16 lanes. The operand of warp `warp` is
-    `operand(warp)`. If a whole address names the 32 lanes that are accessed, the first one is `window`. None means
-    those of the warp.
+    - Packing: with `pack` it has .pack::16b or .unpack::16b. A register holds the lower halves of two neighbouring
+      columns.
+    - Offset: `half_split_offset`, the immHalfSplitoff of .16x32bx2, in columns.
+    - Address: `taddr`, before the kernel adds the warp's lanes. Its lane is 0, or 16 for the shapes of 16 lanes. The
+      operand of warp `warp` is `operand(warp)`.
+    - Lanes: `window`, the first of the 32 lanes that are accessed, if a whole address names them. None means those of
+      the warp.
 
     Register counts are documented (PTX ISA 9.1 §9.7.16.8.3), the maps compiled (CUTLASS copy_traits_sm100.hpp).
 
