@@ -269,6 +269,50 @@ def test_a_lost_product_is_another_tiles_where_it_was_committed(commits: str) ->
     assert "all but the first" in lost.repair
 
 
+@pytest.mark.parametrize("is_late", [False, True])
+@pytest.mark.parametrize(
+    ("address", "apart", "line"),
+    [
+        ("add.u32 %r185, %r197, {};", (16, 32), "add.u32"),
+        ("mov.u32 %r185, 1; shl.b32 %r185, %r185, {}; add.u32 %r185, %r185, %r197;", (4, 5), "shl.b32"),
+        ("mov.u32 %r185, 3; mad.lo.u32 %r185, %r185, {}, %r197;", (8, 32), ""),
+    ],
+)
+def test_accumulators_that_overlap_are_named_and_the_fix_is_tried(address: str, apart: tuple[int, int], line: str, is_late: bool) -> None:
+    """The second product of 32 columns begins within the first one: more columns apart help, and no wait does. If it is
+    late, its columns may be written while the first one is read. Else the columns of both may be padding: a remark.
+    """
+    text, images, a, b, _ = product("f16", "bf16")
+    first, read = re.search(r"@%p1 tcgen05.mma[^;]*%r160, 0;", text), "tcgen05.wait::ld.sync.aligned;"
+    assert first
+    assert read in text
+    begin = 16 if line else 24
+    for number, is_wrong in zip(apart, (True, False), strict=True):
+        second = f"{address.format(number)} {first[0].replace('[%r197]', '[%r185]')}"
+        if is_late:  # while the first one is read: a commit and a wait come before the end
+            commit = "@%p1 tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%r161];"
+            again = f"{read} bar.sync 0; {commit} LATE: mbarrier.try_wait.parity.shared.b64 %p7, [%r161], 1; @!%p7 bra LATE;"
+            at = "and.b32 %r196, %r198, 3;"
+            moved = text.replace(at, f"{second} {at}").replace(read, again)
+        else:
+            moved = text.replace(first[0], f"{first[0]} {second}")
+        gpu = Gpu("sm_100a")
+        out = gpu.array(np.zeros((128, 32), np.float32))
+        run = gpu.launch(moved, "k", block=128, args=(gpu.array(images), out), progress=False, try_fixes=True)
+        found = run.findings if is_late else [f for f in run.remarks if f.code == "X017"]
+        assert {f.code for f in found} == ({"X012" if is_late else "X017"} if is_wrong else set()), run.text()
+        assert is_late or run.ok
+        for f in found:
+            assert f"two accumulators overlap: columns 0 to 31 and {begin} to {begin + 31}" in f.why
+            if is_late and line:
+                changed = next(n for n, one in enumerate(run.ptx.splitlines(), 1) if line in one and "%r185" in one)
+                assert (f.tried, f.trial) == (True, f"accumulators 32 columns apart instead of 16 in line {changed}")
+            else:
+                assert f"accumulators 32 columns apart, as many as each has; now they are {begin} columns apart" in f.repair
+        if not is_wrong:
+            np.testing.assert_array_equal(out.numpy(), a @ b.T)
+
+
 @pytest.mark.parametrize(("last", "lost"), [("0", []), ("%r161", ["X017"])], ids=["behind a flag", "behind both"])
 def test_a_product_whose_reader_a_flag_skips_is_discarded(last: str, lost: list[str]) -> None:
     """No thread reads the first product if a branch that stands between the two skips its tcgen05.ld. A reader behind

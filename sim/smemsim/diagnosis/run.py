@@ -22,6 +22,7 @@ from smemsim.core.spec.architectures import any_architecture
 from smemsim.core.spec.barriers import MBARRIER_SIZE
 from smemsim.core.spec.findings import TOLD_APART, UPSTREAM, UPSTREAM_IF_MENDED, Severity
 from smemsim.core.spec.formats import element_format
+from smemsim.diagnosis.accumulators import with_overlaps
 from smemsim.diagnosis.build import Scenario
 from smemsim.diagnosis.compilers import blamed
 from smemsim.diagnosis.consequences import is_lost_update, with_causes, with_trials
@@ -618,7 +619,7 @@ class Run(metaclass=OwnMembers):
         a branch skipped its reader, or what overwrites it is the product of another tile.
         """
         found = [dataclasses.replace(f, ctas=self.launch.result.findings.ctas(f)) for f in self.launch.result.findings.values()]
-        found = [with_extent(f, self._extents) for f in found]
+        found = with_overlaps([with_extent(f, self._extents) for f in found], self.launch)
         if not any(f.code == "X017" for f in found):
             return found
         sums = {} if self.reads is None else begun_anew(self.reads)

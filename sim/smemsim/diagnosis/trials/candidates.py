@@ -21,7 +21,8 @@ barrier.cluster.
 
 X011 changes the member mask.
 
-X012 adds tcgen05.wait::ld and ::st, and tcgen05.fence on both sides, also before the next arrival.
+X012 adds tcgen05.wait::ld and ::st, and tcgen05.fence on both sides, also before the next arrival. If two accumulators
+overlap, X012 and X017 put more columns between them.
 
 X014 adds wgmma.fence.
 """
@@ -35,7 +36,7 @@ from typing import NamedTuple, cast
 
 from smemsim.core.finding import Finding, InLaunch, expect_words
 from smemsim.core.ptx.edits import Edit, instructions, replaced_by, with_number
-from smemsim.core.ptx.module import Address, Function, Immediate, Instruction, Label, Module, Register, RegisterType, Special
+from smemsim.core.ptx.module import Address, Function, Immediate, Instruction, Label, Module, Register, RegisterType, Special, slots_in
 from smemsim.core.ptx.origins import number_of, origin
 from smemsim.run.async_ops import is_bulk
 
@@ -48,6 +49,7 @@ MOST_NUMBERS = 3  # named barriers that are tried
 LANES = 32  # of a warp
 STAGES = (1, 2, 3, 4)  # of a ring whose wait gets a counted parity
 BESIDE = ("X006", "X008", "X010", "X011")  # codes whose fixes name more than one change
+ARITHMETIC = ("add", "and", "cvt", "mad", "mov", "mul", "or", "selp", "shl", "sub")  # by which addresses are computed
 FULL_MASK = 0xFFFFFFFF
 PARITY = 2  # the operands of a wait are a predicate, the mbarrier, the parity, and maybe a time
 WAITS = {  # of asynchronous instructions whose commit groups a thread waits for: what commits, what waits
@@ -155,6 +157,20 @@ class _Code:
                 elif last is not None and (i.op in ("bra", "ret", "exit", "mbarrier") or _orders(i)):
                     found.append(last)
                     last = None
+        return found
+
+    def behind_tensor_addresses(self) -> list[Instruction]:
+        """The instructions that compute the addresses of accumulators, and of what tcgen05.ld and .st access."""
+        found: list[Instruction] = []
+        for body in self.bodies:
+            accesses = [i for i in body if i.op == "tcgen05" and i.modifiers[0] in ("mma", "ld", "st")]
+            addresses = [next((one for one in i.operands if isinstance(one, Address)), None) for i in accesses]
+            slots = frozenset().union(*(slots_in(one) for one in addresses if one is not None))
+            before = -1
+            while len(slots) != before:
+                before = len(slots)
+                slots = slots.union(*(i.used for i in body if i.op in ARITHMETIC and i.given & slots))
+            found += [i for i in body if i.op in ARITHMETIC and i.given & slots]
         return found
 
     def put(self, text: str, at: Instruction, *, is_before: bool = False, has_guard: bool = False) -> Edit:
@@ -500,6 +516,7 @@ def _matrix_fence(f: Finding, at: InLaunch, i: Instruction, code: _Code) -> Iter
 
 def _tensor_memory(f: Finding, at: InLaunch, i: Instruction, code: _Code) -> Iterator[Candidate]:
     """Waits and fences between two accesses of tensor memory: by what the earlier one is."""
+    yield from _columns_apart(f, code)
     others = [half.instruction for half in f.halves if half.instruction is not None and half.instruction is not i]
     before = others[0] if others else at.other
     if before is None or before.op != "tcgen05":
@@ -522,6 +539,25 @@ def _tensor_memory(f: Finding, at: InLaunch, i: Instruction, code: _Code) -> Ite
         for text in (fence, wait, f"{wait} {fence}"):
             words = " and ".join(text.rstrip(";").split("; "))
             yield Candidate((code.put(text, arrive, is_before=True),), f"{words} before line {arrive.line}", is_all=False)
+
+
+def _columns_apart(f: Finding, code: _Code) -> Iterator[Candidate]:
+    """More columns from one accumulator to the next, if two overlap: in what computes the addresses of tensor memory."""
+    apart, columns = f.numbers.get("apart"), f.numbers.get("columns")
+    if not isinstance(apart, int) or not isinstance(columns, int):
+        return
+    changes: list[tuple[Instruction, Edit]] = []
+    for i in code.behind_tensor_addresses():
+        for n, operand in enumerate(i.operands[1:], 1):
+            wanted, given = (size.bit_length() - 1 if i.op == "shl" else size for size in (apart, columns))
+            is_power = not (apart & apart - 1 or columns & columns - 1)
+            if isinstance(operand, Immediate) and operand.value == wanted and (i.op != "shl" or (n == 2 and is_power)):
+                changes.append((i, Edit(i, (with_number(i, n, given),))))
+                break
+    text = f"accumulators {columns} columns apart instead of {apart}"
+    for some in ([one for one in changes if one[0].op != "add"], changes):
+        if some:
+            yield Candidate(tuple(edit for _, edit in some), f"{text} in {_lines([i for i, _ in some])}")
 
 
 # ---- waits
@@ -747,5 +783,5 @@ def _scopes(f: Finding, at: InLaunch, i: Instruction, code: _Code) -> Iterator[C
 _Kind = Callable[[Finding, InLaunch, Instruction, _Code], Iterable[Candidate]]
 _KINDS: dict[str, _Kind] = {
     "T210": _bytes, "X003": _proxy_fence, "X004": _waits, "X005": _waits, "X006": _count, "X007": _waits, "X008": _barrier, "X010": _count,
-    "X011": _member_mask, "X012": _tensor_memory, "X014": _matrix_fence,
+    "X011": _member_mask, "X012": _tensor_memory, "X017": lambda f, at, i, code: _columns_apart(f, code), "X014": _matrix_fence,
 }  # fmt: skip

@@ -23,7 +23,7 @@ from smemsim.run.sanitizer import races
 from smemsim.run.sanitizer.operations import OPERATIONS, Operation
 from smemsim.run.sanitizer.races import Access
 from smemsim.run.sanitizer.reporting import Reporting
-from smemsim.run.sanitizer.tensor_rule import FILL, NUMBERS, PRODUCT, CellAccess, Suspect
+from smemsim.run.sanitizer.tensor_rule import FILL, NUMBERS, PRODUCT, CellAccess, Suspect, is_cut
 from smemsim.run.sanitizer.tensor_table import TensorTable
 from smemsim.run.warps import WARP
 
@@ -149,6 +149,31 @@ class TensorFindings:
                 "enable-input-d true for the first instruction too, if the sum begins with the numbers in D", because=because, milder=Severity.NOTE,
                 halves=(self._mine(a).half, self.reporting.access("write", warp, int(self.table.cells.line[at].flat[0])).half),
             )  # fmt: skip
+
+        elif is_cut(held):
+            self._lost_in_part(a, held)
+
+    def _lost_in_part(self, a: CellAccess, held: np.ndarray) -> None:
+        """X017 as a remark: a product begins at another column, in the middle of a product that nothing has read. The
+        columns that both have may be padding.
+        """
+        i, (cta, lanes, columns), *_ = a
+        cells = self.table.cells
+        last = np.arange(COLUMNS)[columns][np.flatnonzero((held == PRODUCT).all(axis=0))]
+        who = cells.who[cta, lanes, last]
+        by = int(who.flat[0])
+        beside = last[0] - 1 if columns.start == last[0] else last[-1] + 1
+        if by < OPERATIONS or (who != by).any() or not 0 <= beside < COLUMNS or (cells.who[cta, lanes, beside] != by).any():
+            return
+        other = self.reporting.operations[by - OPERATIONS]
+        if other.kind != "tcgen05.mma":
+            return
+        self.x.launch.find(
+            "X017", i, f"a part of a product, {self.where(a.at, held > 0)}, is overwritten by another product, and no instruction has read it",
+            "a column for the second product at which the first one has ended", because="PTX ISA 9.1 §9.7.16.10", milder=Severity.NOTE,
+            why="the two products begin at other columns and overlap; it is right if the columns that both have are padding of the first one",
+            other=other.instruction, halves=(self._mine(a).half, self.reporting.by(other, "write").half),
+        )  # fmt: skip
 
     def read_as(self, i: Instruction, at: Any, before: Operation, dtype: str) -> None:
         """R508: an instruction reads sums as operands. An operation has left one sum in each column."""

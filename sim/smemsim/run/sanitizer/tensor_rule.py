@@ -25,7 +25,7 @@ from smemsim.run.sanitizer.registers import Named
 from smemsim.run.sanitizer.tensor_table import PENDING, TensorTable
 from smemsim.run.warps import WARP
 
-__all__ = ["FILL", "NUMBERS", "PRODUCT", "CellAccess", "Suspect", "TensorRule", "is_lost"]
+__all__ = ["FILL", "NUMBERS", "PRODUCT", "CellAccess", "Suspect", "TensorRule", "is_cut", "is_lost"]
 
 
 PRODUCT, FILL, NUMBERS = 1, 2, 3  # what nothing has read in a cell: `Cells.unread`
@@ -235,6 +235,15 @@ class TensorRule:
 
 def is_lost(held: np.ndarray) -> bool:
     """Is the unread content of some cells a product, or the start values of a sum, so that it must not
-    be overwritten?
+    be overwritten? Or do their first or last columns hold a product, and the others nothing?
     """
-    return bool((held == PRODUCT).all() or ((held >= FILL).all() and (held == NUMBERS).any()))
+    if not held.any():
+        return False
+    return bool((held == PRODUCT).all() or ((held >= FILL).all() and (held == NUMBERS).any())) or is_cut(held)
+
+
+def is_cut(held: np.ndarray) -> bool:
+    """Do the first or the last columns hold a product that is unread, and the others nothing?"""
+    full = (held == PRODUCT).all(axis=0)
+    is_one = full[0] != full[-1] and np.count_nonzero(full[1:] != full[:-1]) == 1
+    return bool(is_one and not held[:, ~full].any())
