@@ -323,9 +323,9 @@ def test_other_products_of_the_operands_are_named(name):
 # ---- kernels
 
 
-def launched(name, change=lambda ptx: ptx, about=lambda args: None, more_shared=0):
+def launched(name, change=lambda ptx: ptx, about=lambda args: None, more_shared=0, numbers=None):
     """(run, its output's array, what that held before, its type) of a recorded launch with another PTX or other
-    arguments.
+    arguments. `numbers`: bf16 numbers of A and B by row and k.
     """
     launch = read_launch_file(KERNELS / name)
     args = json.loads(json.dumps(launch.about["args"]))
@@ -334,6 +334,12 @@ def launched(name, change=lambda ptx: ptx, about=lambda args: None, more_shared=
     gpu = smemsim.Gpu("sm_90a")
     arrays, passed = launch.placed(gpu)
     (output,) = launch.about["outputs"]
+    if numbers is not None:
+        for n, side in enumerate("AB"):
+            values = numbers(n, *np.indices((256, 256))).astype(np.float32)
+            gpu.memory.holding(arrays[side].address, arrays[side].address + 1).data[:131072] = (
+                (values.view(np.uint32) >> 16).astype(np.uint16).view(np.uint8).ravel()
+            )
     before = arrays[output].numpy()
     config = dataclasses.replace(launch.config(passed), shared_bytes=launch.about["shared_bytes"] + more_shared)
     run = gpu.run(change(launch.ptx), config)
@@ -445,6 +451,27 @@ def test_the_tiles_that_a_store_writes_are_held_against_the_products_without_an_
             FAULTS[name][1],
             f"{run.findings[0].message.replace('; so the product of A and B lies in global memory', '')}; {run.findings[0].repair}",
         )
+
+
+PERIODIC = {
+    "period 7": lambda n, row, k: (5 * k + 3 * row + row // 7 + n) % 7 - 3,
+    "rows alike": lambda n, row, k: (row % 64 - 32 if n else row % 3 == 1) * (k == 3),
+}
+
+
+@pytest.mark.parametrize(
+    ("numbers", "name", "said"),
+    [
+        ("period 7", "right", ""),
+        ("period 7", "rows modulo 4", "written with swizzle 64B"),
+        ("rows alike", "threads without swizzle", "written without a swizzle"),
+    ],
+)
+def test_a_store_without_the_swizzle_is_told_though_numbers_repeat(numbers, name, said):
+    """Most rows, or most columns, of D are equal to others."""
+    run, *_ = launched("gemm_specialized", **FAULTS[name][0] if name in FAULTS else {}, numbers=PERIODIC[numbers])
+    assert [f.code for f in run.findings] == ["R501"] * bool(said), run.text()
+    assert all(said in f.message for f in run.findings)
 
 
 def test_a_store_that_begins_behind_its_tile_is_told_by_the_product():

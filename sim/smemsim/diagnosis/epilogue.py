@@ -281,7 +281,7 @@ def _swizzled(box: _Box, alike: list[Store], launch: Launch) -> Finding | None:
     event, near = box.event, rounding_of(launch, box.dtype)
     tm = event.tensor_map
     arrays = Arrays(box.found, box.wanted, relative=near.relative, itemsize=tm.type_row.bits // 8)
-    if not arrays.count or repeats(arrays):
+    if not arrays.count:
         return None
     tile = _tile_of(event, alike, launch)
     explanation = next((e for rule in (swizzled, chunked) if (e := rule(arrays, tile)) is not None), None)

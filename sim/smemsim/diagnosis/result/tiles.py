@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -11,7 +12,7 @@ from smemsim.core.spec.shared_memory import CHUNK, LINE
 from smemsim.core.spec.swizzles import MODES, Swizzle
 from smemsim.diagnosis.difference.moved import moved_told
 from smemsim.diagnosis.result.arrays import Arrays, Explanation, Tile
-from smemsim.diagnosis.result.places import MOST_LINES, RUN, TRIED, may_be, nearest
+from smemsim.diagnosis.result.places import MOST_LINES, RUN, TRIED, may_be, nearest, repeats
 
 __all__ = ["BOXES", "SHOWN", "SWIZZLES", "chunked", "slid", "swizzled"]
 
@@ -34,14 +35,26 @@ def swizzled(arrays: Arrays, tile: Tile) -> Explanation | None:
     row_bytes = tile.columns * arrays.itemsize
     if row_bytes % CHUNK or row_bytes & (row_bytes - 1) or row_bytes > LINE:
         return None
+    found = _fitting(arrays, tile)
+    of_store, written = next(found, (None, None))
+    if of_store is None or written is None:
+        return None
+    told = _swizzle_told(tile, arrays.itemsize, of_store, written)
+    others = [_with(other) for _, other in found] if repeats(arrays) else []
+    if not others:
+        return told
+    return dataclasses.replace(told, what=f"{told.what} (the numbers repeat: it may also be written {' or '.join(others)})")
+
+
+def _fitting(arrays: Arrays, tile: Tile) -> Iterator[tuple[Swizzle, Swizzle]]:
+    """The swizzles of a store and of what was written that give all wrong tiles."""
     stores = [Swizzle(tile.swizzle)] if tile.swizzle else PLAIN[1:]
     for of_store in stores:
         for written in PLAIN if tile.swizzle else (Swizzle.NONE,):
             if of_store not in PLAIN or (written == of_store and not tile.offset % MODES[of_store].period):
                 continue
             if gives(arrays, tile, _through(tile, arrays.itemsize, of_store, written)):
-                return _swizzle_told(tile, arrays.itemsize, of_store, written)
-    return None
+                yield of_store, written
 
 
 def _through(tile: Tile, itemsize: int, of_store: Swizzle, written: Swizzle) -> np.ndarray:
