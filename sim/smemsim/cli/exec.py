@@ -105,9 +105,10 @@ def exec_command(ctx: click.Context, /, program: tuple[str, ...], arch: str | No
     Every launch is executed and checked, and a line on stderr reports it. Each option has an environment variable:
     SMEMSIM_ARCH, SMEMSIM_ON_FINDING, SMEMSIM_LIMIT_SECONDS and so on.
 
-    The exit code is that of the program. If the program returns 0: 1 for findings and for launches that did not run; 2
-    for code that cannot run here (no PTX, the static runtime), for fewer launches than --require-launches, and for a
-    CTA that waits for one that --ctas left out; 3 for kernels that are not modelled.
+    The exit code is that of the program. If the program returns 0, smemsim may return another code. Exit code 1:
+    findings, or launches that did not run. Exit code 2: code that cannot run here (no PTX, the static runtime), fewer
+    launches than --require-launches, or a CTA that waits for one that --ctas left out. Exit code 3: kernels that are
+    not modelled.
 
     \b
     nvcc -gencode arch=compute_90a,code=compute_90a -cudart shared -lineinfo gemm.cu -o gemm

@@ -62,9 +62,10 @@ PLANNED = "OK: this plan is legal, and in the simulation its descriptors read wh
 @json_option
 def plan_command(tile: str, swizzle: str | None, base: str, matrix: str | None, at: str, every: bool, scenario: bool, one_box: bool,
                  code: str | None, as_json: bool, **given: Any) -> None:  # fmt: skip
-    """Plan an operand tile of ROWS (M or N) x K elements in one CTA's shared memory: TMA boxes and the arguments of
-    cuTensorMapEncodeTiled, LBO and SBO, the descriptor of every instruction and its advance, the instruction
-    descriptor, CuTe layouts, code.
+    """Plan an operand tile of ROWS (M or N) x K elements in one CTA's shared memory.
+
+    The plan has TMA boxes and the arguments of cuTensorMapEncodeTiled. It has LBO and SBO, the descriptor of every
+    instruction and its advance, the instruction descriptor, CuTe layouts and code.
 
     MxNxK plans A (M x K) and B (N x K) together. The output has the place of D in tensor memory, and
     the PTX around the matrix instructions. With --cta-group 2 it is the tile of the pair, and each CTA

@@ -76,13 +76,15 @@ def show(
     """Draw an operand: its tile, and the 128-byte lines of shared memory that hold it.
 
     For a scenario (see smemsim check): the findings, and every operand with its wrong chunks and the chunks that each K
-    step reads. For a 64-bit matrix descriptor: what it reads; --arch, --dtype, --major, --rows and --k are needed.
-    --html writes one page with the findings, the pictures, and the address, bank, writer and reader of each element.
+    step reads. For a 64-bit matrix descriptor: the bytes that it reads. It needs --arch, --dtype, --major, --rows and
+    --k. With --html one page is written. It has the findings, the pictures, and the address, bank, writer and reader of
+    each element.
 
     In the terminal, ! marks a wrong chunk, [ ] a chunk that the selected K step reads, ( ) a chunk that
     was meant and is never read.
 
-    smemsim show patterns draws the swizzle patterns. smemsim show banks draws how an access uses the banks.
+    The command smemsim show patterns draws the swizzle patterns. The command smemsim show banks draws how an access
+    uses the banks.
 
     Exit code 0: nothing is wrong. 1: the scenario has findings. 2: bad input. 3: not modelled.
 

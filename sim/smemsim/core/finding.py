@@ -358,8 +358,8 @@ class Finding(metaclass=OwnMembers):
     - Evidence: `source`, `rule` and `grade`: the document, the name of the rule, and how sure it is.
     - Cause: `cause`, the finding that this one follows from. A finding made of one of `smemsim.check` about the
       executed transfers has that one as `check`.
-    - Elements: `wrong` of `of` elements of an operand are wrong. The first one is `first`, and `pattern` says what they
-      have in common.
+    - Elements: `wrong` of `of` elements of an operand are wrong. The first one is `first`. Their common properties are
+      `pattern`.
     - Changes: `changes`, those of the scenario that were tried and make it right, all together. One change is `fix`.
 
     >>> import smemsim

@@ -147,9 +147,9 @@ class Gpu(Device, metaclass=OwnMembers):
         Records:
 
         - Counters: with `counters` the cost of each line is counted (`Run.counters`). With a table of bounds,
-          {"shared_wavefronts": 1024} for example, higher counts are reported (P905).
-        - Pipeline: with `pipeline` the stages that the loads of a cluster fill are recorded (`Run.pipeline`). {"cta":
-          3} takes the cluster of that CTA. {"costs": {"load": 600}} sets lengths that the picture assumes.
+          `{"shared_wavefronts": 1024}` for example, higher counts are reported (P905).
+        - Pipeline: with `pipeline` the stages that the loads of a cluster fill are recorded (`Run.pipeline`).
+          `{"cta": 3}` takes the cluster of that CTA. `{"costs": {"load": 600}}` sets lengths that the picture assumes.
         - Observers: `observers`, objects of `smemsim.run.events.Observer`, with or without the sanitizer.
 
         Orders:

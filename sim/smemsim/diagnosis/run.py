@@ -341,9 +341,9 @@ class Judged:
     Operands of matrix instructions in shared memory, of all CTAs, are `a` and `b`, each as (checked, all). An operand
     is checked if its tile is known: from a tensor map, or because its elements were recognised in global memory.
 
-    Of all `of` matrix instructions, `instructions` had only operands from tensor loads. They form products of tiles (a
-    tile of A times one of B, in K steps) of `distinct` kinds. Each kind is checked once. Products of a kind have the
-    same instructions, descriptors, maps and coordinates, except for the place of the tile.
+    There are `of` matrix instructions. Only operands from tensor loads are in `instructions` of them. They form
+    products of tiles (a tile of A times one of B, in K steps) of `distinct` kinds. Each kind is checked once. Products
+    of a kind have the same instructions, descriptors, maps and coordinates, except for the place of the tile.
 
     The number of tensor maps is `maps`. Block-scaled instructions are `scales`: (scale factors followed from global
     memory, all). Reasons why something was not checked are in `missed`, with their counts.
@@ -699,7 +699,7 @@ class Run(metaclass=OwnMembers):
 
     @property
     def _has_ended(self) -> bool:
-        """Have all CTAs of the grid come to their end? Else nobody knows what they would have done later."""
+        """Have all CTAs of the grid come to their end? Else it is not known what they would have done later."""
         is_stopped = self.interrupted or self.out_of_time or self.is_partial or bool(self.held_up)
         return not is_stopped and self.ctas == self.launch.ctas and not self.launch.result.status
 

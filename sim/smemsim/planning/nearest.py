@@ -28,9 +28,9 @@ def nearest(
     """The (arguments, names of the changed ones) of the nearest legal plan. At most three arguments change, the least
     change first.
 
-    If there is none, a plan that keeps only the tile, and changes it by at most two arguments. Else None. InputError or
-    Unmodelled is raised by `arranged` for arguments that cannot be arranged, and by `loaded` for those that TMA cannot
-    load.
+    If there is none, the result is a plan that keeps only the tile and changes it by at most two arguments, else None.
+    InputError or Unmodelled is raised by `arranged` for arguments that cannot be arranged, and by `loaded` for those
+    that TMA cannot load.
     """
     asked = wish.arguments()
     for given in (asked, asked | {name: value for name, value in defaults.items() if name not in KEPT}):

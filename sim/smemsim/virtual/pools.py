@@ -43,7 +43,7 @@ class Pool:
         self.note_most()
 
     def note_most(self) -> None:
-        """What it has now counts for the high marks."""
+        """Count the present memory for the high marks."""
         self.most_used = max(self.most_used, self.used)
         self.most_reserved = max(self.most_reserved, self.reserved)
 

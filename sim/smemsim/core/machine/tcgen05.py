@@ -541,7 +541,8 @@ def _are_added_in_place(issues: Sequence[Issue]) -> bool:
 class _InPlace:
     """Instructions like `mma` whose D is in the same blocks of their tensor memories.
 
-    Their numbers are `which` (None: all). The numbers of A and B of each block, and the places of the blocks, follow.
+    Their numbers are `which` (None: all). For each block, `operands` has the numbers of A and B, and `sums` has its
+    place.
     """
 
     mma: Prepared

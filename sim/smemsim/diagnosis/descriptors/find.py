@@ -49,12 +49,12 @@ def find_descriptors(
 
     The operand is an array of shape (rows, k), (steps, rows, k) or (blocks, steps, rows, k). If an axis is longer than
     one instruction reads, give `rows` or `k` of one instruction. The axis is then cut into blocks or steps. Pass the
-    operand in one of three forms:
+    operand in one of three forms.
 
-    - Argument `places` has the shared address of the lowest bit of every element.
-    - Argument `wanted` has the global address of every element. The `transfers` of `tma_load` that wrote shared memory
-      are also needed, in order.
-    - Argument `operand` has raw element bits. The bytes (or uint8) of shared memory from address `base` on are `dump`.
+    - Shared addresses: `places`, that of the lowest bit of every element.
+    - Global addresses: `wanted`, that of every element, with the `transfers` of `tma_load` that wrote shared memory, in
+      order.
+    - Content: `operand`, raw element bits, with `dump`, the bytes (or uint8) of shared memory from address `base` on.
 
     Layout, LBO and SBO are the same for all blocks and steps. The start addresses are independent. If contents repeat
     in a dump, `alternatives` has every possible start address of a word. If there are too many, the answer is

@@ -1,5 +1,5 @@
-"""Where the elements of an mma.sync's operands come from, if their bytes are followed: rows and k of one array at fixed
-strides, or the same in another order.
+"""The origins of the elements of an mma.sync's operands, if their bytes are followed. They are rows and k of one array
+at fixed strides, or the same in another order.
 """
 
 from __future__ import annotations
