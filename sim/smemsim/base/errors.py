@@ -49,8 +49,8 @@ class InternalError(SmemsimError):
 
 
 class NotKeptWarning(UserWarning, metaclass=OwnMembers):
-    """Compiled code took more than a second to make, and could not be kept for the next process. The message says why,
-    and what to change.
+    """Compiled code took more than a second to make, and could not be kept for the next process. The message has the
+    reason, and what to change.
     """
 
 

@@ -26,8 +26,12 @@ CAPTURED_EVENT, GRAPH_UPDATE_FAILED = 907, 910
 
 
 class CudaError(SmemsimError):
-    """A call of the CUDA driver or runtime on the virtual GPU fails. `code` is the number in CUresult and cudaError_t,
-    `reason` the cause.
+    """A call of the CUDA driver or runtime on the virtual GPU fails. Its number in CUresult and cudaError_t is `code`.
+    The cause is `reason`.
+
+    >>> error = CudaError(700)
+    >>> error.code, str(error)
+    (700, 'CUDA_ERROR_ILLEGAL_ADDRESS: an illegal memory access was encountered')
     """
 
     def __init__(self, code: int, reason: str = "") -> None:

@@ -64,9 +64,10 @@ _TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off", "")
 
 
 class FindingsError(SmemsimError):
-    """A launch has findings, and the policy is to raise. `run` is the launch; None if it was in another process.
+    """A launch has findings, and the policy is to raise. The launch is `run`, None if it was in another process.
 
-    The message has the first findings. `run.text()` has all of them; stderr had them before the exception.
+    The message has the first findings. All of them are in `run.text()`, and were printed to stderr before the
+    exception.
     """
 
     def __init__(self, run: Any) -> None:

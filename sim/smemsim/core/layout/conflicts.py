@@ -122,6 +122,11 @@ class BankAccess(metaclass=OwnMembers):
 class ConflictFree(metaclass=OwnMembers):
     """A layout of the buffer without bank conflicts. It is an XOR of byte offsets (`swizzle`), or rows of `pitch` bytes
     with `padding` bytes after each. Source code of it is returned by `cuda()`, `cute()` and `triton()`.
+
+    >>> from smemsim import BankAccess, conflict_free_layouts
+    >>> found = conflict_free_layouts([BankAccess("ldmatrix", [[row * 128 for row in range(8)]], 16)]).layouts[0]
+    >>> str(found.swizzle), found.cuda(2), found(128)
+    ('Swizzle<3,4,3>', 'offset ^ (offset >> 3 & 0x70)', 144)
     """
 
     swizzle: CuteSwizzle | None
@@ -185,9 +190,14 @@ class ConflictFree(metaclass=OwnMembers):
 class ConflictAnswer(metaclass=OwnMembers):
     """The result of `conflict_free_layouts`.
 
-    The layouts without conflicts are `layouts`, the cheapest first. If there is none, the best one is `nearest`. The
-    wavefronts of the present layout are `now`, without any conflict `ideal`. The number of layouts that were tried is
-    `tried`.
+    - Layouts: `layouts`, those without conflicts, the cheapest first. If there is none, the best one is `nearest`.
+    - Wavefronts: `now`, those of the present layout, and `ideal`, those without any conflict.
+    - Number: `tried`, the layouts that were tried.
+
+    >>> from smemsim import BankAccess, conflict_free_layouts
+    >>> answer = conflict_free_layouts([BankAccess("ldmatrix", [[row * 128 for row in range(8)]], 16)])
+    >>> answer.now, answer.ideal, answer.nearest
+    (8, 1, None)
     """
 
     now: int

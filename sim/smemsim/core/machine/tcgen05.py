@@ -76,7 +76,7 @@ __all__ = [
 
 
 class BrokenRule(InputError):
-    """An instruction breaks a rule of the instruction descriptor. `finding` has the rule and the field."""
+    """An instruction breaks a rule of the instruction descriptor. The rule and the field are in `finding`."""
 
     def __init__(self, message: str, finding: Finding) -> None:
         super().__init__(message)
