@@ -1,4 +1,4 @@
-"""What is wrong and where: `Finding`, the places that it can be at, and the changes that fix it."""
+"""Findings (`Finding`), the places that they can be at, and the changes that fix them."""
 
 from __future__ import annotations
 
@@ -404,7 +404,7 @@ class Finding(metaclass=OwnMembers):
 
     @property
     def message(self) -> str:
-        """What is wrong, the accesses, and why, as one text."""
+        """The fault, the accesses, and the reason, as one text."""
         return "; ".join(filter(None, (self.what, *(f"{half.does}: {half.text}{_of_line(half)}" for half in self.halves), self.why)))
 
     @property
@@ -667,7 +667,7 @@ class Finding(metaclass=OwnMembers):
 
     @property
     def _what_by_sources(self) -> str:
-        """What is wrong, lines of the PTX with their lines of the source."""
+        """The fault, lines of the PTX with their lines of the source."""
         return _by_source(told(self.what), {line: str(place) for line, place in self._sources.items()})
 
     def _rows(self) -> Iterator[Labelled]:

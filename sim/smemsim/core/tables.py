@@ -157,7 +157,7 @@ class Key:
 
     @property
     def kind(self) -> Kind:
-        """What it holds."""
+        """The kind of its content."""
         return KINDS[self.holds] if isinstance(self.holds, str) else self.holds
 
 
@@ -346,7 +346,7 @@ def frozen(value: object) -> Any:
 
 
 def plain(value: object) -> Any:
-    """What a file holds for it: a table without the keys that are not given, lists, numbers and texts."""
+    """The content for a file: a table without the keys that are not given, lists, numbers and texts."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         keys = keys_of(type(value))
         return {name: plain(there) for name, of in keys.items() if (there := getattr(value, of.attribute)) is not None}
@@ -383,7 +383,7 @@ def _with(there: object, keys: Sequence[str | int], value: object, path: Path) -
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """Where tables come from: the name that messages have for it, and the text of the file, "" where it is none."""
+    """The source of tables: the name that messages have for it, and the text of the file, "" if it is no file."""
 
     name: str
     text: str = ""

@@ -49,7 +49,7 @@ T = TypeVar("T")
 
 
 class Kind(NamedTuple):
-    """What is true of all asynchronous operations of a kind (`AsyncOp.kind`). A kind that is not in KINDS has these
+    """The properties of all asynchronous operations of a kind (`AsyncOp.kind`). A kind that is not in KINDS has these
     defaults, which are those of a load into shared memory.
 
     If `is_load` is set, a copy engine brings its bytes to shared memory. It continues when the thread that issued it,
@@ -86,7 +86,7 @@ _OTHER = Kind()
 
 
 def facts_of(kind: str) -> Kind:
-    """What is true of operations of a kind.
+    """The properties of operations of a kind.
 
     >>> facts_of("wgmma").group, facts_of("a new copy").is_generic
     ('wgmma', False)
@@ -101,8 +101,8 @@ def is_bulk(i: Instruction) -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class Delivery:
-    """What an asynchronous copy writes to one CTA: `size` bytes from `begin` on (a `.shared` address without the rank)
-    in CTA `to`.
+    """The bytes that an asynchronous copy writes to one CTA: `size` bytes from `begin` on (a `.shared` address without
+    the rank) in CTA `to`.
 
     CTAs are ranks in the cluster: `issuer` is the one whose thread issued it, `reached` are all that get it. In a CTA
     pair (.cta_group::2) the bytes may be in another CTA than the mbarrier that counts them.
@@ -117,7 +117,7 @@ class Delivery:
 
     @property
     def key(self) -> tuple[int, int]:
-        """What identifies the copy: its line, and the CTA that issued it."""
+        """The identity of the copy: its line, and the CTA that issued it."""
         return self.instruction.line, self.issuer
 
     @property
@@ -142,8 +142,8 @@ class GlobalSource(Protocol):
         """The addresses that it reads, in the order of `places`, and how many bytes at each."""
 
     def places(self) -> np.ndarray | None:
-        """Where in the window (bytes) the words go that lie at each address: (n, words), row k for the k-th address of
-        `at`. None where they are not brought as they are.
+        """The places in the window (bytes) of the words at each address: (n, words), row k for the k-th address of
+        `at`. None if the words are not moved as they are.
         """
 
 

@@ -127,7 +127,7 @@ class SharedChecks(Protocol):
         """Do all CTAs have the clocks, times and epochs of the first one?"""
 
     def reads_of_one(self) -> tuple[np.ndarray, ...]:
-        """What is noted of reads of the first CTA."""
+        """The notes about reads of the first CTA."""
 
     def unfold_where_others_read(self, cta: int, before: tuple[np.ndarray, ...]) -> None:
         """The first CTA stands for all no more; of CTAs from one on, the last reads are those of `before`."""
@@ -224,7 +224,7 @@ class Releases(Protocol):
 
 
 class LanesApart(Protocol):
-    """What some lanes of a warp do without the others."""
+    """Actions of some lanes of a warp without the others."""
 
     @property
     def missing_writes(self) -> Releases:
@@ -248,7 +248,7 @@ class Wanted(NamedTuple):
 
     @classmethod
     def by(cls, x: Wave, follows_global: bool, *, operands: bool, registers: bool) -> Wanted:
-        """What the sanitizer of a wave wants, which `follows_global` memory or does not."""
+        """The accesses that the sanitizer of a wave needs, with or without global memory (`follows_global`)."""
         launch = x.launch
         values = frozenset({"shared", "global"} if follows_global else {"shared"})
         return cls(launch.window_bytes > 0, follows_global and launch.memory.has_declared, values, operands, registers)
@@ -285,7 +285,7 @@ class Checks(Protocol):
         """Does the first CTA stand for all?"""
 
     def last_writer(self, word: int) -> Instruction | None:
-        """What wrote a word of the wave's shared memory last."""
+        """The last writer of a word of the wave's shared memory."""
 
     def follows_values(self) -> bool:
         """Has each access of shared memory to be reported?"""

@@ -49,7 +49,7 @@ GroupKind: TypeAlias = Literal["cp.async", "bulk", "wgmma"]
 
 
 def barrier_key(cta: int, number: int) -> tuple[str, int, int]:
-    """What observers know a barrier of a CTA (its index in the wave) by."""
+    """The key by which observers know a barrier of a CTA (its index in the wave)."""
     return "barrier", cta, number
 
 

@@ -500,7 +500,9 @@ def _both(first: Act, then: Act, x: Wave) -> None:
 
 
 def _noted(i: Instruction, c: Linker, items: Sequence[Operand]) -> Act:
-    """What notes the origins of the registers that an instruction gives a value, before it does."""
+    """The function that notes the origins of the registers that an instruction gives a value. It runs before the
+    instruction.
+    """
     given = [(item.slot, _width(item)) for item in items if isinstance(item, Register)]
     others = i.given - {slot for slot, _ in given}
     widths = _shares(i, items)

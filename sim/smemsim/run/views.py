@@ -1,4 +1,4 @@
-"""What observers see of a wave and its parts (`events.py`): protocols that execution's own classes have."""
+"""The observers' view of a wave and its parts (`events.py`): protocols that execution's own classes have."""
 
 from __future__ import annotations
 
@@ -58,11 +58,11 @@ class Barrier(Protocol):
 
     @property
     def key(self) -> Any:
-        """What observers know it by."""
+        """The key by which observers know it."""
 
     @property
     def title(self) -> str:
-        """What findings call it."""
+        """Its name in findings."""
 
 
 class Ordering(Protocol):

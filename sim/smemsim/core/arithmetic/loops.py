@@ -472,8 +472,8 @@ def grouped_tiles(  # type: ignore[no-untyped-def]
 
 @compiled
 def nothing_cut(a, a_exponent, b, b_exponent, c, c_scale, smallest, index, kept_bits, zero_exponent, exponent_bits, fraction_bits, certain):  # type: ignore[no-untyped-def]
-    """Where no term, nor the sum, has bits that are cut off in a result of that format; arguments as of `float_sums`, a
-    tile after the other.
+    """The elements for which no term, nor the sum, has bits that are cut off in a result of that format. Arguments are
+    those of `float_sums`, one tile after the other.
     """
     for tile in range(certain.shape[0]):
         for m in range(certain.shape[1]):

@@ -144,8 +144,8 @@ def dot_product(
 
 
 class Given(NamedTuple):
-    """What was asked for, checked: raw bits of A, B and C (…, rows, columns) with the same leading dimensions, and of
-    the factors.
+    """The checked arguments: raw bits of A, B and C (…, rows, columns) with the same leading dimensions, and of the
+    factors.
     """
 
     row: MmaArithmetic

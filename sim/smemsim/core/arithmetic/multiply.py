@@ -370,8 +370,8 @@ def certain(
     factors: Factors | None = None,
     adds_c: bool = True,
 ) -> np.ndarray:
-    """Where no known datapath comes to other bits than the result `d` of `multiply`, bool (M, N); of what is measured
-    everywhere.
+    """The elements for which no known datapath gives other bits than the result `d` of `multiply`, bool (M, N). If the
+    type is measured, these are all.
     """
     if row.grade is Grade.MEASURED or row.kept_bits is None:
         return np.ones(d.shape, bool)

@@ -1,4 +1,4 @@
-"""What accesses of warps cost in the banks of shared memory and in sectors, a warp a row."""
+"""The cost of accesses of warps in the banks of shared memory and in sectors, one row for each warp."""
 
 from __future__ import annotations
 
@@ -160,8 +160,8 @@ def pieces_of(at, active, warp, shift, kept):  # type: ignore[no-untyped-def]
 
 @compiled
 def load_cost(at, active, warp, words, together, distances, kept, count):  # type: ignore[no-untyped-def]
-    """What a load or store of one warp costs: its wavefronts and those of the worst group. If lanes are paired at one
-    of `distances`, two groups go together where that is less.
+    """The cost of a load or store of one warp: its wavefronts and those of the worst group. If lanes are paired at one
+    of `distances`, two groups go together if that is less.
     """
     cost, worst = busiest_of(at, active, warp, words, together, False, kept, count)
     for distance in distances:

@@ -69,8 +69,8 @@ def pairs(at: Any, active: Any) -> np.ndarray:
 
 
 def shared_cost(op: str, at: Any, active: Any, size: int) -> Cost:
-    """What an access of shared memory costs. `op` is a key of `ACCESS_COSTS`: ld, st, ldmatrix, stmatrix, atom, cas,
-    one, …
+    """The cost of an access of shared memory. The operation is a key of `ACCESS_COSTS`: ld, st, ldmatrix, stmatrix,
+    atom, cas, one, …
 
     >>> lanes = np.arange(32)
     >>> [int(shared_cost("ld", lanes * 4 * stride, 0xFFFFFFFF, 4).wavefronts[0]) for stride in (1, 2, 32, 33)]
@@ -130,8 +130,8 @@ def _count(active: Any) -> np.ndarray:
 
 
 def copy_cost(at: Any, source: Any, active: Any, size: int) -> Cost:
-    """What cp.async through L1 (`.ca`) costs in shared memory; `source` has the global addresses. Exact if every group
-    of lanes reads one line.
+    """The cost of cp.async through L1 (`.ca`) in shared memory. The global addresses are `source`. It is exact if every
+    group of lanes reads one line.
 
     >>> lanes = np.arange(32) * 4
     >>> copy_cost(lanes, lanes, 0xFFFFFFFF, 4)

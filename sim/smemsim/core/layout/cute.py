@@ -420,7 +420,7 @@ def logical_divide(layout: CuteLayout, tiler: Nested) -> CuteLayout:
 
 
 def zipped_divide(layout: CuteLayout, tiler: tuple[int, ...]) -> CuteLayout:
-    """What is inside a tile of all modes, then which tile of all modes: ((tile, tile), (rest, rest)).
+    """The elements inside a tile of all modes, then the tiles of all modes: ((tile, tile), (rest, rest)).
 
     >>> print(zipped_divide(CuteLayout.parse("((8,16),(64,2)):((64,512),(1,8192))"), (64, 16)))
     ((64,16),(2,(4,2))):((64,1),(4096,(16,8192)))

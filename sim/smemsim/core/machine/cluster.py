@@ -91,7 +91,8 @@ def mapa(smem_address: int, cta_rank: int) -> ClusterAddress:
 
 @dataclasses.dataclass(frozen=True)
 class Delivery(metaclass=OwnMembers):
-    """What one CTA gets of a transfer: the data at `smem_address` of `cta_rank`, the `transaction_bytes` at `mbar`.
+    """The part of a transfer that one CTA gets: the data at `smem_address` of `cta_rank`, the `transaction_bytes` at
+    `mbar`.
 
     >>> import smemsim
     >>> d = smemsim.multicast(0b10, cluster_size=2, cta_rank=0, smem_address=0x800, mbar=0x400, transaction_bytes=64)[0]

@@ -218,7 +218,9 @@ class GlobalMemory(metaclass=OwnMembers):
                 region.blank.wrote(0, region.words.nbytes)
 
     def forget_garbage(self) -> None:
-        """What was filled with garbage counts as written: something has not run that would have written there."""
+        """Memory that was filled with garbage counts as written, since something has not run that would have written
+        there.
+        """
         for region in self._regions:
             if isinstance(region.blank, Garbage):
                 region.blank.is_gone = True

@@ -292,8 +292,8 @@ class SharedMemory(metaclass=OwnMembers):
         return boxes.transfers[0]
 
     def form(self, tm: TensorMap, smem_address: int, im2col_offsets: Sequence[int] = (), mode: str | None = None, *, is_store: bool = False) -> BoxForm:  # fmt: skip
-        """What loads, or stores, of boxes of a map at one address of windows like this one have in common. Raises
-        InputError for arguments that no instruction has.
+        """The form of loads, or stores, of boxes of a map at one address of windows like this one. Raises InputError
+        for arguments that no instruction has.
         """
         return box_form(
             tm, smem_address=smem_address, im2col_offsets=im2col_offsets, mode=mode, arch=self.arch, shared_end=self.end, is_store=is_store

@@ -1,5 +1,5 @@
-"""What one matrix instruction multiplied: operands with the place and the owner of every element, and the terms of each
-dot product.
+"""The operands of one matrix instruction, with the place and the owner of every element, and the terms of each dot
+product.
 """
 
 from __future__ import annotations
@@ -138,8 +138,8 @@ def used_writers(numbers: np.ndarray, writers: Sequence[Any]) -> dict[int, Any]:
 
 
 def shared_grade(descriptor: Any, arch: str, dtype: str, major: str, k: int, packing: str = "packed") -> Grade:
-    """What the addresses of an operand read through a descriptor rest on, bits that differ
-    from the manual's included.
+    """The evidence of the addresses of an operand read through a descriptor, bits that differ from the manual's
+    included.
     """
     d = descriptor if isinstance(descriptor, SmemDescriptor) else SmemDescriptor.decode(descriptor, arch=arch)
     fmt, machine = element_format(dtype), architecture(arch)

@@ -444,8 +444,8 @@ class Issue:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Values:
-    """What an instruction multiplies, raw bits: A (M, stored K) for each band of N, B (N, K), C (M, N), and the K that
-    a sparse A meets.
+    """The inputs of an instruction, raw bits: A (M, stored K) for each band of N, B (N, K), C (M, N), and the K that
+    multiplies a sparse A.
     """
 
     a: Sequence[np.ndarray]

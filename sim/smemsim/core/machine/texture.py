@@ -98,7 +98,7 @@ class Image:
         return "a" * bool(self.layers) + ("cube" if self.is_cube else f"{self.dimensions}d")
 
     def extents(self, *, is_surface: bool = False) -> dict[str, int]:
-        """What txq and suq give as width, height and depth (seen on an H100)."""
+        """The width, height and depth that txq and suq return (seen on an H100)."""
         width, height, planes = self.sizes
         if self.is_memory:
             return {"width": width, "height": 0, "depth": 0}

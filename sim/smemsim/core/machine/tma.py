@@ -101,8 +101,8 @@ class Boxes:
 
     @functools.cached_property
     def transaction_bytes(self) -> int:
-        """What each load credits to its mbarrier: the dense box, fill included, gaps not. For a store the bytes of the
-        dense box.
+        """The bytes that each load reports to its mbarrier: the dense box, fill included, gaps not. For a store they
+        are the bytes of the dense box.
         """
         return int(self.lines.shape[1]) * self.form.geometry.row_bytes
 

@@ -156,8 +156,8 @@ class Wgmma:
         return SharedOperand(word, self.b_type, self.b_major, self.n, self.k)
 
     def reads(self, windows: Windows, a: Sequence[int] | None, b: Sequence[int]) -> Reads:
-        """What several warpgroups read, each with a window and descriptors of its own; without `a` that is in
-        registers.
+        """The operands of several warpgroups, each with a window and descriptors of its own. A is in registers without
+        `a`.
         """
         return Reads(None if a is None else _Side.of(self.a, windows, a), _Side.of(self.b, windows, b))
 
@@ -177,7 +177,7 @@ class Wgmma:
         return Operands(of_a, of_b, which_a, reads.b.which, unwritten, self.places_of(metadata))
 
     def places_of(self, metadata: np.ndarray | None) -> tuple[Sparse, ...]:
-        """What the metadata of each warpgroup, uint32 (groups, 128), says of A; nothing without."""
+        """The sparsity of A by the metadata of each warpgroup, uint32 (groups, 128). None without metadata."""
         return (
             () if metadata is None else tuple(_sparse(registers, self.row, self.stored_k, self.sparsity_selector) for registers in metadata)
         )
@@ -254,7 +254,7 @@ class _Side:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Reads:
-    """What the wgmma of several warpgroups read in shared memory: A, unless it is in registers, and B."""
+    """The operands of the wgmma of several warpgroups in shared memory: A, unless it is in registers, and B."""
 
     a: _Side | None
     b: _Side
@@ -464,7 +464,7 @@ class Sparse:
 
 
 def _sparse(registers: np.ndarray, row: WgmmaTypes, stored: int, selector: int) -> Sparse:
-    """What the metadata (128,) of a warpgroup says of A; `stored` elements of K are in each row."""
+    """The sparsity of A by the metadata (128,) of a warpgroup. Each row has `stored` elements of K."""
     groups = 2 * stored // row.group
     m, s = np.meshgrid(np.arange(WGMMA_M), np.arange(stored), indexing="ij")
     thread, bit = _metadata_places(groups, selector)

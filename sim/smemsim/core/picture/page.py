@@ -61,13 +61,13 @@ def _drawn(page: Page) -> str:
 
 
 def _checked(lines: Sequence[str]) -> str:
-    """What was checked, and what was not."""
+    """The lists of what was checked and what was not."""
     items = "".join(f"<li>{html.escape(line)}</li>" for line in lines)
     return f"<h3>What was checked</h3><ul class=named>{items}</ul>" if items else ""
 
 
 def _named(lines: Sequence[str]) -> str:
-    """What the findings name: allocations, with the lines that made them."""
+    """The allocations that the findings name, with the lines that made them."""
     items = "".join(f"<li>{html.escape(line)}</li>" for line in lines)
     return f"<h3>Memory that findings name</h3><ul class=named>{items}</ul>" if items else ""
 
@@ -205,7 +205,7 @@ def _unchecked(names: Sequence[str]) -> str:
 
 
 def _says(line: HeatLine) -> str:
-    """What a line loses, and its instructions."""
+    """The losses of a line, and its instructions."""
     return ": ".join(filter(None, (line.says, line.runs)))
 
 
@@ -260,9 +260,7 @@ def _excerpt(excerpt: Excerpt) -> str:
 
 
 def program_html(title: str, summary: str, entries: Sequence[Entry], heads: Sequence[str], parts: Sequence[Part]) -> str:
-    """What was found in all launches of a program, each finding once with a link to its picture, then a table of the
-    launches.
-    """
+    """The findings of all launches of a program, each once with a link to its picture, then a table of the launches."""
     found = Page(title, "", "", tuple(entries), clean="No findings in the launches that were checked.")
     rows = []
     for part in parts:

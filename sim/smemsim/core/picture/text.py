@@ -105,6 +105,6 @@ def _style(cell: Cell) -> str:
 
 
 def legend_text(picture: Picture) -> str:
-    """What the labels and marks mean, of those that a terminal shows."""
+    """The meaning of the labels and marks that a terminal shows."""
     told = [f"{entry.mark or entry.word} {entry.says}" for entry in picture.legend if entry.mark or entry.word]
     return wrapped(f"each cell is 16 bytes: {'; '.join([picture.cell, *told])}")

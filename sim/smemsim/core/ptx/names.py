@@ -30,7 +30,7 @@ _ALWAYS |= {f"%{name}": Special(name) for name in SPECIAL_REGISTERS}
 
 @dataclasses.dataclass(slots=True)
 class Scope:
-    """What one pair of braces declares, and the uses of labels that are still open."""
+    """The names that one pair of braces declares, and the uses of labels that are still open."""
 
     types: dict[str, str] = dataclasses.field(default_factory=dict)  # single registers
     vectors: dict[str, int] = dataclasses.field(default_factory=dict)  # .v2 and .v4 registers: how many elements
@@ -46,7 +46,7 @@ class Scope:
     open_lists: list[tuple[str, int]] = dataclasses.field(default_factory=list)  # (list of targets, its entry)
 
     def know(self, name: str, operand: Operand) -> None:
-        """What a name means in here, once it was looked up."""
+        """The meaning of a name in here, once it was looked up."""
         if name not in self.known:
             self.known[name] = operand
             if self.known_as is not None:
@@ -160,7 +160,7 @@ class Names:
         return unique
 
     def find(self, name: str) -> Operand | None:
-        """What a word among the operands means, None if nothing declares it."""
+        """The meaning of a word among the operands. None if nothing declares it."""
         known = self.scopes[-1].known.get(name)
         if known is None:
             for scope in reversed(self.scopes):

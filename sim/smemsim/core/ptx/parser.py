@@ -877,7 +877,7 @@ _SECTIONS = (".section", ".nv_intermediate_source_section")  # the second one wi
 @seldom_collected(HARDLY)
 @in_default_state
 def read_module(text: str, *, name: str = "<ptx>") -> Module:
-    """What the text of a PTX file says; `name` is how messages call the file. Raises InputError with the line.
+    """The module of the text of a PTX file. Messages call the file `name`. Raises InputError with the line.
 
     Everything that nvcc, Triton and CuTe DSL write is read; debug sections and pragmas are passed over.
 

@@ -47,7 +47,7 @@ class Architecture(NamedTuple):
 
     @property
     def unmeasured(self) -> str:
-        """What to say of rules that no measurement on such a card supports."""
+        """A sentence about rules that no measurement on such a card supports."""
         name = "Blackwell" if self.is_blackwell else "Ada" if self.number == 89 else "Ampere"
         return f"nothing is measured on {name}"
 

@@ -62,7 +62,7 @@ _NAMES: list[str] = [""]
 
 
 def assumed(point: str, value: Any, *about: Any) -> Any:
-    """What passes at a point: the value itself, unless something else is assumed there.
+    """The value that passes at a point: the value itself, unless something else is assumed there.
 
     >>> assumed("commit.arrivals", 1, 2)
     1

@@ -1,5 +1,5 @@
-"""What accesses cost, as Nsight Compute counts it: which lanes go together, what is counted, how sure that is, and the
-names of ncu's metrics.
+"""The cost of accesses, as Nsight Compute counts it: which lanes go together, what is counted, how sure that is, and
+the names of ncu's metrics.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Sure(enum.StrEnum):
 
 
 class Counts(enum.StrEnum):
-    """What is counted in the busiest bank of a group of lanes."""
+    """The things that are counted in the busiest bank of a group of lanes."""
 
     WORDS = "different words"  # lanes at one word are served together
     LANES = "lanes"  # each lane is served alone, at one word too

@@ -1,4 +1,6 @@
-"""Where sources about Blackwell disagree and no trace decides: what the model takes, and what the other source says."""
+"""Disputes of sources about Blackwell that no trace decides: the choice of the model, and the text of the other
+source.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where documents and hardware disagree, or documents among themselves: what each says, and what smemsim does."""
+"""Errata: disagreements of documents and hardware, or of documents among themselves, and the behaviour of smemsim."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What smemsim's rules rest on: every rule, its grade on each architecture, its source and the traces that show it."""
+"""The evidence of smemsim's rules: every rule, its grade on each architecture, its source and the traces that show
+it.
+"""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class ReductionOp(enum.StrEnum):
 
     @property
     def code(self) -> int:
-        """What the compiled loop knows the operation by."""
+        """The number by which the compiled loop knows the operation."""
         return list(ReductionOp).index(self)
 
 

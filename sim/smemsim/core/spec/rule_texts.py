@@ -1,5 +1,5 @@
-"""What each rule of `evidence.RULES` says in words, by topic: a readable title, the rule, an example, and what smemsim
-does with it.
+"""The text of each rule of `evidence.RULES`, by topic: a readable title, the rule, an example, and the behaviour of
+smemsim.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ class TargetRule:
 
     @property
     def sentence(self) -> str:
-        """What it needs, in words."""
+        """The need, in words."""
         return f"it needs sm_{self.needs} or higher" if isinstance(self.needs, int) else f"it needs {' or '.join(self.needs)}"
 
 

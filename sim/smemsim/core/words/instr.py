@@ -334,7 +334,7 @@ _SHARED_SWIZZLES = tuple(str(s) for s in (Swizzle.NONE, Swizzle.B32, Swizzle.B64
 
 
 class Context(NamedTuple):
-    """What is known of the instruction beside its descriptor; None is unknown."""
+    """The known facts about the instruction besides its descriptor. None is unknown."""
 
     cta_group: int | None = None
     ws: bool | None = None

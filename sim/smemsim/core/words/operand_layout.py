@@ -30,7 +30,7 @@ __all__ = [
 
 
 class Fields(Protocol):
-    """What the formulas need of a descriptor, in bytes."""
+    """The parts of a descriptor that the formulas need, in bytes."""
 
     @property
     def start_address(self) -> int: ...

@@ -1,5 +1,5 @@
-"""What a launch costs, by line, as Nsight Compute would count it: an observer of execution that knows nothing of the
-sanitizer.
+"""The cost of a launch, by line, as Nsight Compute would count it. It is counted by an observer of execution that does
+not use the sanitizer.
 """
 
 from smemsim.base.lazy_exports import door

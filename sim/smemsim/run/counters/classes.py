@@ -1,4 +1,4 @@
-"""What a PTX instruction is to the counters: its class, the rule that counts its access, the operations of a matrix
+"""The counters' view of a PTX instruction: its class, the rule that counts its access, the operations of a matrix
 instruction.
 """
 
@@ -112,8 +112,8 @@ def _atomic(i: Instruction) -> str:
 
 
 def product_of(i: Instruction) -> Product | None:
-    """What a matrix instruction of registers or of wgmma computes; None for others, tcgen05 among them, whose shape
-    stands in a register.
+    """The product that a matrix instruction of registers or of wgmma computes. None for others, tcgen05 among them,
+    whose shape is in a register.
     """
     if i.op not in MULTIPLIES or (i.op == "wmma" and "mma" not in i.modifiers):
         return None

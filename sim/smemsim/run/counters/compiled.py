@@ -1,5 +1,5 @@
-"""What loads and stores of compiled code cost: counted for all threads at once, and once for
-accesses that cost the same.
+"""The cost of loads and stores of compiled code. It is counted for all threads at once, and once for accesses that cost
+the same.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _SECTOR = SECTOR.bit_length() - 1
 
 
 class Samples:
-    """What the first warps access that execute one access: all accesses of its row are so far apart."""
+    """The accesses of the first warps that execute one access. All accesses of its row are so far apart."""
 
     def __init__(self, lead: int) -> None:
         self.lead = lead
@@ -57,7 +57,7 @@ class Samples:
 
 
 class Plan:
-    """What is the same in each launch for the accesses of one piece of compiled code."""
+    """The data about accesses of one piece of compiled code that is the same in each launch."""
 
     def __init__(self, accesses: Sequence[Placed]) -> None:
         self.accesses = accesses

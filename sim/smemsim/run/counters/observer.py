@@ -89,7 +89,7 @@ _BODIES: weakref.WeakKeyDictionary[Any, Body] = weakref.WeakKeyDictionary()  # b
 
 
 class _Sample(NamedTuple):
-    """What some warps access; `at` are places in the wave's shared memory."""
+    """The accesses of some warps. The places in the wave's shared memory are `at`."""
 
     op: str
     at: np.ndarray

@@ -93,7 +93,7 @@ class Row:
 
 
 def sum_of(rows: Sequence[Row]) -> Row:
-    """What rows cost together; the row itself if there is one."""
+    """The cost of rows together. If there is one, the result is the row itself."""
     if len(rows) == 1:
         return rows[0]
     total = Row()

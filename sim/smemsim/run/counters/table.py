@@ -54,8 +54,8 @@ class Places(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Counters:
-    """What a launch cost, as numpy arrays of one length: `table["wavefronts"]`, `table["line"]` …; `columns` has their
-    names.
+    """The cost of a launch, as numpy arrays of one length: `table["wavefronts"]`, `table["line"]` …. Their names are
+    `columns`.
 
     A row is one instruction of one PTX line. It has its source line (`gemm.cu:91`, "" if the PTX has none), the line of
     the PTX, the instruction and its class. It has the counters of `smemsim.core.spec.counters.COLUMNS`. It says how

@@ -1,4 +1,4 @@
-"""What a launch costs as a whole: matrix instructions by type and shape, bytes by kind of copy, and the CTAs that a
+"""The cost of a launch as a whole: matrix instructions by type and shape, bytes by kind of copy, and the CTAs that a
 multiprocessor holds.
 """
 

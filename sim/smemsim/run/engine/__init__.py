@@ -1,1 +1,1 @@
-"""What executes a linked program: grids, waves, registers, scheduling, launches and their results."""
+"""The execution of a linked program: grids, waves, registers, scheduling, launches and their results."""

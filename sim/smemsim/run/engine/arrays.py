@@ -1,4 +1,4 @@
-"""What a launch gets: arrays in global memory, and arguments packed as the parameters of the entry."""
+"""The inputs of a launch: arrays in global memory, and arguments packed as the parameters of the entry."""
 
 from __future__ import annotations
 

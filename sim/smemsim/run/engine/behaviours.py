@@ -1,4 +1,4 @@
-"""What the bounds tests of a kernel say of each cluster of a grid, before anything runs.
+"""The results of a kernel's bounds tests for each cluster of a grid, before anything runs.
 
 Many predicates follow from %ctaid, %tid and the parameters alone, by instructions that compute. These instructions
 are executed for all clusters, and nothing else is. Clusters with the same outcomes behave alike as far as this can be

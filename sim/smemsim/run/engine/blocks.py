@@ -49,7 +49,7 @@ def run_block(wave: Wave, block: Block) -> None:
 
 
 def _marks(wave: Wave, block: Block) -> Taint | None:
-    """What follows values in doubt through a block, if it may read or load some."""
+    """The part of the taint that follows values in doubt through a block, if the block may read or load some."""
     checks: Checks | None = wave.checks
     if checks is None:
         return None
@@ -172,8 +172,8 @@ def _run_closures(wave: Wave, block: Block, steps: Sequence[Plain], marks: Taint
 
 
 def _near(wave: Wave, block: Block, marks: Taint | None) -> Taint | None:
-    """What follows values in doubt through a block: from its begin, or from a load of its own that brought
-    uninitialised memory.
+    """The part of the taint that follows values in doubt through a block. It begins with the block, or with a load of
+    its own that read uninitialised memory.
     """
     taint = wave.taint
     return taint if marks is None and taint is not None and taint.concerns(block.slots) else marks

@@ -61,8 +61,8 @@ def resident(launch: Launch) -> int:
 
 
 def in_front(launch: Launch) -> tuple[History, ...]:
-    """What a finished launch, and earlier ones that may still run, have done to memory: for the next launch with
-    programmatic stream serialization.
+    """The changes of memory by a finished launch, and by earlier ones that may still run. They are for the next launch
+    with programmatic stream serialization.
     """
     history: History | None = launch.history
     return () if history is None else history.leaves()

@@ -258,7 +258,9 @@ def _who(wave: Wave, threads: np.ndarray) -> str:
 
 
 def _does(x: Wave, *, is_single: bool) -> str:
-    """What threads do that never end, as far as that is known: a launch that reached its limit may end later."""
+    """The actions of threads that never end, as far as they are known. A launch that reached its limit may end
+    later.
+    """
     if x.progress.way_out:
         return f"still {'runs' if is_single else 'run'} at the limit of the launch"
     return f"{'loops' if is_single else 'loop'} for ever"
@@ -284,8 +286,8 @@ def _lanes(x: Wave, own: np.ndarray) -> str:
 
 
 def _whereabouts(x: Wave, threads: np.ndarray) -> str:
-    """Where threads are that others wait for: 'lanes 16 to 31 of warp 0 of CTA (0, 0, 0) wait at line
-    14 (bar.sync)'.
+    """The places of threads that others wait for: 'lanes 16 to 31 of warp 0 of CTA (0, 0, 0) wait at line 14
+    (bar.sync)'.
     """
     places: dict[tuple[str, int, str], list[np.ndarray]] = {}
     for at in distinct(x.pc[threads]).tolist():

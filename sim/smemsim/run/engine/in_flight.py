@@ -98,7 +98,7 @@ class Bytes:
 
 
 class InFlight:
-    """What is under way in a wave."""
+    """The operations in flight in a wave."""
 
     def __init__(self, schedule: Schedule, x: Wave) -> None:
         self.schedule = schedule
@@ -132,8 +132,8 @@ class InFlight:
         self.pending.append(Effect(act, x.threads.copy(), x.at, x.step, _current(x), stream, kind, threads, groups, words, slots))
 
     def clears(self, x: Wave, words: np.ndarray) -> None:
-        """What writes any of these words of shared memory completes: the race detector is to see whether what comes
-        next writes the same bytes.
+        """Complete the operations that write any of these words of shared memory. Then the race detector sees if the
+        next write stores the same bytes.
         """
         self._complete_all(x, [one for one in self.pending if one.words is not None and np.isin(words, one.words).any()])
 
@@ -280,7 +280,7 @@ class InFlight:
         return self._named[key]
 
     def _order(self, block: Block, first: int = 0) -> int:
-        """What the instructions of a block from `first` on order."""
+        """The order that the instructions of a block from `first` on make."""
         key = block.index, first
         if key not in self._orders:
             self._orders[key] = max((self._order_of(i) for i in block.instructions[first:]), default=NOTHING)

@@ -300,7 +300,7 @@ class LinkedKernel(LoadedKernel):
         return dataclasses.replace(self, parameter_names=tuple(names), counts_elements=counts_elements)
 
     def parameter_name(self, n: int) -> str:
-        """What the source calls a parameter, else the PTX."""
+        """The name of a parameter in the source, else in the PTX."""
         return self.parameter_names[n] if n < len(self.parameter_names) else self.program.places.parameters[n].name
 
     def variable(self, name: str) -> int:
@@ -457,7 +457,7 @@ class Launch:
 
     @property
     def addresses(self) -> Mapping[str, int]:
-        """Where variables lie in global memory."""
+        """The addresses of variables in global memory."""
         return self.kernel.addresses
 
     @property
@@ -589,8 +589,8 @@ class Launch:
         return None
 
     def array_name(self, begin: int, end: int) -> str:
-        """What the program calls an array in global memory: a variable, or the parameter that points there; "" if it
-        has no name.
+        """The program's name of an array in global memory: a variable, or the parameter that points there. "" if it has
+        no name.
         """
         for name, address in self.addresses.items():
             if begin <= address < end:

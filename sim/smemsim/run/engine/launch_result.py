@@ -1,5 +1,4 @@
-"""What a launch leaves besides memory (`LaunchResult`): findings, events, what threads printed, and notes for the
-report.
+"""The results of a launch besides memory (`LaunchResult`): findings, events, printed text, and notes for the report.
 
 CTAs of one launch may run in several processes. Each process begins with a `fresh` result, and the first process
 `merge`s them in the order of the CTAs. A further kind of result is one more field of `LaunchResult`: nothing else has
@@ -92,7 +91,7 @@ class Findings(dict[tuple[str | int, ...], Finding]):
 
 
 class Output(list[str]):
-    """What threads printed, in order; at most `MOST_OUTPUT` characters of it are kept."""
+    """The text that threads printed, in order. At most `MOST_OUTPUT` characters of it are kept."""
 
     def __init__(self, parts: Iterable[str] = (), size: int = 0) -> None:
         super().__init__(parts)
@@ -146,7 +145,7 @@ _UNITED: dict[type, Callable[[Any, Any], Any]] = {
 
 @dataclasses.dataclass(eq=False, kw_only=True)
 class LaunchResult:
-    """What a launch leaves besides memory.
+    """The results of a launch besides memory.
 
     The type of a field defines what `fresh` and `merge` do with it. Sets are united, lists are appended, dictionaries
     are updated. For numbers and texts, the first value that is not 0 or empty stays. A class of its own has `merge`,
@@ -181,7 +180,7 @@ class LaunchResult:
     operand_check: MergeableObserver | None = None
 
     def fresh(self) -> Self:
-        """What a process that executes other CTAs of the launch begins with."""
+        """The state with which a process that executes other CTAs of the launch begins."""
         return type(self)(**{name: _fresh(value) for name, value in self._values()})
 
     def merge(self, other: LaunchResult) -> None:

@@ -68,7 +68,7 @@ class Positions:
 
     @property
     def pc(self) -> np.ndarray:
-        """Where each thread is."""
+        """The position of each thread."""
         if self.together is not None:
             self._pc.fill(self.together)
             self.together = None

@@ -136,7 +136,7 @@ class Sampler:
 
     @property
     def profile(self) -> Profile:
-        """What was found."""
+        """The recorded profile."""
         parts = {part: self._parts[part] for part in PARTS if self._parts[part]}
         lines = [Hot(*key, dict(by_part)) for key, by_part in self._lines.items()]
         return Profile(parts, tuple(sorted(lines, key=lambda hot: -hot.seconds)), self._samples)

@@ -1,5 +1,5 @@
-"""What a launch records of its transfers and matrix instructions: enough to write them as a scenario, and to check
-them.
+"""The records of a launch about its transfers and matrix instructions. They are enough to write a scenario, and to
+check it.
 
 Addresses in shared memory are `.shared` addresses without a CTA's rank. The CTA's number in the grid is `cta`. The
 number of the issuing thread in the CTA is `thread`. For a matrix instruction it is the first one of its warp or
@@ -29,7 +29,7 @@ __all__ = ["Bulk", "Copy", "Event", "Events", "FragmentScales", "Fragments", "Lo
 
 @dataclasses.dataclass(eq=False, slots=True)
 class _Issued:
-    """What an instruction did for one thread: the CTA's number in the grid, the thread's in its CTA."""
+    """An instruction of one thread: the CTA's number in the grid, and the thread's in its CTA."""
 
     cta: int
     thread: int

@@ -123,8 +123,8 @@ def _looking(wave: Wave) -> Iterable[tuple[Instruction, np.ndarray]]:
 
 
 def waits_for_others(launch: Launch) -> str:
-    """What a launch of a part waits for, if it can be a CTA that was left out, in words; "" if it cannot, or if
-    nothing was left out.
+    """The CTA that a launch of a part waits for, in words, if it may have been left out. "" if it cannot, or if nothing
+    was left out.
     """
     if not launch.left_out:
         return ""

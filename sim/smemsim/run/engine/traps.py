@@ -278,7 +278,7 @@ def _about_heap(x: Wave, address: int, size: int) -> tuple[str, str]:
 
 
 def region_name(launch: Launch, begin: int, end: int) -> str:
-    """What the program calls an array in global memory: a variable, or the parameter that points there."""
+    """The program's name of an array in global memory: a variable, or the parameter that points there."""
     return launch.array_name(begin, end) or "an array"
 
 

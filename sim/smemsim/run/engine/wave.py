@@ -179,7 +179,7 @@ class Wave:
 
     @property
     def pc(self) -> np.ndarray:
-        """Where each thread is."""
+        """The position of each thread."""
         return self.positions.pc
 
     @property

@@ -1,1 +1,1 @@
-"""What each PTX instruction does: one file for each family of instructions."""
+"""The effect of each PTX instruction: one file for each family of instructions."""

@@ -60,7 +60,7 @@ Issuer = tuple["Cta", int]  # the CTA and the thread's number in the wave
 
 
 class HasBoxes(Protocol):
-    """What a tensor instruction moves."""
+    """The boxes that a tensor instruction moves."""
 
     @property
     def boxes(self) -> Boxes: ...
@@ -103,9 +103,9 @@ class Issued:
 
 
 def issued_by(x: Wave, reads: Sequence[Read], boxes: Sequence[Read] = (), *, repeats: bool = False) -> list[Issued]:
-    """What the running threads issue, grouped by their operands and the coordinates of boxes. Independent CTAs issue
-    operations that differ only in their boxes at once, but not under a schedule. If lanes of a warp issue the same
-    operation (`repeats`), the first lane issues it.
+    """The operations that the running threads issue, grouped by their operands and the coordinates of boxes.
+    Independent CTAs issue operations that differ only in their boxes at once, but not under a schedule. If lanes of a
+    warp issue the same operation (`repeats`), the first lane issues it.
 
     If the CTAs issue different operations, those are taken in the order of the CTAs. A trap then ends the kernel at the
     same place as one by one, and the same CTA is named.
@@ -142,13 +142,13 @@ def _columns(x: Wave, reads: Sequence[Read], count: int) -> Iterator[list[Any]]:
 
 
 def one_by_one(every: Sequence[Issued]) -> list[Issued]:
-    """What threads issue, of each by itself, in their order."""
+    """The operations that threads issue, each by itself, in their order."""
     return sorted((one for issued in every for one in issued.each()), key=lambda one: one.threads[0])
 
 
 def in_order(every: list[Issued], describe: Callable[[Issued], HasBoxes]) -> list[Issued]:
-    """What threads issue. If some of it traps, each operation by itself in the order of the threads: the kernel then
-    ends with the same operations done as one by one.
+    """The operations that threads issue. If one of them traps, each operation is issued by itself in the order of the
+    threads. Then the kernel ends with the same operations done as one by one.
     """
     if len(every) > 1 and any(len(issued.issuers) > 1 for issued in every):
         try:
@@ -267,7 +267,7 @@ class _Later:
 
 
 def _take(x: Wave, op: AsyncOp, takes: Callable[[], object]) -> None:
-    """What an operation writes to global memory, or to registers, goes there: now, or when the schedule says."""
+    """The writes of an operation to global memory, or to registers, take place now, or when the schedule says."""
     for n, store in enumerate(op.stores) if x.events.stores else ():
         x.events.stores(x, op, n, store)
     if x.in_flight is None:
@@ -280,7 +280,7 @@ def _take(x: Wave, op: AsyncOp, takes: Callable[[], object]) -> None:
 
 
 def _because(op: AsyncOp, write: SharedWrite) -> str:
-    """What the issuing CTA has to do with an mbarrier in another one."""
+    """The relation of the issuing CTA to an mbarrier in another one."""
     (cta, _), by = op.issuers[0], write.by
     if by is None or len(by.reached) == 1 or write.barrier[0] is cta:
         return ""
@@ -325,7 +325,7 @@ def one_cta(x: Wave, i: Instruction, dst: int, mbar: int) -> None:
 
 
 def touched(transfer: Any, begin: int) -> np.ndarray:
-    """Where in the window, in steps of 4 bytes, a tensor transfer reads or writes."""
+    """The places in the window, in steps of 4 bytes, that a tensor transfer reads or writes."""
     chunks = transfer.chunk_shared[transfer.chunk_valid > 0] if transfer.is_store else transfer.chunk_shared
     found: np.ndarray = (chunks[:, None] ^ np.arange(0, 16, 4, dtype=np.uint32)).ravel().astype(np.int64) - begin
     return found

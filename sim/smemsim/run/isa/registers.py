@@ -29,7 +29,7 @@ Write: TypeAlias = Callable[[Wave, Any], None]
 
 
 class Names(Protocol):
-    """What knows the values of names: a program's linker."""
+    """The values of names: a program's linker."""
 
     def special(self, name: str) -> Read:
         """The values of a special register."""

@@ -62,7 +62,9 @@ def _of_threads(x: Wave, name: str) -> np.ndarray:
 
 
 def _of_ctas(name: str) -> Callable[[Wave], Any] | None:
-    """What gives a special register's values, one for each CTA; None where threads of a CTA have several."""
+    """The function that returns a special register's values, one for each CTA. None if threads of a CTA have
+    several.
+    """
     base, _, axis = name.partition(".")
     if axis in _AXES and base in _CTAS:
         return lambda x: _CTAS[base](x, _AXES[axis])

@@ -185,7 +185,7 @@ class _Growing:
         return True
 
     def chain(self) -> Chain:
-        """What has been added, cut back to where all lanes are together."""
+        """The part of the additions up to the point at which all lanes are together."""
         blocks, left, count = self.whole
         instructions = tuple(self.taken[:count])
         sources = tuple((at, places) for at, places in self.sources if at <= count)

@@ -114,7 +114,7 @@ class Access:
 
     @property
     def offset(self) -> int:
-        """What is added to the register."""
+        """The number that is added to the register."""
         return self._address.offset
 
     @property
@@ -145,7 +145,7 @@ def _address_of(i: Instruction) -> Address:
 
 
 def _within(program: Program, i: Instruction, space: str) -> int | None:
-    """Where in the window a variable's address lies; None where the address is in a register."""
+    """The place in the window of a variable's address. None if the address is in a register."""
     address = _address_of(i)
     if isinstance(address.base, Register):
         return None
@@ -158,7 +158,7 @@ def _within(program: Program, i: Instruction, space: str) -> int | None:
 
 
 def access_of(program: Program, i: Instruction, number: int) -> Access:
-    """What a load or store accesses; Uncompiled for what is not a weak one of global or shared memory."""
+    """The access of a load or store. Uncompiled if it is not a weak one of global or shared memory."""
     rest = [m for m in i.modifiers if m not in _HINTS and not m.startswith(("L1::", "L2::"))]
     spaces = [m for m in rest if m in _SPACES]
     vectors = [m for m in rest if m in _VECTORS]
@@ -200,8 +200,8 @@ def in_rows(instructions: Sequence[Instruction], accesses: Sequence[Access], *, 
 
 
 def parameter_of(program: Program, i: Instruction) -> int | None:
-    """Where in the bank of parameters a load reads; None where it reads other memory. Uncompiled where it reads what
-    no parameter has.
+    """The place in the bank of parameters that a load reads. None if it reads other memory. Uncompiled if it reads
+    bytes that no parameter has.
     """
     if i.op != "ld" or not any(m in ("param", "param::entry", "param::func") for m in i.modifiers):
         return None
@@ -600,7 +600,7 @@ def _parts(v: Vectors, whole: str, kind: str, count: int) -> list[Value]:
 
 
 def stored(v: Vectors, access: Access) -> Value | None:
-    """What a store stores: the elements of lane 0, then those of lane 1, and so on. None of a load."""
+    """The values that a store writes: the elements of lane 0, then those of lane 1, and so on. None for a load."""
     if access.is_load:
         return None
     values = [v.read(item, access.kind) for item in access.data]

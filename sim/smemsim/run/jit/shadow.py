@@ -81,7 +81,7 @@ class _Text:
 
 
 class _Body:
-    """What happens to `count` words from a place on, which `lanes` neighbouring threads access; `lanes` 0: all of a
+    """An access to `count` words from a place on by `lanes` neighbouring threads. With `lanes` 0, all threads of a
     group access the same words.
     """
 
@@ -212,7 +212,7 @@ def _head(text: _Text, name: str) -> None:
 
 
 def _group(text: _Text) -> None:
-    """What is the same for all threads of a group."""
+    """The values that are the same for all threads of a group."""
     for line in (
         "%group = lshr i64 %t, 4", "%sp = getelementptr i8, ptr %shapes, i64 %group", "%shape = load i8, ptr %sp, align 1",
         "%cp = getelementptr i64, ptr %cta_of, i64 %t", "%cta = load i64, ptr %cp, align 8", "%ep = getelementptr i32, ptr %epoch, i64 %cta",
@@ -500,7 +500,7 @@ class Shadow:
 
     @property
     def at(self) -> int:
-        """Where in the host's memory `context` is."""
+        """The address of `context` in the host's memory."""
         return self._context
 
     def looks(self, code: Code) -> np.ndarray | None:
@@ -532,7 +532,7 @@ class Shadow:
         return np.array(rows, np.int64), [n for n, access in enumerate(code.of_shared) if not access.is_load]
 
     def alike(self, code: Code) -> np.ndarray:
-        """What asks of all rows of places in shared memory whether the CTAs do the same, as `looks`."""
+        """The check of all rows of places in shared memory whether the CTAs do the same, as `looks`."""
         if code not in self._alike:
             function = ctypes.cast(self.functions[ALIKE], ctypes.c_void_p).value or 0
             rows = dict.fromkeys(access.row.number for access in code.of_shared)

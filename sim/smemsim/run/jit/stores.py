@@ -183,7 +183,7 @@ br label %next""".splitlines()
 
 
 def _constants() -> str:
-    """What is the same for all threads."""
+    """The values that are the same for all threads."""
     return f"""%is.masked = icmp ne ptr %mask, null
 %has.readers = icmp ne ptr %readers, null
 %has.earlier = icmp ne ptr %earlier, null

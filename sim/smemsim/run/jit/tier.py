@@ -136,8 +136,8 @@ class Room:
 
 @dataclasses.dataclass(eq=False)
 class _Left:
-    """What waves leave to later ones of a launch: frames, by threads and where the registers begin; room for places,
-    by threads and rows.
+    """The memory that waves leave to later ones of a launch. Frames are by threads and by the begin of the registers.
+    Room for places is by threads and rows.
     """
 
     frames: dict[tuple[int, int], Frames] = dataclasses.field(default_factory=dict)
@@ -151,8 +151,8 @@ _STORES: Slot[Stores] = Slot(lambda x: Stores(x, NOWHERE_AT))
 
 
 class Frame:
-    """What a segment needs of a wave: pointers to its registers, room for places, the tables of memory. `found` is
-    what a wave before has found.
+    """The pointers that a segment needs of a wave: to its registers, room for places, the tables of memory. Results of
+    an earlier wave are `found`.
     """
 
     def __init__(self, x: Wave, code: Code, frames: Frames, found: Found | None = None) -> None:
@@ -228,7 +228,7 @@ class Frame:
         return self.pointers[0], mask, first, last, places, shapes, self.total, self.pointers[1]
 
     def rows(self, access: Access) -> tuple[int, int]:
-        """Where in the host's memory the places and the shapes of an access's row begin."""
+        """The addresses in the host's memory of the places and the shapes of an access's row."""
         number, room = access.row.number, self.room
         return room.at[2] + number * room.places.strides[0], room.at[1] + number * room.shapes.strides[0]
 
@@ -302,7 +302,7 @@ def _leave_out(x: Wave, leads: np.ndarray, step: int, shapes: np.ndarray, nowher
 
 
 def _pointers(x: Wave, code: Code, frames: Frames) -> np.ndarray:
-    """Where in the host's memory the arrays are that machine code names by their slots."""
+    """The addresses in the host's memory of the arrays that machine code names by their slots."""
     pointers: np.ndarray = x.registers.pointers
     if code.given:
         arrays = np.array([frames.array(x, key).ctypes.data for key in code.given], np.uint64)
@@ -312,7 +312,7 @@ def _pointers(x: Wave, code: Code, frames: Frames) -> np.ndarray:
 
 
 def _alike(x: Wave, what: str, which: Any, kind: np.dtype[Any]) -> np.ndarray:
-    """What is the same in all waves, of every thread; a parameter once."""
+    """The values that are the same in all waves, of every thread. A parameter occurs once."""
     if what == "parameter":
         return np.frombuffer(x.launch.parameters[which : which + kind.itemsize].tobytes(), kind)
     if what == "special":
@@ -418,7 +418,7 @@ class Segment:
         return None
 
     def _frame(self, x: Wave, *, is_direct: bool) -> Frame:
-        """What its code, for all threads or for some, needs of a wave."""
+        """The values that its code, for all threads or for some, needs of a wave."""
         owner = self, x.sel is not ALL, is_direct, x.is_counted
         frame = Frames.of(x).made.get(owner)
         if frame is None:

@@ -115,8 +115,8 @@ def _address(function: Any) -> int:
 
 
 class Tiles:
-    """What the loop over the tiles of a segment needs: `count` rows of places, of `total` threads; `unit` are those
-    that stay together.
+    """The inputs of the loop over the tiles of a segment: `count` rows of places, of `total` threads. Threads that stay
+    together are `unit`.
     """
 
     def __init__(

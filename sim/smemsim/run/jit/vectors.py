@@ -360,7 +360,7 @@ class Vectors:
         return self.cast(value, own, "sext" if kind[0] == "s" else "zext")
 
     def final(self, slot: int) -> Value:
-        """What a register holds at the end, as it is stored in memory: predicates as i8."""
+        """The value of a register at the end, as it is stored in memory. Predicates are i8."""
         value = self.current[slot]
         own = self.stored_type(slot)
         if own == "i1":

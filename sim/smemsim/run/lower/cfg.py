@@ -1,5 +1,5 @@
-"""Where threads can go from each block of a program, and which registers they may read before anything has given them
-a value.
+"""The successors of each block of a program, and the registers that threads may read before anything has given them a
+value.
 """
 
 from __future__ import annotations

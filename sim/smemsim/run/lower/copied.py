@@ -38,7 +38,7 @@ NOTHING_COPIED = Copied(frozenset(), frozenset(), has_factors=False)
 
 
 def copied(body: Sequence[Instruction]) -> Copied:
-    """What has to be followed, so that the source of each byte of scale factors and metadata, and of
+    """The registers that have to be followed, so that the source of each byte of scale factors and metadata, and of
     tiles, is known.
     """
     if not any(map(_multiplies, body)):

@@ -113,7 +113,7 @@ def _written_roots(program: Program) -> Iterator[Roots]:
 
 
 def read_back(program: Program) -> Roots:
-    """What the addresses come from that the program loads from in global memory."""
+    """The origins of the addresses that the program loads from in global memory."""
     sources = _Sources(program)
     return NONE.union(
         *(
@@ -344,8 +344,8 @@ def bit_fields(program: Program) -> frozenset[int]:
 
 
 def _beside_a_swapped_field(swap: Instruction, uses: _Uses) -> list[Instruction]:
-    """What brings the value that a compare-and-swap puts a field into: loads and itself; nothing where anything else
-    uses that value.
+    """The instructions that compute the value that a compare-and-swap puts a field into: loads and itself. There are
+    none if anything else uses that value.
     """
     compare, new = swap.operands[2:4]
     if not isinstance(compare, Register) or not isinstance(new, Register):

@@ -67,7 +67,7 @@ class _Product:
 
 
 def fuse(inlined: Inlined) -> Fused:
-    """What ptxas makes of the body."""
+    """The body as ptxas compiles it."""
     if not any(_kind(i) for i in inlined.body if i.op == "mul"):
         return Fused(inlined.body)
     values = _Values(inlined)

@@ -104,7 +104,7 @@ class FunctionAddresses(Mapping[str, int]):
 
 
 def interface(results: tuple[Parameter, ...], parameters: tuple[Parameter, ...]) -> tuple[list[int], list[int], int]:
-    """Where results and parameters lie in a frame, in bytes, and how many they take.
+    """The places of results and parameters in a frame, in bytes, and their size.
 
     >>> interface((Parameter("_", "b32", 4, 4),), (Parameter("_", "b64", 8, 8), Parameter("_", "b8", 1, 1)))
     ([0], [8, 16], 17)
@@ -562,8 +562,8 @@ class Segments:
 
 
 def _comparison(body: list[Instruction], first: int, last: int) -> str:
-    """What decides whether a loop goes on: an integer comparison with a "constant" or a "count", or something
-    "other"; unknown counts as a constant.
+    """The test that decides whether a loop goes on: an integer comparison with a "constant" or a "count", or something
+    "other". An unknown one counts as a constant.
     """
     guard = body[last].guard
     if guard is None:

@@ -120,8 +120,8 @@ def _most_operands(words: tuple[str, ...]) -> int | None:
 
 @functools.cache
 def _kind(name: str) -> str:
-    """What a type holds: "b" (bits), "i" (an integer), "packed", or the type itself, of predicates and floating-point
-    numbers.
+    """The content of a type: "b" (bits), "i" (an integer), "packed", or the type itself for predicates and
+    floating-point numbers.
     """
     if "x" in name:
         return "packed"

@@ -390,7 +390,7 @@ def _meets_others(i: Instruction) -> bool:
 
 
 class Linker:
-    """What builders ask: how to read and write operands, where variables lie, which block a label is."""
+    """The answers for builders: how to read and write operands, the addresses of variables, the block of a label."""
 
     def __init__(self, module: Module, inlined: Inlined, places: Places, arch: str, directives: Mapping[str, tuple[int, ...]]) -> None:
         self.directives = directives  # of the entry

@@ -54,13 +54,15 @@ class _Values:
         self.places = {id(i): n for n, i in enumerate(self.body)}
 
     def _before(self, i: Instruction) -> Iterator[Instruction]:
-        """What gives the registers that an instruction reads."""
+        """The instructions that give the registers that an instruction reads their values."""
         for slot, gives in i.mentions:
             if not gives:
                 yield from self.givers.get(slot, ())
 
     def _behind(self, slots: frozenset[int], by: Set[str] = COMPUTING) -> list[Instruction]:
-        """What computes the values of registers, with the first instructions that are not of these operations."""
+        """The instructions that compute the values of registers, with the first instructions that are not of these
+        operations.
+        """
         found, pending = dict[int, Instruction](), [i for slot in slots for i in self.givers.get(slot, ())]
         while pending:
             i = pending.pop()
@@ -129,7 +131,7 @@ class _Values:
     # ---- over lanes, and in shared memory
 
     def of_lanes(self) -> Iterator[int]:
-        """What combines a value with that of another lane."""
+        """The instructions that combine a value with that of another lane."""
         for i in self.body:
             if i.op not in COMBINES:
                 continue
@@ -142,7 +144,7 @@ class _Values:
                     break
 
     def of_shared_memory(self) -> Iterator[int]:
-        """What combines a word of shared memory with others, and goes back to it."""
+        """The instructions that combine a word of shared memory with others, and store it there again."""
         for store in self.body:
             if store.op != "st" or _SHARED.isdisjoint(store.modifiers):
                 continue

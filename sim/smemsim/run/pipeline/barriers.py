@@ -93,7 +93,7 @@ class BarrierObserver(Observer):
                 self.lanes.stuck.append(Stuck(warps, wait.instruction, wait.what(), own[0], key, overdue, missing, elsewhere))
 
     def _missing(self, x: Wave, barrier: Mbarrier) -> Missing:
-        """What the current phase of an mbarrier lacks."""
+        """The arrivals that the current phase of an mbarrier lacks."""
         key, state = (barrier.cta.index, barrier.offset), barrier.state
         self._variable(x, barrier.offset)
         own = range(self._first // WARP, (self._first + x.stride) // WARP)

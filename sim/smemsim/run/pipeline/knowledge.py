@@ -1,4 +1,6 @@
-"""What threads know of loads: fillings of stages, bit sets of them, and by which wait a thread learned of each."""
+"""The knowledge of threads about loads: fillings of stages, bit sets of them, and the wait by which a thread learned of
+each.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +31,8 @@ class Costs(NamedTuple):
 
 
 class Recording(NamedTuple):
-    """What is recorded of a launch: the cluster of CTA `cta` (None: of the first CTA that runs), drawn with these
-    costs; `only_page`: for the page of a report alone.
+    """The settings of a recording: the cluster of CTA `cta` (None: of the first CTA that runs), drawn with these costs.
+    With `only_page` it is for the page of a report alone.
     """
 
     cta: int | None = None

@@ -1,4 +1,4 @@
-"""What warps and engines do over time, for the picture: spans of waits, and of matrix instructions and stores.
+"""The activity of warps and engines over time, for the picture: spans of waits, and of matrix instructions and stores.
 Lengths are assumed.
 """
 

@@ -318,7 +318,7 @@ class PipelineRecorder(BarrierObserver):
 
 
 def _source(x: Wave, op: AsyncOp, n: int) -> Any:
-    """What a load reads: its tensor map or, for a bulk copy, its array; None if it is not known."""
+    """The source of a load: its tensor map or, for a bulk copy, its array. None if it is not known."""
     record = op.records[n] if n < len(op.records) else None
     tensor_map = getattr(record, "tensor_map", None)
     if tensor_map is not None:

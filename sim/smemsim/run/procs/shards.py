@@ -48,8 +48,8 @@ __all__ = ["Changed", "Merge", "Shard", "ShardResult", "Work", "execute_spread",
 
 @dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
 class Work:
-    """What is given of a launch, the PTX text of its kernel, and global memory as it is before. `arrays` are
-    addresses, bytes and names.
+    """The parts of a launch that are passed on, the PTX text of its kernel, and global memory before the launch. Arrays
+    are addresses, bytes and names.
     """
 
     text: str
@@ -112,7 +112,7 @@ class ShardResult:
 
 
 def work_of(launch: Launch, *, sanitizer: bool) -> Work:
-    """What another process needs to execute CTAs of a launch."""
+    """The data that another process needs to execute CTAs of a launch."""
     ask("a copy of global memory for other processes", sum(len(region.data) for region in launch.memory.table()[2]))
     arrays = tuple((region.begin, region.data.copy(), region.name) for region in launch.memory.table()[2] if len(region.data))
     left = launch.options.limit_seconds
@@ -127,8 +127,8 @@ def work_of(launch: Launch, *, sanitizer: bool) -> Work:
 
 
 class Shard:
-    """What executes CTAs of a launch where they change nothing for others; `before` are the bytes of arrays where it
-    is not noted who writes to them.
+    """The executor of CTAs of a launch that change nothing for others. If writers of arrays are not noted, `before` has
+    the bytes of these arrays.
     """
 
     def __init__(self, launch: Launch, *, sanitizer: bool) -> None:

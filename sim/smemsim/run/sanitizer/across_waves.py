@@ -1,4 +1,4 @@
-"""What the sanitizer knows of a launch beyond one wave."""
+"""The sanitizer's knowledge of a launch beyond one wave."""
 
 from __future__ import annotations
 

@@ -218,7 +218,7 @@ class AsyncEvents:
         return True
 
     def _multiplied(self: Any, op: TensorCoreOp, n: int, own: Operation, *, is_told: bool) -> None:
-        """What the instruction of the n-th issuer reads and writes."""
+        """The reads and writes of the n-th issuer's instruction."""
         mma, members, product = op.mmas[n], op.members[n], cast("Any", own.products[-1])
         if not is_told:
             for member in members:

@@ -1,5 +1,5 @@
-"""What whole CTAs know when all their threads have met, compiled: barriers are many, and the numbers of a wave's
-warps few.
+"""The knowledge of whole CTAs when all their threads have synchronised, compiled. There are many barriers, and a wave
+has few numbers of warps.
 """
 
 from __future__ import annotations

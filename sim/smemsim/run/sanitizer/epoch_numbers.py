@@ -1,4 +1,4 @@
-"""What the numbers in epochs of global memory stand for (`global_loops.py`): instructions, and copies."""
+"""The meaning of the numbers in epochs of global memory (`global_loops.py`): instructions, and copies."""
 
 from __future__ import annotations
 

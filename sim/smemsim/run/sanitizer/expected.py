@@ -39,7 +39,9 @@ class _Expectation:
 
 
 class ExpectedBytes:
-    """What waits for an arrival: the expectations of open phases; and those of phases that have ended without one."""
+    """The expectations of an mbarrier that wait for an arrival: those of open phases, and those of phases that have
+    ended without one.
+    """
 
     def __init__(self, clocks: VectorClocks, reporting: Reporting) -> None:
         self.clocks, self.reporting = clocks, reporting

@@ -60,7 +60,7 @@ class FirstCta:
 
     @property
     def pc(self) -> np.ndarray:
-        """Where each of its threads is."""
+        """The position of each of its threads."""
         return self.wave.pc[: self.stride]
 
     @property
@@ -581,7 +581,7 @@ class SanitizerOfFirst(Events):
 
     @_or_of_all
     def ends(self, i: Instruction, barrier: Mbarrier, threads: np.ndarray) -> Any:
-        """What the first CTA may end, the others may end, too."""
+        """If the first CTA may end it, the others may end it, too."""
         index = barrier.cta.index
         if index:
             offset, own = self._ended
@@ -595,7 +595,7 @@ class SanitizerOfFirst(Events):
 
     @_or_of_all
     def uses(self, i: Instruction, uses: Sequence[tuple[np.ndarray, Mbarrier]]) -> Any:
-        """What the first CTA may use by these threads, the others may use, too."""
+        """If the first CTA may use it by these threads, the others may use it, too."""
         count = self._own_pairs(uses, self.cohort.threads)
         if not count or any(self._is_new(threads >> 5, barrier) for threads, barrier in uses[:count]):
             return OF_ALL

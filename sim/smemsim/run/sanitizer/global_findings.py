@@ -124,8 +124,8 @@ class GlobalFindings:
         self, a: ArrayAccess, other: Instruction, epoch: int, lacks: Lacks, words: tuple[Access, Access, str], *, is_near: bool,
         flag: tuple[str, str],
     ) -> Said:  # fmt: skip
-        """What is wrong with an access and one before it; `words` are the two, and where they meet; `flag` is what a
-        flag between them lacks, and the fix.
+        """The fault of an access and one before it. The two, and the place that both access, are `words`. If there is a
+        flag between them, `flag` has what it lacks, and the fix.
         """
         mine, theirs, where = words
         if lacks == "proxy fence":
@@ -214,7 +214,7 @@ class GlobalFindings:
     def _missing(
         self, i: Instruction, other: Instruction, scopes: tuple[int, int], does: str, near: bool, *, is_read: bool
     ) -> tuple[str, str]:  # fmt: skip
-        """What is missing between two accesses, and what to write."""
+        """The order that is missing between two accesses, and the instruction to write."""
         if scopes[0] and scopes[1]:
             least, most = sorted(scopes)
             word = {1: ".cta", 2: ".cluster"}.get(int(least), "")

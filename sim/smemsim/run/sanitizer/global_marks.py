@@ -33,7 +33,7 @@ ATOMICS = ("atom", "red")
 
 
 class GlobalMarks:
-    """What is in doubt in global memory."""
+    """The values in doubt in global memory."""
 
     def __init__(self, table: GlobalTable, rule: GlobalRule, findings: GlobalFindings, taint: Taint) -> None:
         self.table, self.rule, self.findings, self.taint = table, rule, findings, taint

@@ -44,7 +44,7 @@ class GlobalTable:
 
     @property
     def known(self) -> loops.Known:
-        """What warps know, for the compiled checks."""
+        """The knowledge of warps, for the compiled checks."""
         n = self.history.numbers
         return loops.Known(
             self.first, self.clocks.clock, self.clocks.seen, n.scope, n.asynchronous, n.waited, n.told, n.tellers, self.per_cta,

@@ -40,7 +40,9 @@ P = ParamSpec("P")
 
 @dataclasses.dataclass(eq=False)
 class AtFence:
-    """What warps know at a fence of a scope (its level) or a wider one: of the own wave, and by warp of `others`."""
+    """The knowledge of warps at a fence of a scope (its level) or a wider one: of the own wave, and by warp of
+    `others`.
+    """
 
     rows: dict[int, Rows] = dataclasses.field(default_factory=dict)
     others: dict[int, dict[int, Foreign]] = dataclasses.field(default_factory=dict)
@@ -107,7 +109,7 @@ class OperationColumns:
 
 
 def _both(method: Callable[Concatenate[VectorClocks, P], None]) -> Callable[Concatenate[VectorClocks, P], None]:
-    """What happens, happens in the orders that might be as well."""
+    """An event takes place in the orders that might be as well."""
 
     @functools.wraps(method)
     def act(self: VectorClocks, *args: P.args, **given: P.kwargs) -> None:
@@ -211,7 +213,7 @@ class VectorClocks:
                 handed.update({key: (all_moved(rows), foreign) for key, (rows, foreign) in handed.items()})
 
     def spread(self, first: VectorClocks, twins: Twins) -> None:
-        """What warps of all CTAs have seen, from what those of the first one have, which have heard of no others."""
+        """The knowledge of warps of all CTAs, from that of the first CTA's warps, which have learned from no others."""
 
         def rows(of_one: Rows) -> Rows:
             return tuple(m.reshape(len(self.clock), -1) for m in twins.rows(of_one))
@@ -228,7 +230,9 @@ class VectorClocks:
         self.changes += 1
 
     def missing(self, test: Callable[[VectorClocks], np.ndarray], *, but: tuple[str, ...] = ()) -> tuple[np.ndarray, Formal]:
-        """Where what is known fails a test, and which of EXCUSES alone makes it fail; `but`: not these."""
+        """The entries whose knowledge fails a test, and the one of EXCUSES that alone makes it fail. Those in `but` do
+        not count.
+        """
         late = test(self)
         return self.confirmed(late, test, but=but) if late.any() else (late, "")
 
@@ -258,7 +262,9 @@ class VectorClocks:
         return any(cta != EVERYWHERE and not own.issuperset((cta,)) for cta, _ in phase.closed.known.get(self.grid.wave, {}))
 
     def closed(self, what: Any) -> list[Rows]:
-        """What was released into the complete phases of a barrier: what a warp knows that has waited for the last."""
+        """The knowledge that was released into the complete phases of a barrier. A warp that has waited for the last
+        one has it.
+        """
         phase, n = self.phases.looked_at(what)
         return (
             []
@@ -452,7 +458,7 @@ class VectorClocks:
     # ---- releases
 
     def _joined(self, warps: np.ndarray, held: Rows | None = None, others: dict[int, Foreign] | None = None) -> tuple[Rows, Foreign]:
-        """What some of the warps know, or `held` when they fenced."""
+        """The knowledge of some of the warps, or `held` when they fenced."""
         others = self._others if held is None else others or {}
         foreign: Foreign = {}
         for warp in warps.tolist() if others else ():
@@ -463,7 +469,9 @@ class VectorClocks:
 
     @_both
     def release(self, warps: np.ndarray, what: Any, *, relaxed: bool = False, scope: int = GPU) -> None:
-        """What warps know goes into the open phase of `what`; `relaxed`: what they knew at their last fence."""
+        """The knowledge of warps is released into the open phase of `what`. With `relaxed` it is that of their last
+        fence.
+        """
         if scope == CTA and not relaxed and "arrive" in self.assumes.widens:
             scope = CLUSTER
         self._release(warps, self.phases.at(what).open, what, scope, relaxed=relaxed)
@@ -471,7 +479,7 @@ class VectorClocks:
 
     @property
     def _at_fences(self) -> tuple[tuple[bool, dict[int, Rows], dict[int, dict[int, Foreign]]], ...]:
-        """What counts from fences on, by whether these are the last ones or the next."""
+        """The knowledge that counts from fences on, by whether these are the last ones or the next."""
         return (False, self._last_fence.rows, self._last_fence.others), (True, self._next_fence.rows, self._next_fence.others)
 
     @_both

@@ -117,7 +117,7 @@ class Observed(NamedTuple):
 
 
 class ArrayShadow:
-    """What is kept of one array: its cells, as small as the smallest access, and lines of them."""
+    """The shadow of one array: its cells, as small as the smallest access, and lines of them."""
 
     def __init__(self, region: Region, size: int) -> None:
         self.region = region
@@ -439,5 +439,5 @@ class History:
         return self._arrays[key]
 
     def shadows(self) -> list[ArrayShadow]:
-        """What is kept of all arrays."""
+        """The shadows of all arrays."""
         return [shadow for shadow in self._arrays.values() if shadow is not None]

@@ -47,7 +47,7 @@ class MbarrierRules:
         self._early: tuple[dict[int, _Early], dict[int, _Early]] = {}, {}
 
     def spread(self, first: MbarrierRules, twins: Twins) -> None:
-        """What is known of all CTAs, from what is known of the first one."""
+        """The state of all CTAs, from the state of the first one."""
         self.initialised.spread(first.initialised, twins)
         self.objects.spread(first.objects, twins)
         self.expected.spread(first.expected, twins)

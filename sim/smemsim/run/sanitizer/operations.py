@@ -74,8 +74,8 @@ class Follower(Protocol):
 
 @dataclasses.dataclass(eq=False, slots=True)
 class InGroups:
-    """What commit groups know of an operation: the lanes that issued it, as a bit set, and those of them that have
-    waited for it, or for what it reads.
+    """The state of an operation in commit groups: the lanes that issued it, as a bit set, and those of them that have
+    waited for it, or for its reads.
     """
 
     lanes: int = 0

@@ -24,8 +24,8 @@ __all__ = ["clocks_of", "has_excuses", "has_fenced_tensor", "has_messages"]
 
 
 def clocks_of(x: Wave, number: int, room: int) -> VectorClocks:
-    """What is ordered in a wave, by its number in the launch, with room for so many operations of each unit;
-    and the orders that might be.
+    """The order of a wave, by its number in the launch, with room for so many operations of each unit. It includes the
+    orders that might be.
     """
     launch, (places, *released) = x.launch, ACROSS_WAVES(x.launch).released
     order = functools.partial(

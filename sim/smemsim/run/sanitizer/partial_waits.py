@@ -69,8 +69,8 @@ class _Lanes:
 
 @dataclasses.dataclass(eq=False)
 class _Warp:
-    """What the lanes of a warp know since they synchronised last, `met` times; `seen` and `done` are what the warp
-    knew when that was brought up to date.
+    """The knowledge of a warp's lanes since they synchronised last, `met` times. The warp's knowledge when that was
+    brought up to date is `seen` and `done`.
     """
 
     met: int
@@ -103,7 +103,7 @@ class _Warp:
 
 
 class PartialWaits:
-    """What lanes know, by warp, where some lanes alone have waited."""
+    """The knowledge of lanes, by warp, if some lanes alone have waited."""
 
     def __init__(
         self, x: Wave, clocks: VectorClocks, operations: Operations, reporting: Reporting, lines: Callable[[], np.ndarray]

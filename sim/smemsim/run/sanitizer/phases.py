@@ -122,7 +122,7 @@ def row_of(rows: Rows, n: int | None) -> Rows:
 
 
 def joined_rows(before: Rows | None, more: Rows) -> Rows:
-    """What both hold; None holds nothing."""
+    """The knowledge that both have. None has nothing."""
     return more if before is None else tuple(map(np.maximum, before, more))
 
 
@@ -147,7 +147,8 @@ def count_of(what: Any) -> int:
 
 
 class Phase:
-    """What was released into a barrier, or at an address: `open` since its last phase, `closed` with all phases before.
+    """The knowledge that was released into a barrier, or at an address: `open` since its last phase, `closed` with all
+    phases before.
 
     Addresses with the same history share one phase, `count` of them. Equal barriers share one, too (`twins`), until
     one of them differs: a release there has a row for each. An entry of `operations` has one operation for each, or
@@ -268,7 +269,7 @@ class Phases:
         return phase, phase.twins.index(what) if phase is not None and phase.twins else None
 
     def of_addresses(self, whats: Sequence[Any]) -> list[Phase]:
-        """What lies at addresses of one space, apart from what lies at others."""
+        """The phases at addresses of one space, apart from those of others."""
         table = self.table(whats[0])
         alike: dict[int, list[Any]] = {}
         for what in whats:

@@ -59,7 +59,7 @@ class Access:
 
 @dataclasses.dataclass(frozen=True)
 class Clauses:
-    """What is wrong, by which code of `core/spec/findings.py`, with the accesses, and why."""
+    """The clauses of a finding: what is wrong, by which code of `core/spec/findings.py`, with the accesses, and why."""
 
     code: str
     what: str

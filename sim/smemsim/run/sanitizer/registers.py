@@ -411,7 +411,7 @@ class RegistersInFlight:
         )  # fmt: skip
 
     def _wait_before(self, i: Instruction, mma: Instruction) -> str:
-        """Where wgmma.wait_group must be, and wgmma.commit_group if no path leads to one."""
+        """The line before which wgmma.wait_group must be, and wgmma.commit_group if no path leads to one."""
         commits = (other for other in self.x.program.inlined.body if other.name.startswith("wgmma.commit_group"))
         wait = f"before line {i.line}: wgmma.wait_group.sync.aligned 0"
         if any(leads_past(self.x.program, mma, commit, [i]) for commit in commits):

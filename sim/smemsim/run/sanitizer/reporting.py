@@ -146,7 +146,7 @@ def _only(found: list[Instruction]) -> Instruction | None:
 
 
 def _stronger(i: Instruction | None, word: str) -> str:
-    """What to write in an instruction so that it acquires or releases."""
+    """The modifier with which an instruction acquires or releases."""
     if i is None:
         return f".{word} there"
     if "volatile" in i.modifiers:
@@ -175,8 +175,8 @@ class Reporting:
         self._told: set[tuple[str, int]] = set()  # codes and lines of relaxed arrivals that are reported
 
     def spread(self, first: Reporting, twins: Twins, brought: dict[int, list[list[Delivery]]]) -> None:
-        """What warps of all CTAs waited for, from what those of the first one did; `brought` has by warp what the
-        phase brought to each CTA.
+        """The waits of warps of all CTAs, from those of the first one. By warp, `brought` has what the phase gave each
+        CTA.
         """
         self.excuses, self._told = dict(first.excuses), set(first._told)
         for (warp, kind), wait in first.group_waits.items():
@@ -537,7 +537,7 @@ class Reporting:
         return (i, left, younger) if younger is not None and younger < left else (None, 0, 0)
 
     def relaxed_wait(self, warp: int) -> str:
-        """What to change in the last wait of a warp at an mbarrier, if that wait is relaxed."""
+        """The change of the last wait of a warp at an mbarrier, if that wait is relaxed."""
         _, line, _ = self.waits.get(warp, (None, 0, []))
         i = self.lines.get(line)
         if i is None or "relaxed" not in i.modifiers:

@@ -108,8 +108,8 @@ class Begin:
 
 
 class LanesApart(NamedTuple):
-    """What some lanes of a warp do without the others: waits, and releases, of which the writes and the reads of the
-    other lanes are no part.
+    """Actions of some lanes of a warp without the others: waits, and releases. The writes and the reads of the other
+    lanes are no part of them.
     """
 
     partial_waits: PartialWaits
@@ -118,7 +118,9 @@ class LanesApart(NamedTuple):
 
 
 class AtEnd(NamedTuple):
-    """What must be over at an end: accesses of CTAs of a cluster, operations in flight, allocations of CTA pairs."""
+    """Conditions at an end: accesses of CTAs of a cluster, operations in flight and allocations of CTA pairs must be
+    over.
+    """
 
     lifetimes: Lifetimes
     in_flight: Endings
@@ -126,8 +128,8 @@ class AtEnd(NamedTuple):
 
 
 class Sanitizer(Events, Observer):
-    """What the operations of one wave tell. Every method is called for the threads that run (`x.threads`) unless it
-    names others.
+    """The sanitizer of one wave. Every method is called for the threads that run (`x.threads`) unless it names
+    others.
     """
 
     is_of_first = False  # see `first.py`
@@ -384,7 +386,7 @@ class Sanitizer(Events, Observer):
         self.shared.initialised(i, *self.shared.table.places(flat, 2 * WORD), flat)
 
     def last_writer(self, word: int) -> Instruction | None:
-        """What wrote a word of `x.shared` last."""
+        """The last writer of a word of `x.shared`."""
         return self.shared.table.last_writer(word)
 
     def _alone(self, i: Instruction, flat: np.ndarray, size: int, does: str) -> None:

@@ -178,7 +178,7 @@ def _selected(operand: Operand) -> slice:
 
 
 def value_of(operand: Operand, registers: Sequence[np.ndarray], threads: np.ndarray, kind: str) -> np.ndarray | None:
-    """What an operand holds in each of the threads, as raw bits of a type; None where that is not known here."""
+    """The value of an operand in each of the threads, as raw bits of a type. None if that is not known here."""
     to = storage(kind)
     if isinstance(operand, Register):
         found: np.ndarray = registers[operand.slot][threads].astype(to)

@@ -122,7 +122,7 @@ class Part:
 
     @classmethod
     def of(cls, shadow: ArrayShadow, since: Begin) -> Part | None:
-        """What has been done to an array since; None where that is nothing."""
+        """The changes of an array since. None if there are none."""
         cells, limit = shadow.cells, since.warps + 1 << loops.WHO
         lines = _since((cells.line_writers, NOTHING, cells.line_readers, cells.line_others), limit)
         lines = lines.those(~cells.split[lines.at])
@@ -163,7 +163,7 @@ class Part:
 
 
 def _since(tables: tuple[np.ndarray, ...], limit: int) -> Epochs:
-    """What was noted in tables from an epoch on."""
+    """The notes in tables from an epoch on."""
     masks = [table >= limit for table in tables if len(table)]
     at = np.flatnonzero(functools.reduce(np.logical_or, masks)) if masks else NOTHING
     of = (table[at] if len(table) else NOTHING for table in tables)
@@ -184,8 +184,8 @@ def _units(memory: np.ndarray, shift: int) -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Record:
-    """What some CTAs have done since `begin`. Warps, and copies, are counted as in the history that it is of;
-    instructions are places in the program.
+    """The actions of some CTAs since `begin`. Warps, and copies, are counted as in the history that it is of.
+    Instructions are places in the program.
     """
 
     begin: Begin
@@ -199,7 +199,7 @@ class Record:
 
     @classmethod
     def of(cls, history: History, since: Begin) -> Record:
-        """What has been done since."""
+        """The actions since."""
         places = {id(i): n for n, i in enumerate(history.launch.program.inlined.body)}
         waves = tuple(
             (first - since.warps, per_cta, tuple(ctas))

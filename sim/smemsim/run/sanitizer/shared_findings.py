@@ -69,7 +69,7 @@ class SharedFindings:
         )  # fmt: skip
 
     def _worded(self, a: WordAccess, suspect: Suspect) -> tuple[Clauses, str]:
-        """What is wrong, and the fix."""
+        """The fault, and the fix."""
         if suspect.lacks == "wait":
             return self._unwaited(a, suspect)
         if suspect.lacks == "fence":
@@ -122,7 +122,7 @@ class SharedFindings:
         return relaxed_flag(self.table.x.program, first, a.i, lacks, fence)
 
     def _fenced_barrier(self, line: int) -> str:
-        """What to put between a store at `line` and an operation that reads the bytes."""
+        """The instruction to put between a store at `line` and an operation that reads the bytes."""
         writer = self.reporting.lines.get(line)
         fence = None if writer is None else self.reporting.following(writer, "fence.proxy.async")
         if fence is None:
@@ -130,7 +130,7 @@ class SharedFindings:
         return f"put a barrier between them, after fence.proxy.async of line {fence.line}"
 
     def _between(self, one: int, other: int, line: int) -> str:
-        """What to put between the access of a warp and that of another one, at `line`."""
+        """The instruction to put between the access of a warp and that of another one, at `line`."""
         if by := self.objects.arrives_before(other, line, one):
             name = "mbarrier.arrive" if by.op == "mbarrier" else by.name
             return f"move {name} of line {by.line} after line {line}: it arrives before that access is done"

@@ -103,7 +103,7 @@ class SharedTable:
 
     @property
     def known(self) -> shared_loops.Known:
-        """What warps know, for the compiled checks."""
+        """The knowledge of warps, for the compiled checks."""
         clocks, operations = self.clocks, self.operations
         return shared_loops.Known(
             clocks.clock, clocks.seen, clocks.fenced, clocks.done, clocks.read_done, clocks.done_fenced, operations.generic, operations.is_cp_async,
@@ -140,7 +140,7 @@ class SharedTable:
         self.folding.knowledge.has_issued(first.operations.operations)
 
     def reads_of_one(self) -> tuple[np.ndarray, ...]:
-        """What is kept of reads of the CTA that stands for all."""
+        """The table of reads of the CTA that stands for all."""
         tables = self.kept
         return self.epochs.read.copy(), tables.read_line.copy(), tables.read_when.copy(), tables.read_mark.copy()
 
@@ -288,12 +288,12 @@ class SharedTable:
         self.parts.fill(at, self.parts.bits(flat, size), self.who[at] == NOBODY)
 
     def last_writer(self, word: int) -> Instruction | None:
-        """What wrote a word last."""
+        """The last writer of a word."""
         found: Instruction | None = self.x.program.lines.get(int(self.line[word]))
         return found
 
     def beside(self, word: int) -> Instruction | None:
-        """What has written the written word next to a word of the same CTA; None if nothing has written any."""
+        """The writer of the written word next to a word of the same CTA. None if nothing has written any."""
         per_cta = self.x.pitch // WORD
         begin = word // per_cta * per_cta
         written = np.flatnonzero((self.who[begin : begin + per_cta] != NOBODY) & (self.line[begin : begin + per_cta] > 0))

@@ -58,7 +58,7 @@ class SiblingArrivals:
         return any(other is not None and other is not barrier and last.keys() <= self._over(warp, other) for other in others)
 
     def _over(self, warp: int, barrier: Mbarrier) -> set[_Execution]:
-        """What has arrived in phases of an mbarrier of which a warp knows that they are over."""
+        """The arrivals in phases of an mbarrier of which a warp knows that they are over."""
         phases = self._arrived.get(barrier, {})
         known = (phase for phase in phases if self.clocks.know_phase(np.array([warp]), barrier, phase)[0])
         return {execution for phase in known for execution in phases[phase]}

@@ -76,7 +76,9 @@ class Doubt:
 
 @dataclasses.dataclass(eq=False)
 class Result:
-    """What a launch makes of several elements that hold such values of another store: more than a copy of padding."""
+    """The result of a launch from several elements that hold such values of another store: more than a copy of
+    padding.
+    """
 
     of: Doubt
     by: Half
@@ -111,8 +113,8 @@ def _stores(finding: Finding) -> tuple[Half, ...]:
 
 
 class StoredValues:
-    """What a wave stores to global memory, and loads from there: `origins` are those of its taint. `reports` calls the
-    reports of a doubt, by its number, for a store.
+    """The stores of a wave to global memory, and its loads from there. The origins are those of its taint. The function
+    `reports` calls the reports of a doubt, by its number, for a store.
     """
 
     def __init__(self, x: Wave, origins: Any, reports: weakref.WeakMethod[Callable[[int, Instruction], None]]) -> None:
@@ -225,7 +227,9 @@ class StoredValues:
         return mark
 
     def _made_of(self, key: tuple[str, int], by: Instruction) -> Tell:
-        """What reports the use of what an instruction makes of several elements with these doubts."""
+        """The function that reports the use of a value that an instruction makes of several elements with these
+        doubts.
+        """
         known = self._results.get((key, by.line))
         if known is None:
             taint, half = self.x.launch.memory.taint, self._half("compute", by)

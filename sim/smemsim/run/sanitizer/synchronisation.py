@@ -1,4 +1,4 @@
-"""What threads commit and wait for in groups (PTX ISA 9.1 §9.7.9.25.3, async-group), and whose mbarrier.init they
+"""Commits and waits of threads in groups (PTX ISA 9.1 §9.7.9.25.3, async-group), and the mbarrier.init that threads
 have seen (9.7.13.15.9).
 """
 

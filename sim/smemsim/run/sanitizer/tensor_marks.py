@@ -35,7 +35,7 @@ _UNWRITTEN = {
 
 
 class TensorMarks:
-    """What is in doubt in tensor memory. Cells are numbered through all CTAs."""
+    """The values in doubt in tensor memory. Cells are numbered through all CTAs."""
 
     table: TensorTable
     rule: TensorRule

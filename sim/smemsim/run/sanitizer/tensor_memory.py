@@ -53,7 +53,7 @@ class TensorShadow(TensorMarks):
         self._summed: set[int] = set()  # parts of the program whose tcgen05.st have filled an accumulator
 
     def spread(self, first: TensorShadow) -> None:
-        """What is known of the first CTA, which was alone, stands for what is known of all."""
+        """The state of the first CTA, which was alone, stands for that of all."""
         if self.table.ctas:
             self.early, self.late, self.marks, self._summed = first.early, first.late, first.marks, first._summed
             self.table.spread(first.table)
@@ -173,7 +173,7 @@ class TensorShadow(TensorMarks):
         self.findings.tell(a, self.rule.readers(a))
 
     def empties(self, cta: int, first: int, end: int) -> None:
-        """What is in columns of a CTA counts as unwritten from now on."""
+        """The content of columns of a CTA counts as unwritten from now on."""
         at = (cta, slice(0, LANES), slice(first, end))
         self.table.cells.empties(at)
         if self.marks is not None:

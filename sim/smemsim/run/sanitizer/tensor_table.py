@@ -73,7 +73,7 @@ class Cells:
         operation_sets.renumber(self.read_by.reshape(-1), new, entries)
 
     def empties(self, at: Any) -> None:
-        """What is in cells counts as unwritten from now on."""
+        """The content of cells counts as unwritten from now on."""
         self.who[at], self.unread[at], self.read_by[at] = NOBODY, 0, 0
         self.read_when[(slice(None), *at)] = 0
 
@@ -138,8 +138,8 @@ class Unwaited:
 
 
 class TensorTable:
-    """What is kept of the tensor memory of one wave. While `knowledge` is there, and all CTAs do the same, it is that
-    of the first one. `clocks` order tcgen05 instructions.
+    """The shadow of the tensor memory of one wave. While `knowledge` is there, and all CTAs do the same, it is that of
+    the first one. Clocks (`clocks`) order tcgen05 instructions.
     """
 
     def __init__(self, x: Wave, clocks: VectorClocks, operations: Operations, knowledge: Knowledge | None) -> None:
@@ -155,7 +155,7 @@ class TensorTable:
     # ---- one CTA for all, and all
 
     def spread(self, first: TensorTable) -> None:
-        """What is known of the first CTA, which was alone, stands for what is known of all."""
+        """The state of the first CTA, which was alone, stands for that of all."""
         if self.ctas:
             self.cells, self.issued, self.unwaited, self.added = first.cells, first.issued, first.unwaited, first.added
             self.issued.flags = {thread: self.columns_of(flags, 0) for thread, flags in self.issued.flags.items()}

@@ -1,5 +1,5 @@
-"""What is known of all CTAs of a wave, from what is known of the first one (`first.py`): numbers of warps and
-operations, clocks, flags and mbarriers of each.
+"""The state of all CTAs of a wave, from that of the first one (`first.py`): numbers of warps and operations, clocks,
+flags and mbarriers of each.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Twins:
         return found.reshape(self.count, *of_one.shape[:-1], -1)
 
     def flags(self, of_one: np.ndarray) -> np.ndarray:
-        """What is known of operations, the last axis these: (CTAs, ..., width)."""
+        """The flags of operations, which are the last axis: (CTAs, ..., width)."""
         if self.width == self.columns:
             return np.repeat(of_one[None], self.count, axis=0)
         found = np.zeros((self.count, *of_one.shape[:-1], self.width), bool)

@@ -115,7 +115,7 @@ class UninitialisedReads:
         return where + (f" of CTA {cta.number}" if self.x.launch.ctas > 1 else ""), has_gaps
 
     def _repair(self, i: Instruction, place: int) -> str:
-        """What has to write the bytes, or to keep the instruction from them."""
+        """The instruction that has to write the bytes, or the guard that keeps the reader from them."""
         if i.op in UNWRITTEN:
             return UNWRITTEN[i.op]
         by = self.beside(place)

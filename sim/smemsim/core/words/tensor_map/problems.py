@@ -1,4 +1,4 @@
-"""What is suspicious about a tensor map that the driver accepts."""
+"""Suspicious facts about a tensor map that the driver accepts."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def walked(a: Arguments) -> list[int]:
 
 
 def store_overrun(a: Encoded, at: Target) -> Iterator[Finding]:
-    """Where stores work at all; with interleave rows are whole slices."""
+    """The bytes that stores write past the end, if stores work at all. With interleave rows are whole slices."""
     row = a.global_dim[0] * a.type_row.bits
     if a.interleave or row % 128 == 0 or a.is_im2col_wide or any(trap.stops(is_store=True) for trap in map_traps(a, at.arch)):
         return
@@ -153,7 +153,9 @@ def _all_zero(at: Target) -> Finding:
 
 
 def _traps(tm: Encoded, at: Target) -> Iterator[Finding]:
-    """What stops all loads stops the kernel; of stores alone a kernel that only loads need not know."""
+    """The traps of a map. One that stops all loads stops the kernel. One of stores alone does not concern a kernel that
+    only loads.
+    """
     for trap in map_traps(tm, at.arch):
         is_noted = trap.is_meant or trap.direction == "store"
         why = f"every {trap.direction} traps (CUDA error {trap.cuda_error})"
@@ -175,7 +177,7 @@ def _stale_tf32(tm: Encoded, at: Target) -> Iterator[Finding]:
 
 
 def _past_the_rank(tm: Encoded, at: Target) -> Iterator[Finding]:
-    """What no document and no program says anything about, and that has one sensible reading."""
+    """Uses that no document and no program mentions, and that have one sensible reading."""
     if fields := [name for name, grade in tm.unread_fields(at.arch).items() if grade is Grade.INFERRED]:
         yield finding(
             "T215",
@@ -228,7 +230,9 @@ def _fitting(a: Arguments, size: int) -> str:
 
 
 def _disputed(a: Arguments, at: Target) -> Iterator[Finding]:
-    """What only Blackwell has and sources disagree on: the model takes one of them, the finding names the other."""
+    """Uses that only Blackwell has and sources disagree on. The model takes one source, and the finding names the
+    other.
+    """
     disputes: list[tuple[str, Dispute]] = []
     if a.swizzle in ATOM_DISPUTES:
         disputes.append(("swizzle", ATOM_DISPUTES[a.swizzle]))

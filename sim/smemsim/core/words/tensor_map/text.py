@@ -744,7 +744,7 @@ def _entries(name: str, values: Any, rank: int) -> Any:
 
 
 def _body(text: str, searched: str, begin: int) -> str:
-    """What stands between the call's brackets; `searched` is the text without strings."""
+    """The text between the call's brackets. The text without strings is `searched`."""
     depth = 1
     for i in range(begin, min(len(searched), begin + _LONGEST_CALL)):
         depth += (searched[i] in "([{") - (searched[i] in ")]}")

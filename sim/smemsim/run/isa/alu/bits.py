@@ -375,7 +375,7 @@ class _Part:
 
     @classmethod
     def of(cls, operand: Operand) -> _Part:
-        """What the operand selects."""
+        """The words that the operand selects."""
         selector = operand.part if isinstance(operand, Register) else ""
         bits = {"b": 8, "h": 16, "": 32}[selector[:1]]
         return cls(bits, bits * int(selector[1:] or 0))
@@ -451,8 +451,8 @@ def _refuse_what_differs(i: Instruction, d: _Part, to: str, a_kind: str, joined:
 
 
 def _parts(i: Instruction) -> list[_Part]:
-    """What the operands select. They are registers of 32 bits for integers, the sources whole numbers too; c has no
-    selector.
+    """The parts that the operands select. They are registers of 32 bits for integers, and the sources are whole numbers
+    too. Operand c has no selector.
     """
     for n, operand in enumerate(i.operands):
         is_word = isinstance(operand, Register) and operand.type in _WORDS and not operand.negated

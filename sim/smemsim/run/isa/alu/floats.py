@@ -236,7 +236,9 @@ def extremum(i: Instruction, c: Linker, form: Modifiers, kind: str) -> Step:
 
 
 def _codes(own: FloatType) -> Callable[[Any], Any]:
-    """What makes of a register's bits the integers that formulas of codes compute with; of 64 bits they are signed."""
+    """The function that makes of a register's bits the integers that formulas of codes compute with. Those of 64 bits
+    are signed.
+    """
     return (lambda a: np.asarray(a).view(np.int64)) if own.bits == 64 else (lambda a: a)
 
 

@@ -1,4 +1,4 @@
-"""What the builders of this package share: element-wise steps, packed types included."""
+"""Shared parts of the builders of this package: element-wise steps, packed types included."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What threads wait at: barriers of CTAs and clusters, and mbarriers."""
+"""Instructions at which threads wait: barriers of CTAs and clusters, and mbarriers."""

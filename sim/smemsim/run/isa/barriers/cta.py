@@ -181,12 +181,12 @@ class ClusterBarrier:
 
     @property
     def key(self) -> tuple[str, int]:
-        """What observers know it by."""
+        """The key by which observers know it."""
         return "barrier.cluster", self.cluster
 
     @property
     def title(self) -> str:
-        """What findings call it."""
+        """Its name in findings."""
         return "barrier.cluster"
 
     def materialize(self, x: Wave) -> None:
@@ -317,7 +317,7 @@ class NamedBarrier:
 
     @property
     def key(self) -> tuple[str, int, int]:
-        """What observers know it by."""
+        """The key by which observers know it."""
         return barrier_key(self.cta.index, self.number)
 
     @property

@@ -1,5 +1,5 @@
-"""What is suspicious about mbarriers: of waits that never end which is likeliest the cause, of bytes that were
-counted wrongly which copy, and what to change there.
+"""Suspicious facts about mbarriers. If waits never end, the likeliest cause is named. If bytes were counted wrongly,
+the copy is named. Both have the change to make.
 """
 
 from __future__ import annotations
@@ -624,7 +624,7 @@ class _Count:
 
     @property
     def fix(self) -> str:
-        """What to expect, and in which line."""
+        """The number to expect, and its line."""
         if self.changes:
             return f"{expect_words(self.changes[0], number_of(self.x.program.inlined.body, [line for line, _ in self.changes[0]]))}, if the copies have the intended size"
         if self.first.brought <= 0:
@@ -760,7 +760,9 @@ def _describe(barrier: Mbarrier, x: Wave, phase: int) -> str:
 
 
 def _as_misdirected(barrier: Mbarrier, x: Wave, phase: int) -> str:
-    """What an arrival at the wrong CTA does to this mbarrier: none comes, or one too many; "" for something else."""
+    """The effect of an arrival at the wrong CTA on this mbarrier: none comes, or one too many. "" for another
+    effect.
+    """
     state, waits = barrier.state, f"the wait is for phase {phase} (parity {phase & 1})"
     if not state.phase and not state.arrivals.by_line and not state.tx:
         return f"{waits} of {_named(barrier, x)}"

@@ -237,7 +237,7 @@ class State:
 
     @property
     def byte_rounds(self) -> list[Round]:
-        """What was expected and what came, by phase."""
+        """The expected bytes and those that came, by phase."""
         return self.bytes.rounds(self.phase)
 
     @property
@@ -407,7 +407,7 @@ def bring(x: Wave, states: Sequence[State], size: int, by: Delivery) -> None:
 
 
 def overwritten_by(x: Wave, barrier: Mbarrier) -> Instruction | None:
-    """What wrote other bits over an mbarrier, as far as that is known."""
+    """The instruction that wrote other bits over an mbarrier, as far as it is known."""
     if x.checks is None or int(x.shared.view(np.uint64)[barrier.place >> 3]) == barrier.state.word:
         return None
     words = (barrier.place >> 2, (barrier.place >> 2) + 1)

@@ -71,7 +71,7 @@ class Arrivals(_Notes):
 
 
 class Bytes(_Notes):
-    """What was expected, and what came."""
+    """The expected bytes, and those that came."""
 
     def __init__(self) -> None:
         self.expected, self.brought = 0, 0  # bytes, of all phases
@@ -102,7 +102,7 @@ class Bytes(_Notes):
         self.of_phase = set()
 
     def rounds(self, phase: int) -> list[Round]:
-        """What was expected and what came, by phase, up to the current one."""
+        """The expected bytes and those that came, by phase, up to the current one."""
         return rounds_of(self.phases, phase, self.events)
 
 

@@ -98,7 +98,7 @@ class _Named:
         return [(state, threads[part]) for state, part in self.each]
 
     def of_all(self, own: np.ndarray) -> np.ndarray:
-        """What threads get, of what those get for which the slices stand."""
+        """The values of threads, from the values of those for which the slices stand."""
         return own if self.ctas == 1 else np.broadcast_to(own, (self.ctas, len(own))).reshape(-1)
 
 

@@ -16,7 +16,7 @@ __all__ = ["members", "misdirected", "siblings"]
 
 
 class _Barrier(Protocol):
-    """What is asked of an `Mbarrier`."""
+    """The methods that are needed of an `Mbarrier`."""
 
     cta: Cta
     offset: int

@@ -264,7 +264,7 @@ def _bring(x: Wave, cluster: Cluster, transfers: tuple[BulkTransfer, ...]) -> No
 
 
 class _Source(NamedTuple):
-    """What a bulk copy reads (`async_ops.GlobalSource`), and where in the window it goes."""
+    """The bytes that a bulk copy reads (`async_ops.GlobalSource`), and their place in the window."""
 
     transfer: BulkTransfer
     to: int
@@ -278,7 +278,7 @@ class _Source(NamedTuple):
         return _units(self.transfer.src, self.transfer.size), BULK_LIMITS.unit
 
     def places(self) -> np.ndarray:
-        """Where in the window the words of each go."""
+        """The places in the window of the words of each."""
         return _words(self.to, self.transfer.size).reshape(-1, BULK_LIMITS.unit // 4)
 
 

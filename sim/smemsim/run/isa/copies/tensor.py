@@ -134,7 +134,7 @@ class _Loads:
         x.progress.changes += 1
 
     def precheck(self, x: Wave, issued: Issued) -> _Moves:
-        """What it will move, before anything else moves. Raises if it traps."""
+        """The boxes that it will move, before anything else moves. Raises if it traps."""
         return self.describe(x, map_at(x, self.i, issued.values[1], []), issued)
 
     def describe(self, x: Wave, tm: TensorMap, issued: Issued) -> _Moves:
@@ -175,7 +175,7 @@ def _own_address(x: Wave, i: Instruction, tm: TensorMap, issued: Issued) -> None
 
 
 class _Moves(NamedTuple):
-    """What tensor transfers move: their boxes, the array, and of loads who gets each."""
+    """The boxes that tensor transfers move, the array, and the receivers of loads."""
 
     boxes: Boxes
     array: Region
@@ -217,7 +217,7 @@ def _load(x: Wave, i: Instruction, issued: Issued, address: int, moves: _Moves, 
 
 
 class _Source(NamedTuple):
-    """What a tensor load reads (`async_ops.GlobalSource`), and the begin of the window that it goes to."""
+    """The boxes that a tensor load reads (`async_ops.GlobalSource`), and the begin of the window that gets them."""
 
     transfer: Transfer
     window: int
@@ -232,12 +232,14 @@ class _Source(NamedTuple):
         return _in_global(self.transfer)
 
     def places(self) -> np.ndarray | None:
-        """Where in the window the words of each go; None where elements of 6 bits become bytes."""
+        """The places in the window of the words of each. None if elements of 6 bits become bytes."""
         return _in_shared(self.transfer, self.window) if self.transfer.chunk_bytes == CHUNK else None
 
 
 def _in_global(transfer: Any) -> tuple[np.ndarray, int]:
-    """Where in global memory a tensor transfer reads or writes: addresses, and how many bytes at each."""
+    """The places in global memory that a tensor transfer reads or writes: addresses, and the number of bytes at
+    each.
+    """
     chunks, valid = transfer.chunk_global, transfer.chunk_valid
     if transfer.whole:
         return chunks, transfer.chunk_bytes
@@ -247,7 +249,7 @@ def _in_global(transfer: Any) -> tuple[np.ndarray, int]:
 
 
 def _in_shared(transfer: Any, begin: int) -> np.ndarray:
-    """Where in the window the words lie that are at each address of `_in_global`: (n, words)."""
+    """The places in the window of the words at each address of `_in_global`: (n, words)."""
     chunks, valid = transfer.chunk_shared.astype(np.int64), transfer.chunk_valid
     if transfer.whole:
         found: np.ndarray = (chunks[:, None] ^ np.arange(0, CHUNK, 4)) - begin
@@ -310,7 +312,7 @@ class _Stores:
         return len(addresses) == 1 and are_apart(map_at(x, self.i, every[0].values[0], []), boxes)
 
     def precheck(self, x: Wave, issued: Issued) -> _Moves:
-        """What it will move, before anything else moves. Raises where it traps."""
+        """The boxes that it will move, before anything else moves. Raises if it traps."""
         return self.describe(x, map_at(x, self.i, issued.values[0], []), issued)
 
     def describe(self, x: Wave, tm: TensorMap, issued: Issued) -> _Moves:

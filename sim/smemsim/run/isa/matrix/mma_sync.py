@@ -348,7 +348,7 @@ def _are_zeros(values: np.ndarray, marks: np.ndarray | None, places: tuple[np.nd
 
 
 def note_inferred(x: Wave, evidence: Mapping[str, str]) -> None:
-    """What is not measured on this architecture."""
+    """Note the instructions that are not measured on this architecture."""
     if x.launch.arch in evidence:
         x.launch.result.evidence.add(evidence[x.launch.arch])
 
@@ -543,7 +543,7 @@ def _mark_fragment(x: Wave, registers: Sequence[Operand], marks: Mapping[int, np
 
 
 def _taint(x: Wave) -> Taint:
-    """What follows values in doubt, if any exist."""
+    """The taint that follows values in doubt, if any exist."""
     return cast("Taint", x.taint)
 
 

@@ -301,7 +301,7 @@ class _Mma:
         issue(x, op)
 
     def _words(self, x: Wave, here: Warpgroups, a: np.ndarray | None, b: np.ndarray) -> _Words:
-        """What these descriptors of warpgroups mean, kept: a loop comes back to them."""
+        """The meaning of these descriptors of warpgroups. It is kept, since a loop uses them again."""
         kept = self._kept(x)
         key = here.key, b.tobytes(), b"" if a is None else a.tobytes()
         found = kept.get(key)
@@ -379,7 +379,7 @@ class _Mma:
     def _events(
         self, issuers: list[tuple[int, int]], of: tuple[list[int] | None, list[int]], scale: list[bool], goes_on: list[bool], begin: int, end: int
     ) -> list[Mma]:  # fmt: skip
-        """What is recorded of the instruction of some warpgroups."""
+        """The record of the instruction of some warpgroups."""
         i, shape, forms, negate, is_sparse, d = self.i, self.shape, self.forms, self.of.negate, self.of.is_sparse, self.first_slot
         a, b = of
         words_of_a: Sequence[int | None] = [None] * len(b) if a is None else a

@@ -89,7 +89,7 @@ def form(i: Instruction, c: Linker, modifiers: list[str]) -> Form:
 
 
 def _row(f: Form, space: str) -> Any:
-    """What the compiled loop takes for the type. Sums of f32 in global memory take subnormals as zeros (PTX ISA 9.1
+    """The compiled loop's number of the type. Sums of f32 in global memory take subnormals as zeros (PTX ISA 9.1
     §9.7.13.5).
     """
     name = f.element

@@ -40,9 +40,7 @@ _RAW = {16: "b16", 32: "b32", 64: "b64"}
 
 @dataclasses.dataclass(frozen=True)
 class Access:
-    """What the modifiers of a load or a store say: `count` elements of `kind` (a PTX type) in `space`
-    (None: generic).
-    """
+    """The modifiers of a load or a store: `count` elements of `kind` (a PTX type) in `space` (None: generic)."""
 
     space: str | None
     kind: str
@@ -220,7 +218,7 @@ def build_ld(i: Instruction, c: Linker) -> Step:
 
 
 def _writer(c: Linker, target: Operand, what: Access, count: int, kind: str) -> Callable[[Wave, list[Any]], None]:
-    """What gives the registers of a load their values."""
+    """The function that gives the registers of a load their values."""
     if what.kind == "b128":
         wide = c.write(target, "b128")
 
@@ -297,7 +295,7 @@ def build_st_bulk(i: Instruction, c: Linker) -> Step:
 
 
 def _sources(i: Instruction, c: Linker, what: Access) -> tuple[np.dtype[Any], list[Read]]:
-    """What a store writes: the type of its elements, and each of them."""
+    """The values that a store writes: the type of its elements, and each of them."""
     reads: list[Read]
     if what.kind == "b128":
         dtype, source = dtype_of("b64"), i.operands[1]
@@ -312,7 +310,7 @@ def _sources(i: Instruction, c: Linker, what: Access) -> tuple[np.dtype[Any], li
 
 
 def _kept(x: Wave, piece: Piece, size: int) -> Bytes | None:
-    """What a store writes, if it is to be seen later; None: now."""
+    """The values of a store, if they are to be seen later. None: now."""
     where = Bytes(piece.memory, piece.at, size) if piece.space in SEEN and len(piece.at) else None
     return where if where is not None and x.in_flight.keeps(x, where) else None
 

@@ -390,7 +390,7 @@ def _window(x: Wave, at: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray 
 
 
 def _windows(x: Wave) -> np.ndarray:
-    """Where in `x.shared` the window of each thread begins."""
+    """The begin of each thread's window in `x.shared`."""
     windows: np.ndarray = x.alike("window", lambda: x.cta_of * x.pitch)
     return windows
 

@@ -78,7 +78,7 @@ def _all(x: Wave, reads: list[Read]) -> list[np.ndarray]:
 
 
 def _results(i: Instruction, c: Linker, operand: Operand, kind: str, count: int) -> Callable[[Wave, np.ndarray], None]:
-    """What writes the columns of (n, 4) words into registers."""
+    """The function that writes the columns of (n, 4) words into registers."""
     if isinstance(operand, Pair):
         raise unmodelled(i, "a predicate of residency, which sparse textures have")
     targets = _items(operand)
@@ -220,8 +220,8 @@ def build_suq(i: Instruction, c: Linker) -> Step:
 
 
 def _surface(i: Instruction, c: Linker, words: Modifiers, operand: Operand) -> tuple[Callable[[Wave, int], Any], str]:
-    """What finds the places of a surface instruction: for each surface its threads, the bytes of each, and which are
-    inside; and its clamp mode.
+    """The function that finds the places of a surface instruction, and its clamp mode. For each surface it finds the
+    threads, the bytes of each, and which are inside.
 
     The size of an access that is 0 is that of an element, which coordinates count then.
     """

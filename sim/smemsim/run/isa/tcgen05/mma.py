@@ -200,7 +200,7 @@ class _Mma:
                     tell(x, self.i, some)
 
     def _events(self, issuers: list[tuple[int, int]], mmas: list[Prepared], taint: list[bool], begin: int, end: int) -> list[Mma]:
-        """What is recorded of some instructions."""
+        """The record of some instructions."""
         each = itertools.islice(zip(issuers, mmas, taint, strict=True), begin, end)
         return [Mma(cta, thread, self.i, *_recorded(mma, self.kind, is_unwritten=missing)) for (cta, thread), mma, missing in each]
 
@@ -223,7 +223,9 @@ class _Mma:
             )
 
     def _issued(self, x: Wave, cta: Cta, thread: int, values: dict[str, Any], lanes: tuple[int, ...]) -> _Issued:
-        """What a thread issues with these words: one value each time, since a loop comes back to the same ones."""
+        """The operation that a thread issues with these words. It is one value each time, since a loop uses the same
+        words again.
+        """
         words = (*values.values(), *lanes, in_force())
         issued = self._issues(x)
         found = issued.get((thread, words))
@@ -242,7 +244,7 @@ class _Mma:
         return found
 
     def _prepared(self, values: dict[str, Any], lanes: tuple[int, ...], arch: str) -> Prepared:
-        """What these words mean."""
+        """The meaning of these words."""
         words = {name: value for name, value in values.items() if name != "idesc"}
         if self.in_tensor:
             words["a"] = TmemAddress.decode(words["a"], "a")
@@ -275,7 +277,7 @@ class _Mma:
                 )  # fmt: skip
 
     def _operation(self, x: Wave, operations: Sequence[_Issued]) -> TensorCoreOp:
-        """What threads issue together, as observers hear of it."""
+        """The operation that threads issue together, as observers get it."""
         mmas = [operation.issue.mma for operation in operations]
         return TensorCoreOp(
             "tcgen05.mma",
@@ -291,7 +293,7 @@ class _Mma:
 
 @remembered(1024)
 def _recorded(mma: Prepared, kind: str, *, is_unwritten: bool) -> tuple[Any, ...]:
-    """What is recorded of an instruction, in the order of `Mma`, from its kind on."""
+    """The record of an instruction, in the order of `Mma`, from its kind on."""
     of = mma.of
     i, a, b, d = of.i, cast("int | TmemAddress", of.a), cast("int", of.b), cast("int", of.d)
     return (
@@ -436,7 +438,7 @@ class _Product(Product):
 
 
 def evidence_of(issue: Issue) -> frozenset[str]:
-    """What the results of an instruction rest on, in words."""
+    """The evidence of the results of an instruction, in words."""
     first = issue.shared[0]
     return _evidence_of(issue.mma, len(issue.shared), (first.arch, first.begin, first.end))
 

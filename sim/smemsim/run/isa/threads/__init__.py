@@ -1,1 +1,3 @@
-"""What threads do by themselves and with those of their warp: control flow, votes and shuffles, system calls."""
+"""Instructions that threads execute by themselves and with those of their warp: control flow, votes and shuffles,
+system calls.
+"""

@@ -199,8 +199,8 @@ def check_registers(x: Wave) -> None:
 
 
 def _fewer(of_warps: dict[int, tuple[int, Instruction]], warps: int, at_entry: int, alone: int) -> str:
-    """What to change where warps ask for more registers than their CTA has; `alone` has a thread of a CTA that need
-    not share the multiprocessor.
+    """The change to make if warps ask for more registers than their CTA has. A thread of a CTA that need not share the
+    multiprocessor is `alone`.
     """
     counts = [count for count, _ in of_warps.values()] + [at_entry] * (warps - len(of_warps))
     pool, most = warps * at_entry, max(counts)
@@ -239,7 +239,7 @@ def _check_warpgroups(x: Wave, of_warps: dict[int, tuple[int, Instruction]], war
 
 
 def _bytes_of(c: Linker, operand: Operand, formal: Parameter, i: Instruction) -> Callable[[Wave], np.ndarray]:
-    """What a call passes: (threads that run, bytes)."""
+    """The bytes that a call passes: (threads that run, bytes)."""
     if isinstance(operand, Symbol) and operand.name not in c.module.functions and c.place(operand.name).space == "local":
         if formal.size > c.place(operand.name).size:
             raise InputError(f"{operand.name} has {c.place(operand.name).size} bytes, the parameter {formal.size}")

@@ -86,7 +86,9 @@ def _sent(template: bytes, raw: bytes, string_at: Callable[[int], bytes]) -> lis
 
 
 def _library(piece: bytes, slots: list[bytes], most: int) -> bytes:
-    """What glibc's printf makes of a piece. For missing arguments it uses the contents of a register: here 0."""
+    """The text that glibc's printf makes of a piece. For missing arguments it uses the contents of a register: here
+    0.
+    """
     is_float = piece[-1:] in b"eEfFgGaA"
     # they are passed in registers of their own
     integers, floats = (slots[:-1], slots[-1:]) if is_float else (list(slots), [])

@@ -188,7 +188,7 @@ def _set_condition(i: Instruction, c: Linker, results: tuple[Operand, ...], argu
 
 
 def _asserted(x: Wave, thread: int, file: str, line: int, function: str, message: str) -> str:
-    """What the CUDA runtime writes to stderr for a thread whose assertion fails (CUDA C++ programming guide,
+    """The text that the CUDA runtime writes to stderr for a thread whose assertion fails (CUDA C++ programming guide,
     assertion).
     """
     bx, by, _ = x.launch.block

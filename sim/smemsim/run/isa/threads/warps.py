@@ -1,5 +1,5 @@
-"""What the threads of a warp do together: shfl, vote, match, redux, elect, activemask, bar.warp.sync (PTX ISA 9.1
-§9.7.9.6, 9.7.13).
+"""Instructions that the threads of a warp execute together: shfl, vote, match, redux, elect, activemask, bar.warp.sync
+(PTX ISA 9.1 §9.7.9.6, 9.7.13).
 
 Every instruction waits until all threads that its member mask names are at it; threads that have exited are not
 waited for.
