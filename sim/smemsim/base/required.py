@@ -13,7 +13,7 @@ REQUIRED = ("numpy", "numba", "llvmlite", "click", "rich", "lz4")
 
 
 def missing_module(name: str) -> str:
-    """What to do if this Python lacks a package.
+    """A sentence for a Python that lacks a package: what to do.
 
     >>> missing_module("llvmlite.binding").partition(", which")[2]
     ' smemsim needs: pip install llvmlite, or use the Python of its own environment'

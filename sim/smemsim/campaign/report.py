@@ -118,7 +118,7 @@ class Ledger:
             self._set(name, value)
 
     def _begun(self) -> dict[str, Any]:
-        """What the campaign's rows say. _Damaged where that, or any chunk, is not what was written."""
+        """The begin of a campaign from its rows. _Damaged if the rows, or any chunk, are not what was written."""
         if self._db.execute("PRAGMA user_version").fetchone()[0] != FORMAT:
             raise _Damaged("its tables are those of another version")
         if (said := self._db.execute("PRAGMA integrity_check(1)").fetchone()[0]) != "ok":

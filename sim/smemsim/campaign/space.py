@@ -40,7 +40,7 @@ class Case:
 
 @dataclasses.dataclass(frozen=True)
 class ChunkResult:
-    """What one chunk gave: how many cases were of each class, and what was wrong with some (the first of each kind,
+    """The result of one chunk: the number of cases of each class, and the faults of some (the first of each kind,
     already made small).
     """
 
@@ -111,7 +111,7 @@ class Tally:
             self.trouble(case.of, case.wrong, case.shown, number)
 
     def result(self) -> ChunkResult:
-        """What the chunk gave, classes in alphabetic order."""
+        """The result of the chunk, classes in alphabetic order."""
         return ChunkResult(self.classes.total(), dict(sorted(self.classes.items())), tuple(self.troubles.values()))
 
 

@@ -1,5 +1,5 @@
-"""What every suite needs: the opened device and its kernels, processes for cases that may trap or hang, and the writer
-of trace files.
+"""The common parts of all suites: the opened device and its kernels, processes for cases that may trap or hang, and the
+writer of trace files.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def write(bench: Any, out: pathlib.Path, suite: str, kind: str, title: str, seed
 
 
 def source(suite: str, seed: int) -> dict[str, Any]:
-    """What a manifest says of the tool: the command, the seed, and the digest of every file of the kit."""
+    """The tool in a manifest: the command, the seed, and the digest of every file of the kit."""
     return {"command": f"smemsim capture {suite}", "seed": seed, "files": digests()}
 
 

@@ -237,7 +237,7 @@ def bulk_traps(bench: Bench, out: pathlib.Path) -> None:
 
 
 def run_reductions(bench: Bench, chosen: list[Case], peer: bool) -> tuple[list[bytes], list[int]]:
-    """What each destination held afterwards, and the bytes credited."""
+    """The content of each destination afterwards, and the bytes that the mbarrier counts."""
     shared = 0x1000
     memory, operands = np.full((2, len(chosen), SLOT), 0xA5, np.uint8)
     for i, c in enumerate(chosen):

@@ -14,7 +14,7 @@ from smemsim.testing.recorder import CudaError, CudaKernel, Gpu
 
 
 def check(result: tuple[Any, ...], call: str = "") -> Any:
-    """What a call of the driver gives; CudaError where it refuses."""
+    """The result of a call of the driver. CudaError if it refuses."""
     if int(result[0]) != 0:
         raise CudaError(int(result[0]), call)
     return result[1] if len(result) == 2 else result[1:]
@@ -24,7 +24,7 @@ class Device(Gpu):
     """The card of `smemsim.testing.recorder`, launched with buffers and numbers; a trap is an error."""
 
     def describe(self) -> dict[str, str]:
-        """What a manifest says about the card, its software and who compiled the kernels."""
+        """The card in a manifest, with its software and the compiler of the kernels."""
         return {**super().describe(), "nvcc": kernels.compiler(self.arch)}
 
     def array(self, data: np.ndarray) -> Buffer:

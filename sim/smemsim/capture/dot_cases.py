@@ -1,5 +1,5 @@
-"""What the dot-product suites give to wgmma: numbers drawn to be hard, from a seed. Nothing here knows what hardware
-makes of them.
+"""The inputs of the dot-product suites for wgmma: numbers drawn to be hard, from a seed. Nothing here knows the results
+of hardware.
 
 A case is one instruction on a whole tile, 64 x N dot products. Every pair of types has three groups of tiles. The first
 has each of the styles below, with both operands in shared memory. The second is a tile with one probe in each element

@@ -30,7 +30,7 @@ PTX_INPUT = 1  # CU_JIT_INPUT_PTX
 
 
 def digest(text: str, arch: str) -> str:
-    """What a kernel's CUDA C++ is known by: it, the kit's headers and the card it is for."""
+    """The identity of a kernel's CUDA C++: the text, the kit's headers and the card it is for."""
     headers = "".join(p.read_text() for p in sorted(HERE.glob("*.cuh")))
     return hashlib.sha256((arch + text + headers).encode()).hexdigest()[:16]
 

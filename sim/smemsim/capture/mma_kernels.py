@@ -13,7 +13,7 @@ THREADS = 128
 
 @dataclasses.dataclass(frozen=True)
 class Instruction:
-    """What stands in the text of one wgmma; `k` is that of the mnemonic. `chained`: a second one follows, on operands
+    """The parts of the text of one wgmma. K is `k` of the mnemonic. With `chained` a second one follows, on operands
     further on.
     """
 

@@ -1,4 +1,4 @@
-"""What the encode calls make of odd pointers, and what cuTensorMapEncodeIm2colWide says on this device."""
+"""The encode calls with odd pointers, and the results of cuTensorMapEncodeIm2colWide on this device."""
 
 from __future__ import annotations
 

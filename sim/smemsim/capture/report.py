@@ -1,5 +1,5 @@
-"""What a capture says at its end: what agrees with the model, what differs, what is settled
-by it, and how to send it.
+"""The report at the end of a capture: what agrees with the model, what differs, what is settled by it, and how to send
+it.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ CAPTURED, KEPT, FAILED, LATE, SKIPPED = "captured", "kept", "failed", "took too 
 
 @dataclasses.dataclass(frozen=True)
 class Done:
-    """What became of a suite: `state` is captured, kept, failed, took too long or skipped; `why` says why not."""
+    """The end of a suite. Its `state` is captured, kept, failed, took too long or skipped. The reason is `why`."""
 
     suite: str
     state: str

@@ -684,7 +684,7 @@ def queries(rng: np.random.Generator) -> Iterator[TextureCase]:
 
 
 def refusals(rng: np.random.Generator) -> Iterator[TextureCase]:
-    """What the runtime takes: arrays and textures that may be refused."""
+    """Arrays and textures that the runtime may refuse."""
     none, empty = samples_of(0), np.zeros(0, np.uint8)
     base: dict[str, Any] = {"suite": "refusals", "op": "", "samples": none, "data": empty}
     for bits in (
@@ -765,7 +765,7 @@ def refusals(rng: np.random.Generator) -> Iterator[TextureCase]:
 
 
 def traps(rng: np.random.Generator) -> Iterator[TextureCase]:
-    """What may end a kernel: surfaces outside and off alignment, handles that are none."""
+    """Accesses that may end a kernel: surfaces outside and off alignment, handles that are none."""
     own: dict[str, Any] = {
         "suite": "traps",
         "is_surface": 1,

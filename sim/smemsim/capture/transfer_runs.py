@@ -162,7 +162,7 @@ def reduce(bench: Bench, case: Case) -> dict[str, Any]:
 
 
 def values(bench: Bench, case: Case) -> dict[str, Any]:
-    """What a load makes of a tensor's values: the shared bytes from the box's first on."""
+    """The values that a load makes of a tensor's: the shared bytes from the box's first on."""
     s, window = scratch(bench), draw.WINDOW
     tensor = bytes.fromhex(case["tensor"])
     bench.api.copy_to(s.target.address, tensor)
@@ -183,8 +183,8 @@ RUNNERS |= {"transfer": any_transfer, "reduce": reduce, "values": values}
 
 
 def columns(bench: Bench, chosen: list[Case], answers: list[dict[str, Any]]) -> dict[str, np.ndarray]:
-    """What every kind of transfer records of its arguments; a trapped case's map is encoded once more over a made-up
-    address.
+    """The records of every kind of transfer about its arguments. The map of a trapped case is encoded once more with a
+    made-up address.
     """
     maps = [
         bytes.fromhex(a["map"]) if "map" in a else edited(bench.api.encode(c, MADE_UP), c.get("edits", []))

@@ -1,4 +1,4 @@
-"""What cuTensorMapEncodeIm2colWide accepts on this device, and the 128 bytes it writes."""
+"""The arguments that cuTensorMapEncodeIm2colWide accepts on this device, and the 128 bytes it writes."""
 
 from __future__ import annotations
 

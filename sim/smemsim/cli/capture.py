@@ -82,7 +82,7 @@ def capture(ctx: click.Context, suites: tuple[str, ...], minutes: float, out: pa
 
 
 def _without_card(why: str) -> str:
-    """What a card of each architecture would be asked, a line each."""
+    """The questions to a card of each architecture, a line each."""
     from smemsim.capture.plan import PLANS
     from smemsim.core.spec.evidence import RULES
     from smemsim.core.spec.grades import Grade

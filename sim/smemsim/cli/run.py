@@ -453,7 +453,9 @@ def _costs(path: pathlib.Path) -> Any:
 
 
 def _folders(launch: LaunchFile, name: str, o: dict[str, Any]) -> list[pathlib.Path]:
-    """Where sources may lie besides the current folder: beside the PTX and the launch file, and where --source says."""
+    """The folders that may have sources besides the current folder: those of the PTX and the launch file, and those of
+    --source.
+    """
     from smemsim.base.files import source_folders
 
     return list(source_folders([pathlib.Path(name).parent, launch.folder], o["sources"]))

@@ -75,7 +75,7 @@ def as_sentence(error: click.UsageError, group: click.Context | None = None) -> 
 
 
 def _value_of(error: click.BadOptionUsage, group: click.Context | None) -> str:
-    """What is wrong with the value of an option: it is missing, or the option is a flag."""
+    """The fault of an option's value: it is missing, or the option is a flag."""
     command = (
         group.command.get_command(group, group.invoked_subcommand or "")
         if group is not None and isinstance(group.command, click.Group)
@@ -164,7 +164,7 @@ def _converted(
 
 
 def _wanted(kind: click.ParamType[Any]) -> str:
-    """What an option with this type takes, in words."""
+    """The values that an option with this type takes, in words."""
     least, most = getattr(kind, "min", None), getattr(kind, "max", None)
     what = "a whole number" if isinstance(kind, (click.IntRange, type(click.INT))) else "a number"
     if least is None:

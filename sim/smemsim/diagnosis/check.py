@@ -317,7 +317,7 @@ def _blame(machine: Machine, read: Read, code: str, follows: Callable[[Finding],
 
 
 def _read(machine: Machine, scenario: ScenarioTables, where: Path, step: MmaStep | CopyStep) -> Read | None:
-    """What an operand reads; None where it says nothing of what was meant, or where its words are to be found."""
+    """The reads of an operand. None if it has no intended tile, or if its words are to be found."""
     operand, title = step.operands[where.side], f"step[{where.step or 0}].{where.side} ({step.op})"
     dtype, major = operand.dtype, operand.major
     rows, k = extents_of(scenario, step, where)

@@ -114,7 +114,7 @@ def _of_one_stage(cause: Finding, f: Finding) -> bool:
 
 
 def _accesses(f: Finding, load: Instruction) -> set[tuple[str, str]]:
-    """What a finding says that others do with a copy's bytes, and by which instructions."""
+    """The use that others make of a copy's bytes by a finding, and their instructions."""
     return {(half.does, "" if half.instruction is None else half.instruction.name) for half in f.halves if half.instruction is not load}
 
 

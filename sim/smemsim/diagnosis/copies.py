@@ -164,8 +164,8 @@ def _other_tile(where: Path, title: str, row: CopyShape, has: dict[str, int], wa
 def copy_findings(
     machine: Machine, scenario: ScenarioTables, number: int, read: Read, findings: list[Finding], again: Again
 ) -> Iterator[Finding]:
-    """What was found of a copy's operand, in the terms of copies: scale factors in another layout (S701), an advance
-    of another shape (I605).
+    """The findings of a copy's operand, in the terms of copies: scale factors in another layout (S701), an advance of
+    another shape (I605).
     """
     row = form_of(scenario.steps[number])
     if findings:  # another shape alone does not make it right
@@ -310,7 +310,9 @@ def _leaves(machine: Machine, where: Path, title: str, row: CopyShape, operand: 
 
 
 def targets(number: int, to: Grid, row: CopyShape, shape: tuple[int, ...]) -> list[TmemAddress]:
-    """Where each copy of a step goes, K steps first. One address: the copies fill tensor memory one after the other."""
+    """The place to which each copy of a step goes, K steps first. With one address, the copies fill tensor memory one
+    after the other.
+    """
     where = Path.of("step", number, "to_tmem")
     if isinstance(to, tuple):
         return [tmem_at(where, int(x)) for x in grid(where, to, (shape[0], shape[1])).flat]

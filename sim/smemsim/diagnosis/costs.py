@@ -92,7 +92,7 @@ def heat_of(table: Counters, text: Callable[[int], str], source: Callable[[str],
 
 
 def _loses(one: list[int]) -> str:
-    """What a line loses more than it needs, in words."""
+    """The losses of a line beyond its need, in words."""
     wavefronts, ideal, degree, touched, needed = one[:5]
     told = ["bank conflicts"] if wavefronts > ideal and degree > 1 else []
     return ", ".join([*told, *(["uncoalesced"] if touched >= UNCOALESCED * max(needed, 1) else [])])

@@ -53,8 +53,8 @@ KINDS = {"wgmma", "f16", "tf32", "f8f6f4", "i8"}  # whose operands are numbers b
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Tile:
-    """What the products on one accumulator add up to: `sums` (m, n), of rows of A from `row` and rows of B from
-    `column` on.
+    """The sum of the products on one accumulator: `sums` (m, n), of rows of A from `row` and rows of B from `column`
+    on.
     """
 
     sums: np.ndarray
@@ -65,9 +65,7 @@ class _Tile:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Box:
-    """What a store left in global memory, and what of the products that is: numbers (rows, columns), and the places
-    in D that it may be.
-    """
+    """The numbers that a store left in global memory (rows, columns), and the places in D that they may come from."""
 
     event: Store
     dtype: str

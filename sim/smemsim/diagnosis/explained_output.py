@@ -1,4 +1,6 @@
-"""What explains a wrong output of a launch: a rule, with the tiles, the lines and the operands that the run knows."""
+"""The explanation of a wrong output of a launch: a rule, with the tiles, the lines and the operands that the run
+knows.
+"""
 
 from __future__ import annotations
 
@@ -60,8 +62,8 @@ MOST_STORES = 4  # shapes of tiles that are tried
 
 
 class Executed(NamedTuple):
-    """What ran: the launch, the reads of its matrix instructions (None without the sanitizer), and the number of
-    finished CTAs.
+    """The executed launch: the launch, the reads of its matrix instructions (None without the sanitizer), and the
+    number of finished CTAs.
     """
 
     launch: Launch
@@ -124,7 +126,7 @@ _ROUNDING: Slot[dict[int, float]] = Slot(lambda launch: {})  # by the number of 
 
 
 def _rounding_of_sums(launch: Launch) -> float:
-    """What sums of matrix instructions, and approximations, may be off by."""
+    """The error that sums of matrix instructions, and approximations, may have."""
     program, sums = launch.program, 0.0
     if program.approximate:
         sums = ROUNDING["approximated"]
@@ -231,7 +233,7 @@ class _Operands:
 
 
 def _of_operands(run: Executed, arrays: Arrays) -> Explanation | None:
-    """What the products of the operands make of it: those that were looked at, else arrays whose product is what was
+    """The explanation by the products of the operands: those that were looked at, else arrays whose product is what was
     expected.
     """
     operands = _of_reads(run)

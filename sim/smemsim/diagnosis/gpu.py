@@ -349,8 +349,8 @@ class Gpu(Device, metaclass=OwnMembers):
         return MemoryCopy(self.memory)
 
     def _later(self, kernel: LinkedKernel, config: LaunchConfig, options: RunOptions, usual: Run, before: MemoryCopy) -> str:
-        """What the latest order leaves otherwise than the usual one, as a sentence; "" for nothing. The usual one's
-        results are left.
+        """The difference that the latest order makes, compared with the usual one, as a sentence. "" for none. The
+        usual one's results stay in memory.
         """
         from smemsim.diagnosis.schedules import apart
 

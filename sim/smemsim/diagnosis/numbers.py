@@ -65,7 +65,7 @@ F32_FRACTION = 23
 
 @dataclasses.dataclass(frozen=True)
 class Tolerance:
-    """What a user allows, in numpy's words; infinities of one sign are equal, and so are NaNs.
+    """The tolerance of a user, in numpy's words. Infinities of one sign are equal, and so are NaNs.
 
     >>> Tolerance(rtol=0.1).near(np.array([1.05, 2.5, np.nan]), np.array([1.0, 2.0, np.nan])).tolist()
     [True, False, True]
@@ -95,7 +95,7 @@ EXACT = Tolerance()
 
 @dataclasses.dataclass(frozen=True)
 class Rounding:
-    """What rounding gives in numbers of a type; all zero for integers, of which every bit counts."""
+    """The error of rounding in numbers of a type. It is zero for integers, of which every bit counts."""
 
     own: float = 0.0
     sums: float = 0.0

@@ -1,4 +1,4 @@
-"""What a kernel left in an array: its first values and digest, and where it is not what was expected."""
+"""The results of a kernel in an array: its first values and digest, and the elements that are not as expected."""
 
 from __future__ import annotations
 

@@ -55,8 +55,8 @@ class Lane(NamedTuple):
 
 
 class Drawing(NamedTuple):
-    """What is drawn: rows, arrows (time, row of the stage, row of the role, and whether the wait was too long) and the
-    times between which all is.
+    """The drawn parts: rows, arrows (time, row of the stage, row of the role, and whether the wait was too long) and
+    the times between which all is.
     """
 
     lanes: tuple[Lane, ...]

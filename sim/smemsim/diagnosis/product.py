@@ -199,7 +199,7 @@ class Tile:
         return np.asarray(byte // width * (lines * width) + line * width + byte % width)
 
     def addresses(self, offsets: np.ndarray, mode: SwizzleMode | None = None, base: int = BASE) -> np.ndarray:
-        """Where chunks of these offsets are written, also with another swizzle."""
+        """The places at which chunks of these offsets are written, also with another swizzle."""
         return swizzled(base + offsets, mode or self.mode)
 
     def cut(self, elements: np.ndarray) -> np.ndarray:
@@ -385,8 +385,8 @@ def _changes(tile: Tile, descriptor: FoundDescriptor) -> tuple[str, str]:
 
 
 class Fault(NamedTuple):
-    """What were otherwise, as the end of "the operand were ..."; `field` is what to look at; `source` (rows, k) the
-    element read in place of each.
+    """The fault, as the end of "the operand were ...". The field to look at is `field`. The element read in place of
+    each is `source` (rows, k).
     """
 
     field: str

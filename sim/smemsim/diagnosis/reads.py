@@ -1,4 +1,4 @@
-"""What operands read, in shared and in tensor memory, against what they were meant to read."""
+"""The reads of operands, in shared and in tensor memory, compared with the intended ones."""
 
 from __future__ import annotations
 

@@ -183,7 +183,7 @@ def _name(wait: _Wait) -> str:
 
 
 def _weaker(wait: _Wait, count: int | None) -> str:
-    """What was tried: "wgmma.wait_group 0 as 1", "bar.sync left out"."""
+    """The waits that were tried: "wgmma.wait_group 0 as 1", "bar.sync left out"."""
     if wait.groups is None:
         return f"{_name(wait)} left out"
     return f"{_name(wait)} {wait.groups} as {wait.groups + 1 if count is None else count}"

@@ -1,4 +1,4 @@
-"""What a check says: findings with their numbers, the most upstream one first."""
+"""The result of a check: findings with their numbers, the most upstream one first."""
 
 from __future__ import annotations
 
@@ -204,7 +204,7 @@ class Report(metaclass=OwnMembers):
         return page_fragment(dataclasses.replace(self.page(), title=self.title))
 
     def _evidence(self) -> str:
-        """What the rules of the architecture rest on, as the last line of `text` says it."""
+        """The evidence of the rules of the architecture, as the last line of `text` has it."""
         if not self.arch:
             return ""
         if any_architecture(self.arch).measured:
@@ -265,7 +265,7 @@ def _entry(f: Finding, tiles: Sequence[TilePicture]) -> Entry:
 
 
 def cause_of(code: str) -> str:
-    """What a code means; "" for one that no table has."""
+    """The meaning of a code. "" for one that no table has."""
     return CODES[code].cause if code in CODES else ""
 
 

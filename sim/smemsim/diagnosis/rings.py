@@ -58,8 +58,8 @@ class Held:
 
 
 class Awaited(NamedTuple):
-    """What a thread that waits for ever would do next with a stage: issue load `load` into it, or read it;
-    `is_next`: the load after it.
+    """The next action with a stage of a thread that waits for ever: issue load `load` into it, or read it. With
+    `is_next` it is the load after it.
     """
 
     ring: Ring
@@ -292,7 +292,7 @@ class Verdicts:
 
     @classmethod
     def of(cls, recorder: PipelineRecorder, place: Callable[[Instruction], str], *, is_over: bool = True) -> Self:
-        """What was recorded, by rings. `is_over`: the kernel came to its end."""
+        """The recorded rings. If `is_over` is set, the kernel came to its end."""
         # of rings that share stages, as those of K and V may: the one that they are part of
         joined: dict[Any, Any] = {}
         stages: dict[Any, Any] = {}
@@ -388,7 +388,7 @@ class Verdicts:
         return {one.number: f"{self.letters[one.number].strip()}{n}" for ring in self.rings for n, one in enumerate(ring.fillings)}
 
     def label(self, ring: Ring, n: int) -> str:
-        """What the n-th load of a ring is called, also one that was not issued."""
+        """The name of the n-th load of a ring, also of one that was not issued."""
         return f"{self.letters[ring.fillings[0].number].strip()}{n}"
 
     def mbarrier(self, barrier: tuple[int, int], phase: int) -> str:
@@ -439,7 +439,7 @@ class Verdicts:
         return None
 
     def purpose(self, stuck: Stuck) -> str:
-        """What a wait that never ends holds up, as in "issuing load 5 into stage 1"; "" if it is not known."""
+        """The action that a wait that never ends delays, as in "issuing load 5 into stage 1". "" if it is not known."""
         found = self.awaited(stuck)
         if found is None:
             return ""
@@ -472,7 +472,7 @@ class Verdicts:
 
     @staticmethod
     def lacking(missing: Missing) -> str:
-        """What a phase of an mbarrier lacks."""
+        """The arrivals and bytes that a phase of an mbarrier lacks."""
         many, of = "is" if missing.pending == 1 else "are", f" of {missing.expected}" if missing.expected > 1 else ""
         parts = [f"{missing.pending}{of} arrival{'s' * (missing.expected > 1)} {many} missing"] if missing.pending else []
         if missing.tx:
@@ -515,7 +515,7 @@ class Verdicts:
         return tuple(sorted(warp for warps in groups if not came & set(warps) for warp in warps))
 
     def _left(self, ring: Ring) -> str:
-        """What each stage holds at the end."""
+        """The content of each stage at the end."""
         load, stage, _ = WORDS[ring.kind]
         last = {one.stage: one for one in ring.fillings}
         parts = []

@@ -319,7 +319,7 @@ def operands_checked(a: Sequence[int], b: Sequence[int]) -> str:
 
 
 def not_checked(missed: Mapping[str, int]) -> list[str]:
-    """What the operand check left out, a line for each reason, and the command that checks it another way.
+    """The parts that the operand check left out, a line for each reason, and the command that checks it another way.
 
     >>> not_checked({"operands of 4 or 6 bits": 8})
     ['not checked: operands of 4 or 6 bits (8 instructions)']
@@ -336,7 +336,7 @@ def _counted_in(reason: str, count: int) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Judged:
-    """What the operand check of a launch covered.
+    """The scope of the operand check of a launch.
 
     Operands of matrix instructions in shared memory, of all CTAs, are `a` and `b`, each as (checked, all). An operand
     is checked if its tile is known: from a tensor map, or because its elements were recognised in global memory.
@@ -369,7 +369,7 @@ class Judged:
         return "\n".join(self.lines())
 
     def lines(self) -> list[str]:
-        """What was checked, and what was not, a line each."""
+        """The lists of what was checked and what was not, a line each."""
         said = []
         if (self.a[0] or self.b[0]) and (sides := operands_checked(self.a, self.b)):
             said.append(f"operand layouts: {sides} ({self.ctas:,} CTA{'s' * (self.ctas != 1)})")
@@ -615,8 +615,8 @@ class Run(metaclass=OwnMembers):
 
     @functools.cached_property
     def _watched(self) -> list[Finding]:
-        """What was found while the kernel ran. A product that no instruction reads is none of it if it was discarded:
-        a branch skipped its reader, or what overwrites it is the product of another tile.
+        """The findings from the time while the kernel ran. A product that no instruction reads is none of them if it
+        was discarded. Then a branch skipped its reader, or its overwriter is the product of another tile.
         """
         found = [dataclasses.replace(f, ctas=self.launch.result.findings.ctas(f)) for f in self.launch.result.findings.values()]
         found = with_overlaps([with_extent(f, self._extents) for f in found], self.launch)
@@ -626,7 +626,7 @@ class Run(metaclass=OwnMembers):
         return [f for f in found if f.code != "X017" or not is_discarded(self.launch.program, f, sums)]
 
     def _judged(self, report: Report | None) -> tuple[list[Finding], list[Finding]]:
-        """What the loads, operands and stores show: the causes, and the rest."""
+        """The findings from loads, operands and stores: the causes, and the rest."""
         causes = []
         if self.reads is not None:
             causes = exchanged(self.reads)
@@ -836,7 +836,7 @@ class Run(metaclass=OwnMembers):
 
     @functools.cached_property
     def judged(self) -> Judged:
-        """What the operand check of the launch covered, and what it did not, with the reasons."""
+        """The scope of the operand check of the launch, and the parts that it left out, with the reasons."""
         judged = judged_of(self.launch, self.reads, self._checked[0], self._not_judged)
         if self.reads is not None and self.reads.has_seen and self.ctas < self.launch.ctas:
             judged.missed[OF_ALL] = 0
@@ -999,7 +999,7 @@ class Run(metaclass=OwnMembers):
         return f"threads, or nothing (threads store to shared memory at {', '.join(lines[:MOST_STORES])}{more})"
 
     def _checks(self) -> tuple[str, ...]:
-        """What was checked, and what was not, a line each."""
+        """The lists of what was checked and what was not, a line each."""
         what = f"{self.ctas} of {self.launch.ctas} CTAs" if self.ctas != self.launch.ctas else f"{self.ctas} CTA{'s' * (self.ctas != 1)}"
         seen = "not checked" if self.reads is None else "until the kernel stopped" if self.launch.result.status else what
         said = f"Races, waits, barriers and uninitialised values: {seen}."
@@ -1015,7 +1015,7 @@ class Run(metaclass=OwnMembers):
         return Stages(tuple(self.pipeline.sentences()), self.pipeline.svg(style=""))
 
     def _heat(self) -> Heat | None:
-        """What lines cost, of a launch that was counted."""
+        """The cost of lines, for a launch that was counted."""
         if self.counting is None:
             return None
         from smemsim.base.files import source_line

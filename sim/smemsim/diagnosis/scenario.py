@@ -205,7 +205,7 @@ class Meant:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AnyOperand:
-    """What an instruction reads; scale factors need not say their type."""
+    """The reads of an instruction. Scale factors need not have their type."""
 
     dtype: str | None = key("text", "the element type")
     major: str | None = key("text", "the contiguous axis: K or MN")
@@ -440,7 +440,7 @@ def listed(value: Ints) -> tuple[int, ...]:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ScenarioTables:
-    """What happens to shared memory, and what was meant: the tables of a scenario file, read."""
+    """The tables of a scenario file: the changes of shared memory, and the intended tiles."""
 
     arch: str = key("text", "the architecture: sm_90a, sm_100a or sm_103a", required=True)
     title: str | None = key("text", "a title")
@@ -700,7 +700,7 @@ def _is_walk(mode: list[int]) -> bool:
 
 
 def _overlap(tensor: Tensor) -> str:
-    """What is odd about byte strides: elements that overlap along their closest axis look like a stride in elements."""
+    """The oddity of byte strides: elements that overlap along their closest axis look like a stride in elements."""
     bits = element_format(tensor.dtype).bits
     close = [axis for axis, stride in tensor.stride.items() if 0 < 8 * stride < bits and tensor.extent[axis] > 1]
     return f"{close[0]} = {tensor.stride[close[0]]}: strides are bytes, and {tensor.dtype} has {bits // 8}" if close else ""

@@ -110,8 +110,8 @@ COMMON_SWIZZLES = (
 
 @dataclasses.dataclass(frozen=True)
 class SharedLayout:
-    """What software computes: the sum of strided digits of both axes, then the XOR of a swizzle, on addresses or on
-    offsets.
+    """The layout that software computes: the sum of strided digits of both axes, then the XOR of a swizzle, on
+    addresses or on offsets.
 
     Each axis is (size, stride) pairs, fastest first; the contiguous axis counts bytes, the other one lines.
     """
@@ -421,7 +421,7 @@ class Read:
         return solutions(shape, places) if (places >= 0).all() else partial_solutions(shape, places, self.field_starts)
 
     def placed(self, memory: Owners, among: Collection[int] | None = None) -> np.ndarray | None:
-        """Where everything that is meant lies, -1 for what is outside the tensor; None if some of it, or all, lies
+        """The place of everything that is intended, -1 for what is outside the tensor. None if some of it, or all, is
         nowhere.
 
         `among`: only what these writers brought.
@@ -631,7 +631,7 @@ class Machine:
             self.promised_bytes(where / "expect_bytes", title, step, total)
 
     def moved(self, tm: TensorMap, step: TensorStep, at: tuple[int, ...], address: int) -> Transfer:
-        """What one issue of a step moves. Raises HardwareTrap."""
+        """The bytes that one issue of a step moves. Raises HardwareTrap."""
         if isinstance(step, TmaLoad):
             offsets = () if step.im2col_offsets is None else listed(step.im2col_offsets)
             return tma_load(tm, at, smem_address=address, im2col_offsets=offsets, arch=self.arch)

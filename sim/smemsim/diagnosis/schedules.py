@@ -245,7 +245,7 @@ def apart(
 
 
 def _read_back(launch: Launch) -> set[int]:
-    """Where arrays begin that the kernel loads from, if its threads take turns by atomic operations."""
+    """The begins of arrays that the kernel loads from, if its threads take turns by atomic operations."""
     if not takes_turns(launch.program):
         return set()
     addresses = (at for root in read_back(launch.program) if root.kind != "unknown" for at in addresses_of(root, launch))

@@ -809,7 +809,7 @@ def _atoms(tile: TilePicture) -> Picture:
 
 
 def _reads_of_atoms(tile: TilePicture, rows: int, k: int) -> Iterator[Outline]:
-    """What each instruction reads, in atoms of rows x k elements, with how far its start is past the first."""
+    """The reads of each instruction, in atoms of rows x k elements, with the distance of its start from the first."""
     blocks, steps = tile.words.shape
     for block, step in itertools.product(range(blocks), range(steps)):
         past = tile.start((block, step)) - tile.start((0, 0))
@@ -940,7 +940,7 @@ def buffer_strips(
 
 
 def _issued(issue: Issue, names: Mapping[int, str]) -> str:
-    """What a step did, with its place."""
+    """The action of a step, with its place."""
     return f"{issue.text} ({step_name(issue.step, names)})"
 
 

@@ -66,7 +66,7 @@ class Suite:
 
 
 def _said(error: Exception) -> str:
-    """What another library says, in one short line; of a Python object in it its type, not its address."""
+    """The message of another library, in one short line. A Python object in it has its type, not its address."""
     text = re.sub(r"<([\w.]+) object at 0x[0-9a-f]+>", r"\1", " ".join(str(error).split()))
     return text if len(text) <= 160 else text[:159] + "…"
 

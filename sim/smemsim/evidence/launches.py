@@ -181,8 +181,8 @@ OPTION_KEYS = (
 
 
 def checked(raw: object, source: Source) -> dict[str, Any]:
-    """What a launch file says, with defaults, every key looked at. TableError names file, line, key and what it should
-    be.
+    """The content of a launch file, with defaults, every key looked at. TableError names file, line, key and what it
+    should be.
     """
     try:
         return _launch(raw)
@@ -670,7 +670,7 @@ class RecordedLaunches:
         return len(self.suite)
 
     def launch(self, case: int) -> LaunchFile:
-        """What was launched. TraceError where the folder's kernel is not the one that ran."""
+        """The launched kernel. TraceError if the folder's kernel is not the one that ran."""
         name = str(self.suite.arrays["name"][case])
         folder = named_inside(self.suite.path / "kernels", name)
         if folder is None:

@@ -1,4 +1,4 @@
-"""What comparing one case says: how much was compared, how much differs, where, and which rule was in force."""
+"""The result of comparing one case: how much was compared, how much differs, where, and which rule was in force."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What traces of a card settle: which alternatives of a rule they refute, which one the card shows, and whose grade
-changes with that.
+"""The questions that traces of a card settle: the alternatives of a rule that they refute, the one that the card shows,
+and the rules whose grade changes.
 
 A trace is replayed under the rules, and under each alternative that would have changed something in it. A case that
 differs under the alternative alone refutes it. If cases differ under the rules, and under one alternative none does,
@@ -46,8 +46,8 @@ class Settled:
 
 @dataclasses.dataclass(frozen=True)
 class Settlement:
-    """What traces of one card settle: every alternative that they could have distinguished from the rules, and the
-    cases that differ under the rules.
+    """The questions that traces of one card settle. It has every alternative that they could have distinguished from
+    the rules, and the cases that differ under the rules.
     """
 
     arch: str
@@ -78,7 +78,7 @@ class Settlement:
         return Grade.MEASURED if known and known <= refuted else None
 
     def text(self) -> str:
-        """What was settled, in plain words; one rule a paragraph."""
+        """The settled questions, in plain words, one rule a paragraph."""
         lines = []
         for rule in self.rules:
             said = self.of(rule)
@@ -147,7 +147,7 @@ def _count(arch: str, rule: str) -> int:
 
 
 def _alternatives(arch: str) -> dict[str, Alternative]:
-    """What could be otherwise on a card: alternatives of the rules that it has."""
+    """The alternatives of the rules that a card has."""
     return {name: a for name, a in every_alternative(arch).items() if a.only in ("", arch) and arch in RULES[a.rule].grades}
 
 

@@ -1,4 +1,4 @@
-"""What a plan holds, and what follows from it: strides, descriptors, advances, notes."""
+"""The content of a plan, and its consequences: strides, descriptors, advances, notes."""
 
 from __future__ import annotations
 

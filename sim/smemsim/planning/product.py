@@ -88,8 +88,8 @@ class ProductPlan:
         return list(_wgmma(self) if self.idesc is None else _tcgen05(self))
 
     def code(self, language: str) -> str:
-        """What to paste for both operands: "cpp", "cute" or "triton", as `Plan.code` has it of one; the names of each
-        have its letter.
+        """The code to paste for both operands: "cpp", "cute" or "triton", as `Plan.code` has it of one. The names of
+        each have its letter.
         """
         parts = [
             _NAMES.sub(rf"\1_{one.wish.side}" if language == "triton" else rf"\1{one.wish.side.upper()}", one.code(language))

@@ -92,7 +92,7 @@ class LayoutMap:
     # ---- in words
 
     def view(self) -> list[Line]:
-        """What the layout says, in lines."""
+        """The layout, in lines."""
         layout, shared = self.layout, self.shared()
         size = f"{layout.cosize * self.bits / 8:,.10g} B of {self.bits}-bit elements" if self.bits else "bytes are told with --dtype"
         rows = [
@@ -194,6 +194,6 @@ def _tuple(at: Sequence[int]) -> str:
 
 
 def _pattern(layout: CuteLayout) -> str:
-    """What an XOR does, in words."""
+    """The effect of an XOR, in words."""
     f = layout.functor
     return f"bits [{f.base + f.shift + f.bits - 1}:{f.base + f.shift}] into bits [{f.base + f.bits - 1}:{f.base}]"

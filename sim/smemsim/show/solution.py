@@ -1,5 +1,5 @@
-"""What the solver found, for people: the words, their fields, the K steps; or the proof that there are none and what
-comes nearest.
+"""The results of the solver, for people: the words, their fields, the K steps. If there are none, it is the proof, and
+the nearest descriptor.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def explanation_view(explanation: ProductExplanation) -> list[Line]:
 
 
 def conflicts_view(answer: ConflictAnswer, *, element_bytes: int, pitch: int) -> list[Line]:
-    """What accesses cost in banks now, and the layouts that free them of conflicts, as source text."""
+    """The cost of accesses in banks now, and the layouts that free them of conflicts, as source text."""
     rows = tuple((a.name or a.op, str(a.cost), str(a.ideal)) for a in answer.accesses)
     lines = [*table_lines(Table(tuple(map(Column, ("access", "wavefronts", "without conflicts"))), rows))]
     if answer.now == answer.ideal:

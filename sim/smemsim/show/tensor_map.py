@@ -72,7 +72,7 @@ def _unknown(name: str, field: Field, raw: int, differing: int, data_type: str) 
 
 
 def verdict(tm: TensorMap, arch: str | None) -> str:
-    """What the encode call answers to these arguments, on an architecture or on each of them.
+    """The answer of the encode call to these arguments, on an architecture or on each of them.
 
     >>> tm = TensorMap.tiled(data_type="u8", global_address=64, global_dim=(64,), global_strides=(), box_dim=(64,))
     >>> verdict(tm, "sm_90a")

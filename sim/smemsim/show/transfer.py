@@ -169,7 +169,7 @@ class TransferMap:
 
     @property
     def gaps(self) -> list[str]:
-        """What the cells mean that hold nothing of the tensor; a legend says it too."""
+        """The meaning of the cells that hold nothing of the tensor. A legend has it too."""
         gaps = []
         if any(not c.inside for c in self.cells):
             gaps.append("clip: outside the tensor, not written" if self.transfer.is_store else "fill: outside the tensor")
@@ -200,7 +200,7 @@ class TransferMap:
         return notes
 
     def _cut_offsets(self) -> list[str]:
-        """What the instruction's operand makes of im2col offsets that are too large for it."""
+        """The offsets that the instruction's operand makes of im2col offsets that are too large for it."""
         tm = self.transfer.tensor_map
         if not self.offsets or tm.call != "im2col":
             return []
@@ -282,7 +282,7 @@ class TransferMap:
         return (*names[:-1], "7, then again") if rows > 8 else tuple(names)
 
     def _legend(self) -> tuple[Legend, ...]:
-        """What the cells mean that hold nothing of the tensor."""
+        """The meaning of the cells that hold nothing of the tensor."""
         entries = []
         if any(not c.inside for c in self.cells):
             is_store = self.transfer.is_store

@@ -210,7 +210,7 @@ class Gpu:
         return int(_ok(self.cu.cuDeviceGetAttribute(attribute, self.device), "cuDeviceGetAttribute"))
 
     def describe(self) -> dict[str, str]:
-        """What a manifest says about the card and its software."""
+        """The card and its software in a manifest."""
         name = _ok(self.cu.cuDeviceGetName(128, self.device), "cuDeviceGetName")
         version = int(_ok(self.cu.cuDriverGetVersion(), "cuDriverGetVersion"))
         return {
@@ -311,7 +311,7 @@ class Gpu:
         return told
 
     def encode(self, tm: TensorMap, global_address: int) -> bytes:
-        """What the driver encodes for a map's arguments over another global address."""
+        """The bytes that the driver encodes for a map's arguments with another global address."""
         cu, a = self.cu, tm.arguments
         kinds = {
             "data_type": cu.CUtensorMapDataType, "interleave": cu.CUtensorMapInterleave, "swizzle": cu.CUtensorMapSwizzle,
@@ -658,8 +658,8 @@ class Launch:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Recorded:
-    """What a launch did: `status` 0 or the CUDA error, `dump` and `after` (the outputs' bytes, one after the other),
-    and what it worked on.
+    """The results of a launch. The `status` is 0 or the CUDA error. The bytes are `dump` and `after` (the outputs'
+    bytes, one after the other). The inputs are also kept.
     """
 
     launch: Launch

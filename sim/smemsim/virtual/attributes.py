@@ -1,4 +1,4 @@
-"""What a program asks about a card: attributes, cudaDeviceProp, limits."""
+"""The properties of a card that a program can read: attributes, cudaDeviceProp, limits."""
 
 from __future__ import annotations
 

@@ -182,8 +182,8 @@ def build(folder: pathlib.Path, with_compiler: str) -> None:
 
 
 def _stand_ins() -> list[tuple[str, list[str]]]:
-    """What stands in for cuDNN. Its name is what a program that has loaded it finds it by; the file's is another, so
-    that only it does.
+    """The libraries that replace cuDNN. A program that has loaded one finds it by its library name. The file has
+    another name, so that only such a program finds it.
     """
     return [
         (

@@ -46,7 +46,7 @@ class Device(Protocol):
 
     @property
     def machine(self) -> Machine:
-        """What loads and executes it."""
+        """The machine that loads and executes it."""
 
     def check(self) -> None:
         """CudaError where the context is dead."""
@@ -71,7 +71,7 @@ class Function:
 
     @property
     def linked(self) -> LinkedKernel:
-        """What can run. Raises InputError and Unmodelled as `Gpu.run` does."""
+        """The program that can run. Raises InputError and Unmodelled as `Gpu.run` does."""
         kernel = self.module.kernel(self.name)
         of = (kernel, self.parameter_names, self.counts_elements)
         if self._linked is None or self._linked[0] != of:
@@ -221,7 +221,7 @@ class Module:
 
     @functools.cached_property
     def hidden_parameters(self) -> HiddenParameters:
-        """What makes parameters that no program gives. Raises Unmodelled."""
+        """The source of parameters that no program passes. Raises Unmodelled."""
         if not self.device.policy.host_code:
             raise Unmodelled("it has hidden parameters, and the policy is to run no code for the host that makes them (--no-host-code)")
         from smemsim.virtual.tile_host import HiddenParameters

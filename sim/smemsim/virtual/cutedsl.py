@@ -87,8 +87,8 @@ def _is_open() -> bool:
 
 
 def _after_import() -> None:
-    """What changes in cutlass itself: a benchmark runs a kernel once, since a simulation's time says nothing of a
-    card's.
+    """The changes in cutlass itself. A benchmark runs a kernel once, since the time of a simulation is not that of a
+    card.
     """
     for name in ("cutlass.testing", "cutlass.cute.testing"):
         testing: Any = sys.modules.get(name)
@@ -122,7 +122,7 @@ _PASSED = re.compile(  # types of the DSL whose values the host passes; an mma t
 
 
 def _names_of(signature: Any, arguments: Any, named: Any) -> tuple[str, ...]:
-    """What the source calls the parameters of a kernel: its arguments without those of which everything is known when
+    """The names of a kernel's parameters in the source: its arguments without those of which everything is known when
     it compiles.
     """
     extract = sys.modules["cutlass.base_dsl.dsl"].extract_mlir_values

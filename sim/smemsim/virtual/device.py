@@ -152,7 +152,9 @@ class VirtualDevice:
 
     @functools.cached_property
     def machine(self) -> Machine:
-        """What executes kernels. It is loaded when code is: what a program asks before that needs none."""
+        """The machine that executes kernels. It is loaded with the first code. Earlier questions of a program need
+        none.
+        """
         from smemsim.virtual.machine import Machine
 
         made = Machine(self.arch, self.memory)
@@ -211,7 +213,7 @@ class VirtualDevice:
 
     @property
     def driver_version(self) -> int:
-        """What cuDriverGetVersion gives."""
+        """The result of cuDriverGetVersion."""
         return DRIVER_VERSION
 
     # Errors
@@ -493,8 +495,8 @@ class VirtualDevice:
         event.captured, event.time = None, time.perf_counter()
 
     def wait(self, stream: Stream | None, event: Event) -> None:
-        """What is issued to a stream runs after an event; a stream that waits for one of a graph under capture is
-        captured into it.
+        """Operations that are issued to a stream run after an event. A stream that waits for an event of a graph under
+        capture is captured into that graph.
         """
         self.check()
         if stream is not None and event.captured is not None:
@@ -528,7 +530,7 @@ class VirtualDevice:
     # Graphs
 
     def begin_capture(self, stream: Stream, mode: int = 0, graph: Graph | None = None) -> None:
-        """What is issued to a stream from now on becomes a graph."""
+        """Operations that are issued to a stream from now on become a graph."""
         self.check()
         if stream.graph is not None:
             raise CudaError(ILLEGAL_STATE, "the stream is captured already")

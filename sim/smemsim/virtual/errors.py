@@ -1,4 +1,4 @@
-"""What a call of the CUDA driver fails with."""
+"""The error with which a call of the CUDA driver fails."""
 
 from __future__ import annotations
 

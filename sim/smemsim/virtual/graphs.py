@@ -96,7 +96,7 @@ class UserObject:
 
 
 class _Holder:
-    """What holds references to user objects: `objects` says how many of each."""
+    """The holder of references to user objects. The number of each is in `objects`."""
 
     def __init__(self) -> None:
         self.objects: dict[UserObject, int] = {}

@@ -25,7 +25,7 @@ class Host:
         """All copies and calls so far have been made."""
 
     def write(self, text: str, *, is_error: bool = False) -> None:
-        """What a kernel's printf wrote, or to stderr its failed assertions."""
+        """Write the output of a kernel's printf, or its failed assertions to stderr."""
         stream = sys.stderr if is_error else sys.stdout
         stream.write(text.encode("utf-8", "surrogateescape").decode("utf-8", "replace"))
         stream.flush()

@@ -54,7 +54,7 @@ LAST_PAGES = 3  # launches of a kernel without findings that get a page
 
 
 class Device(Protocol):
-    """What launching needs of the device."""
+    """The parts of the device that launching needs."""
 
     card: Card
     policy: Policy
@@ -80,11 +80,11 @@ class Device(Protocol):
 
     @property
     def listeners(self) -> Listeners:
-        """What is called about launches."""
+        """The functions that are called about launches."""
 
     @property
     def machine(self) -> Machine:
-        """What executes."""
+        """The machine that executes."""
 
     @property
     def has_garbage(self) -> bool:
@@ -120,7 +120,7 @@ class Listeners:
 
 
 class Launcher:
-    """What launches a device's kernels, by the device's policy and within its limits."""
+    """The launcher of a device's kernels, by the device's policy and within its limits."""
 
     def __init__(self, device: Device) -> None:
         self.device = device

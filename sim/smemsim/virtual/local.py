@@ -116,7 +116,7 @@ class LocalSession(Calls):
 
 
 class LaunchAttributes:
-    """What the attributes of a launch say that the device heeds."""
+    """The attributes of a launch that have an effect on the device."""
 
     def __init__(self) -> None:
         self.cluster: tuple[int, ...] = (0, 0, 0)

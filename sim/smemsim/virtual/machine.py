@@ -1,5 +1,5 @@
-"""What the virtual device asks of `smemsim.Gpu`: one place, so that a change of its launches
-changes nothing else here.
+"""The interface of the virtual device to `smemsim.Gpu`. It is one place, so that a change of its launches changes
+nothing else here.
 """
 
 from __future__ import annotations

@@ -121,7 +121,7 @@ class Mappings:
         self._arrange(address, size)
 
     def at(self, address: int) -> tuple[Physical, int]:
-        """What is mapped at an address, and the access to it."""
+        """The memory that is mapped at an address, and the access to it."""
         for m in self._mappings:
             if m.address <= address < m.end:
                 return m.physical, m.access

@@ -1,5 +1,5 @@
-"""What memory PyTorch's allocator holds: notes of address and size, made and taken away by compiled functions in place
-of `posix_memalign` and `free`.
+"""The memory of PyTorch's allocator. Notes of address and size are made and removed by compiled functions in place of
+`posix_memalign` and `free`.
 
 Any thread allocates, so the notes have a lock of the C library's. Python reads them without it: code that has it must
 not be made to free a tensor.

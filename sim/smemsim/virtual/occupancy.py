@@ -52,7 +52,7 @@ class Occupancy:
         return max(0, min(share - function.static_shared, function.dynamic_limit))
 
     def active_clusters(self, function: Function, threads: int, shared_bytes: int, cluster: tuple[int, int, int]) -> int:
-        """What cudaOccupancyMaxActiveClusters returns. (0, 0, 0): the launch has no cluster attribute. CudaError for
+        """The result of cudaOccupancyMaxActiveClusters. (0, 0, 0): the launch has no cluster attribute. CudaError for
         clusters that a launch refuses.
 
         >>> from smemsim.virtual import Policy, VirtualDevice

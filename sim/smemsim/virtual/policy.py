@@ -205,7 +205,7 @@ class Policy:
 
 
 def card_of_environment(environment: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """What the environment says of the card: SMEMSIM_MULTIPROCESSORS, SMEMSIM_MEMORY_BYTES (16G ...), SMEMSIM_CARD, as
+    """The card by the environment: SMEMSIM_MULTIPROCESSORS, SMEMSIM_MEMORY_BYTES (16G ...), SMEMSIM_CARD, as
     `VirtualDevice` takes them.
 
     >>> card_of_environment({"SMEMSIM_MEMORY_BYTES": "1G"})
@@ -356,7 +356,7 @@ class Launched:
         return f"launch {self.number}, {self.said}" if self.said else ""
 
     def fields(self) -> dict[str, Any]:
-        """What makes such a launch again."""
+        """The fields that make such a launch again."""
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
 
     def as_dict(self) -> dict[str, Any]:
@@ -380,7 +380,7 @@ class Launched:
 
     @property
     def held_up(self) -> str:
-        """What a CTA waits for that may come from one that was left out (--ctas); "" if none waits."""
+        """The condition that a CTA waits for, if it may come from one that was left out (--ctas). "" if none waits."""
         return str((self.run or {}).get("held_up", ""))
 
     @property
@@ -511,7 +511,9 @@ def _told_of(x: Launched) -> list[tuple[bool, str]]:
 
 
 def write_json(path: pathlib.Path, launches: list[Launched], refused: list[str], exit_code: int) -> None:
-    """What was launched and found, why code was not simulated, and the exit code of `smemsim exec`, as JSON."""
+    """Write the launches and findings, the reasons why code was not simulated, and the exit code of `smemsim exec`, as
+    JSON.
+    """
     write_whole(
         path,
         json.dumps(

@@ -1,4 +1,4 @@
-"""What is kept of a launch: a launch file with its arrays, that `smemsim run` runs again, and a page."""
+"""The record of a launch: a launch file with its arrays, which `smemsim run` runs again, and a page."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ MOST_BYTES = 1 << 30  # of all allocations: above it only those are kept whose a
 
 
 class Device(Protocol):
-    """What a recorder needs of the device that launches."""
+    """The parts of the launching device that a recorder needs."""
 
     label: str
     policy: Policy
@@ -116,8 +116,8 @@ class Recorder:
         write_whole(self.folder / "launch.toml", launch_text(about, arrays))
 
     def _names(self) -> dict[int, str]:
-        """What the launch file calls each allocation: as the parameter that points there where the source has named it,
-        else m0, m1 ...
+        """The name of each allocation in the launch file. It is that of the parameter that points there if the source
+        has named it, else m0, m1 ...
         """
         names = {a.address: f"m{n}" for n, (a, _) in enumerate(self.before)}
         for parameter, raw in zip(self.function.parameter_names, self.arguments, strict=False):

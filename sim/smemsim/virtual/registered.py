@@ -28,7 +28,7 @@ class RegisteredMemory:
 
     @property
     def copies(self) -> list[Allocation]:
-        """What holds their copies."""
+        """The holder of their copies."""
         return [shadow for _, shadow in self._pairs]
 
     def add(self, address: int, size: int, where: str) -> Allocation:

@@ -42,7 +42,7 @@ _ENCODER = json.JSONEncoder(default=str)
 
 
 class Teller(Protocol):
-    """What a device tells."""
+    """The messages of a device."""
 
     def begin(self, launched: Launched) -> None:
         """A launch begins."""

@@ -44,7 +44,7 @@ class CudaArray:
 
     @property
     def address(self) -> int:
-        """Where its first byte lies."""
+        """The address of its first byte."""
         return self.allocation.address + self.offset
 
     @property
@@ -85,13 +85,13 @@ def level_bytes(form: TextureFormat, extent: tuple[int, int, int], flags: int, l
 
 
 class Device(Protocol):
-    """What textures need of the device."""
+    """The parts of the device that textures need."""
 
     memory: DeviceMemory
 
     @property
     def machine(self) -> Machine:
-        """What executes."""
+        """The machine that executes."""
 
     def reserve(self, size: int, kind: str, where: str = "") -> Allocation:
         """An allocation."""

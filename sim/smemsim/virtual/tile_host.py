@@ -41,8 +41,8 @@ class _Symbol(NamedTuple):
 
 
 class HiddenParameters:
-    """What makes the hidden parameters of the kernels of a cubin. Unmodelled where it is not as tileiras 13.4 writes
-    it.
+    """The maker of the hidden parameters of the kernels of a cubin. Unmodelled if the cubin is not as tileiras 13.4
+    writes it.
     """
 
     def __init__(self, cubin: bytes) -> None:

@@ -60,7 +60,7 @@ def _call(func: Any, args: Any, kwargs: Any) -> Any:
 
 
 def _made(func: Any, args: Any, kwargs: Any) -> Any:
-    """What a function makes in the card's memory."""
+    """The tensors that a function makes in the card's memory."""
     align()
     try:
         with making():
@@ -264,7 +264,7 @@ def _device_of(func: Any, args: Any, kwargs: Any) -> Any:
 
 
 def _cases() -> dict[Any, Callable[[Any, Any, Any], Any]]:
-    """What is more than `_call`, by function."""
+    """The functions that need more than `_call`, by function."""
     import torch
 
     tensor: Any = torch.Tensor

@@ -194,7 +194,7 @@ def synchronize(device: Any = None) -> None:
 
 
 def accelerator_error(e: CudaError) -> Exception:
-    """What torch raises for an error of CUDA."""
+    """The exception that torch raises for an error of CUDA."""
     import torch
 
     kind: Any = getattr(torch, "AcceleratorError", RuntimeError)

@@ -36,7 +36,7 @@ class _Operator:
     libraries: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     def choice(self, of_card: str, of_host: str) -> Callable[..., Any]:
-        """What stands in torch for the host's dispatch key, and so for the card's."""
+        """The kernel that torch calls for the host's dispatch key, and so for the card's."""
 
         def run(*args: Any, **kwargs: Any) -> Any:
             given = [tensors.place(x) for x in tensors_in((args, kwargs))]

@@ -146,7 +146,7 @@ def card_generator() -> Any:
             return int(numbers.seed())
 
         def initial_seed(self) -> int:
-            """What it began with."""
+            """The seed that it began with."""
             return int(numbers.initial_seed())
 
     made = Default("cuda")

@@ -116,7 +116,7 @@ def _as_tensor(number: Any, args: tuple[Any, ...]) -> Any:
 
 
 def _kernel_before(name: str) -> Any:
-    """What computes an operator on the CPU so far; None where nothing does."""
+    """The kernel that computes an operator on the CPU so far. None if there is none."""
     import torch
 
     try:

@@ -1,4 +1,4 @@
-"""What of PyTorch has to know the card and is no function of tensors: storages, default device, types by name,
+"""Parts of PyTorch that have to know the card and are no functions of tensors: storages, default device, types by name,
 autocast, threads, files.
 """
 

@@ -101,7 +101,7 @@ def _stays(tensor: Any, *given: Any, non_blocking: bool = False, **named: Any) -
 
 
 def _moves(name: str, args: Any) -> Callable[[Any], None] | None:
-    """What marks the result of a copy between whole tensors of the card like its source."""
+    """The function that marks the result of a copy between whole tensors of the card like its source."""
     if name == "clone":
         source, target = args[0], None
     elif name == "copy_" and len(args) > 1 and hasattr(args[1], "dtype"):

@@ -70,7 +70,7 @@ class Tensors:
 
     @property
     def bytes(self) -> int:
-        """What they take of the device's memory."""
+        """The memory of the device that they take."""
         self._bury()
         return self._bytes
 
@@ -259,7 +259,7 @@ def out_of_memory(why: str) -> Exception:
 
 
 def _inner(tensor: Any) -> Any:
-    """What the wrappers of torch.func hold; a tensor itself where it is none."""
+    """The tensor inside the wrappers of torch.func. A tensor without a wrapper is returned itself."""
     import torch
 
     functions = torch._C._functorch

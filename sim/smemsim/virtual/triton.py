@@ -363,7 +363,7 @@ def _driver_class(utils: Utils) -> Any:
             return True
 
         def get_benchmarker(self) -> Any:
-            """What chooses between configurations of the autotuner: the first one that compiles and fits."""
+            """The choice between configurations of the autotuner: the first one that compiles and fits."""
             return functools.partial(_measure, utils)
 
         def get_empty_cache_for_benchmark(self) -> Any:

@@ -72,7 +72,7 @@ def _dispatcher(function: Any, of: Any, options: dict[str, Any], **wrappers: boo
 
 
 def _compiled(function: Any, arguments: Any, of: Any, **wrappers: bool) -> Any:
-    """What numba makes of a function for arguments of these types: uncounted, unless it makes arrays."""
+    """The code that numba makes of a function for arguments of these types. It is uncounted, unless it makes arrays."""
     try:
         found = _dispatcher(function, of, UNCOUNTED, **wrappers)
         found.compile(arguments)
@@ -93,7 +93,7 @@ def object_of_function(function: Any, arguments: tuple[Any, ...], of: Any) -> Co
 
 
 def _code(library: Any, name: str, environment: str) -> Code | None:
-    """What is linked later; None where that cannot be."""
+    """The object that is linked later. None if that is not possible."""
     image = library._get_compiled_object()
     with contextlib.suppress(*UNLINKED):
         return Code(image, name, environment, calls(image))

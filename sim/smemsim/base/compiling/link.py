@@ -41,7 +41,7 @@ class Code(NamedTuple):
 
 @functools.cache
 def versions() -> str:
-    """What machine code depends on, beside its source and the processor."""
+    """The versions that machine code depends on, besides its source and the processor."""
     names = " ".join(f"{name} {_version(name)}" for name in ("numba", "llvmlite"))
     return f"{names} {sys.implementation.cache_tag} {sys.platform} {_FORM}"
 

@@ -226,7 +226,7 @@ def unpacked(content: bytes) -> link.Code:
 
 
 def kept(key: str, make: Callable[[], link.Code | None]) -> link.Code | None:
-    """What is kept under a key: in the wheel, on disk, or made now and kept. None where it cannot be kept."""
+    """The entry of a key: in the wheel, on disk, or made now and kept. None if it cannot be kept."""
     content = _stored(key)
     if content is None:
         own = _of_host(key)
@@ -244,7 +244,7 @@ def kept(key: str, make: Callable[[], link.Code | None]) -> link.Code | None:
 
 
 def _stored(key: str) -> bytes | None:
-    """What is kept under a key, in the wheel or on disk."""
+    """The entry of a key, in the wheel or on disk."""
     content = _shipped(key)
     return store.read(_of_host(key)) if content is None else content
 

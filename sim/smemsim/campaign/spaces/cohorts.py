@@ -229,7 +229,7 @@ tcgen05.dealloc.cta_group::{self.pair}.sync.aligned.b32 %tm, {_COLUMNS}; FREED:"
         return TensorMap.tiled(data_type="u32", global_address=inputs.address, global_dim=(self.ctas * WORDS,), global_strides=(), box_dim=(256,), arch=self.arch)  # fmt: skip
 
     def outcome(self, *, cohorts: bool) -> Any:
-        """What it leaves, and what is found; or the sentence with which it is refused."""
+        """Its results, and the findings; or the sentence with which it is refused."""
         gpu, numbers = Gpu(self.arch), np.random.default_rng(self.seed)
         inputs = numbers.integers(0, 64, self.ctas * WORDS).astype(np.uint32)
         arrays = [gpu.array(inputs), gpu.array(np.zeros(self.ctas * WORDS, np.uint32)), gpu.array(np.zeros(64, np.uint32))]
@@ -256,7 +256,7 @@ def _put(wanted: dict[str, str]) -> None:
 
 
 def outcome(gpu: Gpu, ptx: str, config: LaunchConfig, arrays: list[Any], *, cohorts: bool, tiers: str = "") -> Any:
-    """What a launch leaves in arrays, its status, its findings and its remarks; or the sentence with which it is
+    """The results of a launch in arrays, its status, its findings and its remarks; or the sentence with which it is
     refused.
     """
     options = RunOptions(limit=LIMIT, workers=1, progress=False)

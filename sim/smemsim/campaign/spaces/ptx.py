@@ -308,8 +308,8 @@ def _tier(mode: str, level: str) -> Iterator[None]:
 
 
 def runs(program: Program, mode: str, level: str = "1") -> Any:
-    """What a program leaves in its arrays, what is found, and, for half of the programs, the counters of each line; or
-    the sentence with which it is refused. Both modes run what was linked once. `level` is how much LLVM optimises.
+    """The results of a program in its arrays, the findings, and, for half of the programs, the counters of each line.
+    If it is refused, the result is the sentence. Both modes run what was linked once. LLVM optimises by `level`.
     """
     gpu = Gpu("sm_90a")
     arrays = [gpu.array(program.inputs()), gpu.array(np.zeros((program.ctas * program.threads, len(STORED)), np.uint64))]

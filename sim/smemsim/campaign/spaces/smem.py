@@ -162,7 +162,7 @@ def _some(seed: int, chunk: int, cases: Any) -> tuple[np.ndarray, np.ndarray, np
 
 
 def flags_of(word: int, operand: int) -> Flag:
-    """What the compiled loop says of a raw word with an operand (a number that `context` takes).
+    """The compiled loop's flags of a raw word with an operand (a number that `context` takes).
 
     >>> flags_of(0x4000004000010040, 0).name  # 8 rows are one group: SBO is never used
     'UNUSED'
@@ -198,7 +198,7 @@ def said(word: int, operand: int) -> tuple[set[tuple[str, str]], bool, bool]:
 
 
 def _disagreement(word: int, operand: int, flags: Flag) -> str:
-    """What the compiled loop and the public interface say otherwise; "" for nothing."""
+    """The difference between the compiled loop and the public interface, "" for none."""
     pairs, unmodelled, aliases = said(word, operand)
     mine = {MEANS[flag] for flag in MEANS if flags & flag}
     if mine != pairs:

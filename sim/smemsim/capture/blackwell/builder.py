@@ -255,7 +255,7 @@ def zeros(p: Builder) -> None:
 
 
 def overflow(p: Builder) -> None:
-    """What is too large for D, at the end or on the way."""
+    """Values that are too large for D, at the end or on the way."""
     wide = p.i.d != "f16"
     most = 128 if wide else 16  # 2^most is the first power of two that D does not have
     largest = 0x7F7FFFFF if wide else 0x7BFF

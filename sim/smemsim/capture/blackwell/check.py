@@ -37,7 +37,7 @@ def hopper_probes() -> list[tuple[Probe, int]]:
 
 
 def known_places(probe: Probe, word: int) -> np.ndarray:
-    """What the model says that wgmma reads: place = address / 16 * per_chunk + position. It is measured
+    """The places that wgmma reads by the model: place = address / 16 * per_chunk + position. The model is measured
     (golden/sm_90a/wgmma_operands).
     """
     element = ELEMENTS[probe.dtype]

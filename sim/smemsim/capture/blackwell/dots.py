@@ -1,6 +1,4 @@
-"""What tcgen05.mma makes of numbers: directed probes of the dot product, and random ones;
-D's bits beside the inputs'.
-"""
+"""The sums of tcgen05.mma: directed probes of the dot product, and random ones. D's bits are next to the inputs'."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""What a wrong operand looks like, in words: which blocks, steps and rows are right, and
-what the others take instead.
-"""
+"""A wrong operand in words: the blocks, steps and rows that are right, and what the others take instead."""
 
 from __future__ import annotations
 
@@ -103,7 +101,7 @@ def _instead(seen: Seen) -> list[str]:
 
 
 def moved(rows: int, k: int) -> str:
-    """Where elements come from, relative to those that were meant.
+    """The place from which elements come, relative to those that were meant.
 
     >>> moved(-32, 0), moved(8, 16)
     ('32 rows before', '8 rows after, 16 k after')

@@ -153,8 +153,8 @@ def _kept_words(read: Read, s: FoundDescriptor) -> np.ndarray:
 
 
 def _other_fields(read: Read, new: int) -> list[tuple[str, int, int]]:
-    """What a new word changes beside strides, swizzle and start: each field with the value that it has and the one that
-    it must have.
+    """The changes of a new word besides strides, swizzle and start: each field with the value that it has and the one
+    that it must have.
     """
     d, word = read.descriptor, SmemDescriptor.decode(new, arch=read.arch)
     fields = [(name, int(getattr(d, name)), int(getattr(word, name))) for name in ("base_offset", "lbo_mode")]
@@ -323,9 +323,7 @@ def _uncut(read: Read) -> np.ndarray:
 
 
 def _as_written(read: Read, major: str, idesc: Fix | None) -> str:
-    """What to write in an instruction that says another major-ness, in brackets; "" where the descriptor does not say
-    it.
-    """
+    """The text for an instruction with another major-ness, in brackets. "" if the descriptor does not have it."""
     if idesc is not None:
         return f" (instruction descriptor {idesc.old} must be {idesc.new})"
     if any_architecture(read.arch).instruction != "wgmma":

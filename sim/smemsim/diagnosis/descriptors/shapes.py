@@ -1,4 +1,4 @@
-"""What is to be read, as 16-byte chunks, and what each layout of a descriptor says of where they are.
+"""The elements to read, as 16-byte chunks, and their places by each layout of a descriptor.
 
 Whatever the layout, the sum before the XOR is start + fixed + l * LBO + s * SBO, where `fixed`, l and s belong to the
 chunk. They are taken from the formulas themselves: with all fields 0, with LBO 1, with SBO 1. (Absolute LBO, of

@@ -39,7 +39,7 @@ ALONE = 3  # elements of D that no operand reaches without others
 
 @dataclasses.dataclass(frozen=True)
 class Diagnosis(metaclass=OwnMembers):
-    """What the difference between two D looks like, and why: whole sentences, the most telling one first.
+    """The difference between two D in words, and its reason: whole sentences, the most telling one first.
 
     >>> from smemsim import Diagnosis
     >>> print(Diagnosis("rounding", ("no element is off by more than its last bit",)))

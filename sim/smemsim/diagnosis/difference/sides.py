@@ -1,4 +1,6 @@
-"""What made a D: the operands of the instructions that were added into it, and where every element of them was."""
+"""The origin of a D: the operands of the instructions that were added into it, and the place of every element of
+them.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,7 @@ class Side:
         return np.ascontiguousarray(array.reshape(len(array), *self.bits.shape[::2]).transpose(1, 0, 2))
 
     def spread(self, array: np.ndarray, lines: Any = slice(None), steps: slice = slice(None)) -> np.ndarray:
-        """What belongs to stored elements of some steps and lines, (…, steps, lines, stored), for every element."""
+        """The values of stored elements of some steps and lines, (…, steps, lines, stored), for every element."""
         if self.stored is None:
             return array
         stored = self.stored[steps, lines]

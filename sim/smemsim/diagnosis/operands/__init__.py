@@ -1,3 +1,3 @@
-"""What the matrix instructions of a launch really read (`recorded.py`), and what is wrong with it: one file for each
-question.
+"""The operands that the matrix instructions of a launch really read (`recorded.py`), and their faults: one file for
+each question.
 """

@@ -83,8 +83,8 @@ def _ways(reads: list[OperandRead | None]) -> list[_Way]:
 
 
 def _against(a: _Way, b: _Way) -> tuple[int, bool, int]:
-    """What speaks against two operands' K: that instructions go through boxes otherwise, then that they begin at
-    another k of A than of B, then strides.
+    """The objections to two operands' K. First, instructions go through boxes in another way. Then they begin at
+    another k of A than of B. Then come strides.
     """
     return a.against + b.against + (not _are_alike(a, b)), a.begins != b.begins, a.changed + b.changed
 

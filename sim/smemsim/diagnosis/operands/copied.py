@@ -37,8 +37,8 @@ def lines_of(chunks: np.ndarray, major: str) -> np.ndarray:
 
 
 def addresses_of(x: Wave, cta: Cta, lines: np.ndarray) -> np.ndarray | None:
-    """Where in global memory chunks at places of a CTA's window begin; None unless threads have copied all of them from
-    there.
+    """The places in global memory at which chunks of a CTA's window begin. None unless threads have copied all of them
+    from there.
     """
     held = origins_of(x)
     if held is None or lines.min() < 0 or (cta.shared.owned(lines)[0] != COPIES).any():

@@ -1,4 +1,4 @@
-"""What a CTA loads and multiplies, one after the other, and what CTAs do that do the same."""
+"""The loads and products of a CTA, one after the other, and those of CTAs that do the same."""
 
 from __future__ import annotations
 
@@ -66,7 +66,9 @@ class CtaTrace:
         return tuple(loads), *self._multiplies(of_map)
 
     def _multiplies(self, of_map: dict[Any, tuple[int, ...]]) -> tuple[Any, ...]:
-        """What its instructions do, and where along K they begin; `of_map` are the first coordinates of each map."""
+        """The products of its instructions, and their begins along K. The first coordinates of each map are
+        `of_map`.
+        """
         numbers, along = {id(load): n for n, load in enumerate(self.loads.values())}, dict[Any, tuple[int, ...]]()
         steps = list[tuple[Any, ...]]()
         for _, _, event, *operands in self.steps:
@@ -107,7 +109,7 @@ class SharedTrace:
     _begins: np.ndarray | None = None
 
     def begins(self, x: Wave) -> np.ndarray:
-        """Where their windows begin among the lines of all windows of their wave."""
+        """The begins of their windows among the lines of all windows of their wave."""
         if self._begins is None:
             self._begins = np.array([x.numbered(cta).index * x.pitch // LINE for cta in self.ctas], np.int64)
         return self._begins

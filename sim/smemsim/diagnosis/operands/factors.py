@@ -152,8 +152,8 @@ class _Part(NamedTuple):
 
 
 class _Cells:
-    """What lies in the tensor memory of a CTA: of each column and 32 lanes the number of the copy, and the row that
-    lies in the first lane.
+    """The content of the tensor memory of a CTA. For each column and 32 lanes it has the number of the copy, and the
+    row in the first lane.
     """
 
     def __init__(self) -> None:
@@ -498,7 +498,9 @@ def bytes_at(memory: GlobalMemory, at: np.ndarray) -> np.ndarray:
 
 
 class _CellsRead(NamedTuple):
-    """Where some rows' factors lie: lane, column and byte (rows, factors of a row), and which 32 lanes that are."""
+    """The places of some rows' factors: lane, column and byte (rows, factors of a row), and which 32 lanes these
+    are.
+    """
 
     lane: np.ndarray
     column: np.ndarray

@@ -102,7 +102,7 @@ def milder_if_looked_up(f: Finding, program: Program) -> Finding:
 
 
 def _sources(program: Program, writer: Instruction) -> Collection[Instruction]:
-    """What has read a tile in global memory. It may be each copy of the program if the writer is not known, or if it
+    """The readers of a tile in global memory. Each copy of the program may be one if the writer is not known, or if it
     stores what it may have loaded from shared memory.
     """
     if writer.op == "cp":

@@ -1,4 +1,4 @@
-"""What a launch's tensor maps say, held against the arrays they point into, and tiles that lie outside of them."""
+"""A launch's tensor maps, compared with the arrays they point into, and tiles that lie outside of them."""
 
 from __future__ import annotations
 

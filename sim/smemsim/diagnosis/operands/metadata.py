@@ -1,4 +1,6 @@
-"""Where in global memory the registers of threads come from, by their values: sparse metadata of wgmma.mma_async.sp."""
+"""The places in global memory from which the registers of threads come, by their values: sparse metadata of
+wgmma.mma_async.sp.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a CTA does, in products and in pieces that share no tile and no sum."""
+"""The work of a CTA, in products and in pieces that share no tile and no sum."""
 
 from __future__ import annotations
 

@@ -105,8 +105,8 @@ class Told:
 
 @remembered(1)
 def ways() -> dict[Any, Told]:
-    """What is known of operands inside one load of a matrix, for all launches: by the load's content and the operand's
-    place in it. With more dimensions this may depend on the coordinates.
+    """The known facts of operands inside one load of a matrix, for all launches: by the load's content and the
+    operand's place in it. With more dimensions this may depend on the coordinates.
     """
     return {}
 

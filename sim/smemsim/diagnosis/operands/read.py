@@ -33,7 +33,7 @@ class Issued:
 
     @functools.cached_property
     def alone(self) -> tuple[Any, ...]:
-        """What it brings, and where: what is known of operands of this load alone goes by that."""
+        """The content and the place of the load. The known facts of operands of this load alone depend on them."""
         return self.map_key, self.event.mode, self.transfer.smem_address
 
     @functools.cached_property

@@ -64,8 +64,8 @@ NEAR = 64  # events of a CTA
 
 
 class _ReadAlike(NamedTuple):
-    """What the events of an instruction read in one CTA: of each operand its side, an event, itself and where it lies;
-    the lines of all, which end at `ends`.
+    """The reads of an instruction's events in one CTA. For each operand it has its side, an event, itself and its
+    place. The lines of all end at `ends`.
     """
 
     of: list[tuple[str, Mma, SharedOperand, Places]]
@@ -75,7 +75,7 @@ class _ReadAlike(NamedTuple):
 
 @dataclasses.dataclass(eq=False)
 class _Running:
-    """What is known while CTAs run: traces by wave, and what was found out about operands that look alike."""
+    """The state while CTAs run: traces by wave, and the known facts of operands that look alike."""
 
     waves: dict[Wave, dict[int, CtaTrace]] = dataclasses.field(default_factory=dict)
     together: dict[Wave, SharedTrace] = dataclasses.field(default_factory=dict)
@@ -139,7 +139,7 @@ class Reads(MergeableObserver):
         return Reads(self.arch)
 
     def finish(self) -> Reads:
-        """What has been seen, in pieces; to be called when the CTAs have come to their end, or will not."""
+        """The record in pieces. Call it when the CTAs have come to their end, or will not."""
         for wave in self._running.waves:
             self._close(wave)
         self._forget()
@@ -449,7 +449,7 @@ class Reads(MergeableObserver):
         return found
 
     def _courses(self, x: Wave) -> dict[int, CtaTrace]:
-        """What the CTAs of a wave have done."""
+        """The actions of the CTAs of a wave."""
         traces = self._running.waves.get(x)
         if traces is None:
             for wave in [w for w in self._running.waves if w not in x.launch.waves]:
@@ -514,7 +514,7 @@ class Reads(MergeableObserver):
         return Found(operand, None if operand is None else self._places_read(cta.shared, operand), 0)
 
     def _judge(self, trace: CtaTrace, step: Step) -> None:
-        """What an instruction of a CTA read, and whether it goes on with the product of those before it."""
+        """The reads of an instruction of a CTA, and whether it continues the product of those before it."""
         _, number, event, *noted = step
         read_a, read_b = (None if it is None else self._read(*it) for it in noted)
         if read_a is not None and read_b is not None:
@@ -636,7 +636,7 @@ class Reads(MergeableObserver):
         return self._told_alike(key, lambda: tile_of(shared, (writer, place), trace.loads, *form))
 
     def _told_alike(self, key: Any, look: Callable[[], Told | str]) -> Told | str:
-        """What is known of an operand inside a load, by its key."""
+        """The known facts of an operand inside a load, by its key."""
         before = self._running.ways.get(key) or ways().get(key)
         if before is not None:
             return before

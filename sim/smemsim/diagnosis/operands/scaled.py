@@ -127,7 +127,7 @@ class AllFactors:
         self.brought = union(copy.addresses for copy in factors.brought.values())
 
     def of(self, side: str) -> Iterator[Finding]:
-        """What is wrong with the factors of an operand, the most certain first."""
+        """The faults of the factors of an operand, the most certain first."""
         mine = [x for rows, x in self.rows.items() if rows.side == side]
         yield from filter(None, map(self._contradicts, mine))
         for look in (self._in_tile, self._in_map, self._in_order_of_rows, self._across, self._of_other, self._along_k, self._along_rows):

@@ -33,7 +33,7 @@ _NONE, _BOTH = (False, False), (True, True)  # of which operands the coordinates
 
 
 class _At(NamedTuple):
-    """What a product adds to a sum: the first rows of A and B, and how much further A's k is than B's."""
+    """The contribution of a product to a sum: the first rows of A and B, and how much further A's k is than B's."""
 
     rows: tuple[int, int]
     apart: int
@@ -72,7 +72,7 @@ class _Entry:
         return [(row, k * scale) for (row, k), scale in zip((read.at for read in self.reads), self.scales, strict=True)]
 
     def at(self, by: tuple[bool, bool] = _NONE) -> _At:
-        """What it adds, if the coordinates of these operands were exchanged."""
+        """Its contribution, if the coordinates of these operands were exchanged."""
         (a_row, a_k), (b_row, b_k) = (self.place(side, is_exchanged=by[side]) for side in (0, 1))
         return _At((a_row, b_row), a_k - b_k)
 

@@ -51,7 +51,7 @@ class Pointers:
 
 
 class Step(NamedTuple):
-    """What an instruction multiplies: A and B, as tensor loads brought them or as they were recognised."""
+    """The operands of an instruction: A and B, as tensor loads brought them or as they were recognised."""
 
     event: Mma
     tiles: tuple[Tile, Tile]

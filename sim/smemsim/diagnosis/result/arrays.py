@@ -23,9 +23,7 @@ EDGE = 0.25  # of the wrong elements may lie where a rule says nothing: at edges
 
 @dataclasses.dataclass(frozen=True)
 class Explanation:
-    """What is the matter with an array, and what to change; `code` is that of a finding which says the same, where
-    there is one.
-    """
+    """The fault of an array, and the change to make. If a finding reports the same, its code is `code`."""
 
     what: str
     change: str = ""

@@ -148,9 +148,7 @@ def slid(arrays: Arrays, tile: Tile) -> Explanation | None:
 
 
 def _slid_told(tile: Tile, itemsize: int, by: int) -> tuple[str, str]:
-    """What is the matter with a store that reads its tile `by` rows further on than it was
-    written, and what to change.
-    """
+    """The fault of a store that reads its tile `by` rows further on than it was written, and the change to make."""
     way = "after" if by > 0 else "before"
     return (
         f"row r of each {tile.name} has the data of row r {'+' if by > 0 else '-'} {abs(by)}: the store reads shared memory "

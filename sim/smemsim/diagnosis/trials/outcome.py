@@ -26,7 +26,7 @@ Outcomes: TypeAlias = dict[tuple[str, int, str], Outcome]
 
 
 def key_of(f: Finding) -> tuple[str, int, str]:
-    """What tells the findings of a launch apart: code, line and operation."""
+    """The key that distinguishes the findings of a launch: code, line and operation."""
     return f.code, f.line, f.operation
 
 

@@ -29,7 +29,7 @@ _Came: TypeAlias = dict[tuple[str, int], Severity]  # findings by code and line
 
 
 def try_fixes(run: Run, module: Module, again: Callable[[Module, float], Run], seconds: float = MOST_SECONDS) -> Outcomes:
-    """What came of the fixes of a run's findings, by the finding.
+    """The results of the fixes of a run's findings, by the finding.
 
     `again` executes a changed module with the inputs of the run, for so many seconds at most. A finding that follows
     from another one is not tried.

@@ -218,7 +218,7 @@ class Multicast(Comparer):
 
 
 class ClusterAddresses(Comparer):
-    """What mapa gives, and the CTA that each form of the address reaches."""
+    """The addresses that mapa returns, and the CTA that each form of the address reaches."""
 
     columns = {  # noqa: RUF012
         "cluster_size": 1, "issuer": 1, "target_rank": 1, "smem_address": 1, "mapa": 1, "found_rank": 1, "plain_rank": 1, "own_address": 1,

@@ -1,4 +1,4 @@
-"""What the comparisons of all kinds share."""
+"""Common parts of the comparisons of all kinds."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ _EVEN = 0x55555555
 
 
 class Form(NamedTuple):
-    """What the name of a form says: the key of `ACCESS_COSTS`, the bytes of a lane, the space."""
+    """The parts of the name of a form: the key of `ACCESS_COSTS`, the bytes of a lane, the space."""
 
     op: str
     size: int
@@ -62,7 +62,7 @@ def _has_pairs(at: Any, mask: int, size: int) -> bool:
 
 
 class Expected(NamedTuple):
-    """What the rules say that a column of the suite holds; a bound may be exceeded."""
+    """The value of a column of the suite by the rules. A bound may be exceeded."""
 
     column: str
     value: int

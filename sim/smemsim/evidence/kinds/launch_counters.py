@@ -187,8 +187,8 @@ class LaunchCounters(Comparer):
         return Case(lambda: name, Outcome(len(verdicts), len(wrong), said, (), rule, first.column))
 
     def _operands(self, index: int, table: Counters) -> LineVerdict:
-        """What matrix instructions read of shared memory, in the whole kernel: ptxas gives these instructions the lines
-        of neighbours.
+        """The reads of shared memory by matrix instructions, in the whole kernel. ptxas gives these instructions the
+        lines of neighbours.
         """
         a = self.suite.arrays
         rows = range(int(a["line_start"][index]), int(a["line_start"][index + 1]))

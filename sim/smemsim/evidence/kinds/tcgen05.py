@@ -100,7 +100,7 @@ class RefusedInstruction(Exception):
     """An alternative that is assumed refuses the word of the instruction descriptor."""
 
     def outcome(self, suite: Suite, index: int) -> Outcome:
-        """What that says of a case: it agrees with any error."""
+        """The comparison of a case with that: it agrees with any error."""
         a = suite.arrays
         _, outcome = judged(
             int(a["status"][index]), int(a["completed"][index]) if "completed" in a else 1, RULES["tcgen05.idesc"], self._refuse
@@ -398,7 +398,7 @@ class Tcgen05Dot(Comparer):
         )
 
     def _explain(self, index: int, i: InstrDescriptor, hardware: np.ndarray) -> Diagnosis:
-        """What the difference looks like, of instructions that are not sparse."""
+        """The difference in words, for instructions that are not sparse."""
         if i.sparsity:
             return Diagnosis("unknown", ("sparse instructions are not looked into",))
         a, times = self.suite.arrays, int(self.suite.arrays["repeat"][index])

@@ -69,7 +69,7 @@ _MAKERS: dict[str, Callable[..., TensorMap]] = {
 
 
 class TensorMapEncode(Comparer):
-    """What the driver's encode calls accept, and the 128 bytes they write."""
+    """The arguments that the driver's encode calls accept, and the 128 bytes they write."""
 
     columns = {  # noqa: RUF012
         "result": 1, "tensor_map": 2, "rank": 1, "global_address": 1, "global_dim": 2, "global_strides": 2, "element_strides": 2,

@@ -229,8 +229,8 @@ def _sources(transfer: Transfer, origin: int, memory_begin: int) -> tuple[np.nda
 
 
 def _converted(index: np.ndarray, origin: int) -> np.ndarray:
-    """What a probe sees of a load that rounds to TF32: its tensors hold a byte of every byte's index, or 0x5A, as f32
-    words.
+    """The values that a probe finds after a load that rounds to TF32. Its tensors hold a byte of every byte's index, or
+    0x5A, as f32 words.
     """
     words = [np.where(index < 0, 0, index) >> 8 * p & 0xFF for p in range(3)] + [np.full_like(index, 0x5A)]
     seen = []

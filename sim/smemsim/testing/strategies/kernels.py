@@ -125,8 +125,8 @@ def scenarios(**options: Any) -> st.SearchStrategy[dict[str, Any]]:
 
 @dataclasses.dataclass(frozen=True)
 class Fault:
-    """What was broken in a scenario: the value at `path` (as findings name it), `old` and `new`; `kind` is its name in
-    `FAULTS`.
+    """A fault that was planted in a scenario: the value at `path` (as findings name it), `old` and `new`. Its name in
+    `FAULTS` is `kind`.
     """
 
     kind: str

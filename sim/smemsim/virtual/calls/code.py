@@ -35,7 +35,7 @@ class CodeCalls(Handles):
         return self.device.code.log.encode() + b"\0"
 
     def _load_first(self, parts: list[bytes], managed: list[str]) -> Module:
-        """What a wrapper holds: the program's own code, and those that were linked into it."""
+        """The codes of a wrapper: the program's own code, and those that were linked into it."""
         try:
             text = fatbin.of_parts([fatbin.images(part) for part in parts], self.device.arch)
         except fatbin.NoCode as e:

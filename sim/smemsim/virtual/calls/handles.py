@@ -1,4 +1,4 @@
-"""What all calls share: handles are numbers, and stand for objects of the device."""
+"""Common parts of all calls. Handles are numbers, and stand for objects of the device."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Kept = TypeVar("Kept")
 
 
 class CallingHost(Protocol):
-    """What calls ask of the program's process."""
+    """The questions of calls to the program's process."""
 
     def call(self, function: int, data: int) -> None:
         """Call a function of it."""

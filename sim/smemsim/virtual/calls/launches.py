@@ -13,7 +13,7 @@ __all__ = ["LaunchCalls"]
 
 
 class LaunchCalls(Handles):
-    """What runs."""
+    """The calls that run kernels and host functions."""
 
     def foreign_runtime(self) -> None:
         """The program holds NVIDIA's own runtime, as it has said on stderr: its kernels are not simulated."""

@@ -83,7 +83,7 @@ class StreamCalls(Handles):
         return 2 if found.is_broken else 1, self._handle_of(found.graph)
 
     def capture_nodes(self, stream: int, count: int) -> tuple[int, bytes]:
-        """What the next node of a stream under capture runs after."""
+        """The nodes after which the next node of a stream under capture runs."""
         found = self._stream(stream)
         return self._told_of([] if found is None else found.last, count)
 
