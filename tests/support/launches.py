@@ -1,8 +1,11 @@
 """Small kernels for the tests of the executor: a body of PTX, registers of every width, and what it leaves in an array."""
 
+import contextlib
 import re
+from collections.abc import Iterator
 
 import numpy as np
+import pytest
 
 from smemsim import InputError, Unmodelled
 from smemsim.core.ptx import read_module
@@ -81,13 +84,43 @@ def run(body, arrays, *, block=32, arch="sm_90a", text=(), **shape):
     return done, placed
 
 
+# How much is remembered before something is looked at again, made anew or dropped. No answer depends on it.
+ROOM_FOR = {
+    "sanitizer.release_missing_reads.LEAST": 1,
+    "sanitizer.release_missing_writes.LEAST": 1,
+    "sanitizer.operation_sets._ROOM": 2,
+    "sanitizer.epochs.MOST_TIMES": 0,
+    "isa.matrix.wgmma.MOST_WORDS": 1,
+    "isa.matrix.wgmma.MOST_SELECTIONS": 1,
+    "isa.tcgen05.mma.MOST_WORDS": 1,
+    "engine.register_pool.MOST_BYTES": 0,
+}
+
+
+@contextlib.contextmanager
+def forgetful() -> Iterator[None]:
+    """Nothing is remembered that can be made again, and every CTA is executed by itself."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, room in ROOM_FOR.items():
+            patch.setattr(f"smemsim.run.{name}", room)
+        patch.setenv("SMEMSIM_COHORTS", "off")
+        yield
+
+
 def found(body: str, *arrays: np.ndarray, **given) -> dict[str, str]:
-    """Run a body on arrays; the messages of what is wrong, by code."""
-    done, _ = run(body, arrays, **given)
-    messages: dict[str, list[str]] = {}
-    for f in done.result.findings.values():
-        messages.setdefault(f.code, []).append(f.message)
-    return {code: "; ".join(lines) for code, lines in messages.items()}
+    """Run a body on arrays; the messages of what is wrong, by code. A forgetful run finds the same."""
+    told, bytes_ = [], []
+    for way in (contextlib.nullcontext, forgetful):
+        with way():
+            done, placed = run(body, arrays, **given)
+        messages: dict[str, list[str]] = {}
+        for f in done.result.findings.values():
+            messages.setdefault(f.code, []).append(f.message)
+        told.append({code: "; ".join(lines) for code, lines in messages.items()})
+        bytes_.append([p.numpy().tobytes() for p in placed])
+    assert told[0] == told[1]
+    assert bytes_[0] == bytes_[1]
+    return told[0]
 
 
 def launch(body: str, *arrays: np.ndarray, expected: tuple[str, ...] = (), **given) -> list[np.ndarray]:
