@@ -204,6 +204,73 @@ def test_a_shape_is_legal_exactly_when_table_39_has_it(kind):
     assert checked == 8 * len(shapes) > 8 * 2 * 33
 
 
+def is_disputed(kind, cta_group, m, n, k):
+    """Do the PTX ISA and CUTLASS disagree about a shape? As `core/spec/alternatives.py` quotes them, written out once more."""
+    if kind == "i8":
+        return cta_group == 1 and n == 24
+    if cta_group == 2:
+        return m == 128 and (kind == "mxf8f6f4" or k == 96)
+    return m == 128 and n % 16 != 0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_shape_about_which_sources_disagree_is_a_note(kind):
+    for m, n, cg, k in itertools.product(
+        (64, 128, 256), range(8, 257, 8), (1, 2), (KINDS[kind].k, 96) if kind.startswith("mxf4") else (KINDS[kind].k,)
+    ):
+        if (m == 64 and KINDS[kind].block_scaled) or (k == 96 and n % 16):
+            continue
+        d = InstrDescriptor(kind=kind, m=m, n=n, k=k)
+        found = d.problems(cta_group=cg, ws=False)
+        if not any(f.severity is Severity.TRAP for f in found):
+            assert ("sources disagree whether" in " ".join(f.message for f in found)) == is_disputed(kind, cg, m, n, k), (m, n, cg, k)
+
+
+ATOM, MN = {"swizzle_a": "128B_ATOM_32B"}, {"a_major": "MN"}
+# kind, fields, what else is known, and all that is noted of it
+NOTES = [
+    ("tf32", MN, ATOM, []),
+    ("tf32", MN, {"swizzle_b": "128B"}, []),
+    ("tf32", {"b_major": "MN"}, {"swizzle_b": "128B_ATOM_32B"}, []),
+    ("tf32", {}, {"swizzle_a": "128B", "swizzle_b": "128B"}, []),
+    ("f16", MN, {"swizzle_a": "128B"}, []),
+    ("f16", MN, {}, []),
+    ("f16", {}, {"a_source": "tensor"}, []),
+    ("f8f6f4", {"a_type": "e2m1", **MN}, {}, ["I602 transpose_a"]),
+    ("f8f6f4", {"a_type": "e4m3", **MN}, {}, []),
+    ("f8f6f4", {"b_major": "MN", "n": 32}, {"cta_group": 2}, []),
+    ("f8f6f4", {"b_major": "MN", "n": 48}, {"cta_group": 1}, []),
+    ("f16", {"b_major": "MN", "n": 48}, {"cta_group": 2}, []),
+    ("f16", {"m": 64, "n": 8}, {"a_source": "tensor", "cta_group": 1}, []),
+    ("f16", {"m": 64, "n": 24}, {"a_source": "tensor", "cta_group": 1}, []),
+    ("f16", {"m": 128, "n": 24}, {"a_source": "tensor", "cta_group": 1}, ["I601 n", "I601 n"]),
+    ("f16", {"m": 128, "n": 48}, {"a_source": "tensor", "cta_group": 1}, []),
+    ("f16", {"m": 128, "n": 48}, {"a_source": "tensor", "cta_group": 2}, ["I601 n"]),
+    ("f16", {"m": 128, "n": 64}, {"a_source": "tensor", "cta_group": 2}, []),
+    ("f16", {"m": 128, "n": 48}, {"a_source": "shared", "cta_group": 2}, []),
+    ("f16", {"max_shift": 8, "n": 64}, {"ws": False}, ["I603 max_shift"]),
+    ("f16", {"max_shift": 8, "n": 64}, {"ws": True}, []),
+    ("f16", {"max_shift": 8, "n": 64}, {}, []),
+    ("f16", {"sparsity": True, "sparsity_selector": 1}, {}, []),
+    ("i8", {"saturate": True}, {}, ["I601 kind"]),
+    ("i8", {}, {"arch": "sm_100a"}, []),
+    ("f16", {"negate_a": True, "negate_b": True}, {}, []),
+    ("mxf4", {}, {"scale_vec": "2X", "arch": "sm_100a"}, []),
+    ("mxf4", {}, {"scale_vec": "2X", "arch": "sm_103a"}, ["I603 scale_vec"]),
+    ("mxf4", {}, {"scale_vec": "block32", "arch": "sm_103a"}, []),
+    ("mxf4", {"k": 96}, {"arch": "sm_103a"}, []),
+    ("mxf4", {"k": 96}, {}, ["I601 k_size"]),
+    ("f16", {"m": 128}, {"ashift": True, "a_source": "tensor"}, []),
+]
+
+
+@pytest.mark.parametrize(("kind", "fields", "known", "notes"), NOTES)
+def test_right_descriptors_have_these_notes_and_no_others(kind, fields, known, notes):
+    found = InstrDescriptor(kind=kind, **fields).problems(**known)
+    assert [f"{f.code} {f.where}" for f in found] == notes
+    assert {f.severity for f in found} <= {Severity.NOTE}
+
+
 @examples(200)
 @given(st.sampled_from(sorted(KINDS)), st.integers(0, 2**32 - 1))
 def test_every_word_decodes_under_every_kind_and_says_what_is_wrong_with_it(kind, word):
@@ -248,6 +315,11 @@ def test_block_scaled_m_stands_elsewhere():
         (lambda: InstrDescriptor(kind="f16").problems(arch="sm_90a"), "wgmma has no instruction descriptor"),
         (lambda: InstrDescriptor(kind="f16").problems(swizzle_a="256B"), "swizzle_a"),
         (lambda: InstrDescriptor(kind="f16").problems(warp=1), "warp"),
+        (lambda: InstrDescriptor(kind="mxf4").problems(scale_vec="3X"), "scale_vec = '3X'"),
+        (lambda: InstrDescriptor(kind="mxf4").problems(a_source="global"), "a_source = 'global'"),
+        (lambda: InstrDescriptor(kind="f16").problems(ws=1), "ws = 1"),
+        (lambda: InstrDescriptor(kind="f16").problems(ashift="yes"), "ashift = 'yes'"),
+        (lambda: InstrDescriptor(kind="f16").problems(cta_group=True), "1 or 2"),
     ],
 )
 def test_what_no_instruction_has_is_a_sentence(call, says):

@@ -4,6 +4,8 @@ bytes are there.
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -469,8 +471,10 @@ WAITED:
     assert TensorMap.from_bytes(room.numpy().tobytes()).box_dim == (16, 4)
 
 
-def trapped(tm: TensorMap | bytes, coordinates: tuple[int, ...] = (0, 0), at: int = 0, map_at: int = 0) -> list[tuple[str, str]]:
-    """The findings, code and message, of a load that traps."""
+def trapped(
+    tm: TensorMap | bytes, coordinates: tuple[int, ...] = (0, 0), at: int = 0, map_at: int = 0, *, prefetches: bool = False
+) -> list[tuple[str, str, bool]]:
+    """The findings of a load: code, message, and whether they are about a prefetch before it."""
     gpu = Device("sm_90a")
     gpu.memory.place(TILE, 0x10000)
     ptx = kernel(
@@ -480,13 +484,15 @@ def trapped(tm: TensorMap | bytes, coordinates: tuple[int, ...] = (0, 0), at: in
     mov.b64 %rd2, map;
     cvta.param.u64 %rd2, %rd2;
     add.u64 %rd2, %rd2, {map_at};
+    {f"cp.async.bulk.prefetch.tensor.2d.L2.global.tile [%rd2, {{{coordinates[0]}, {coordinates[1]}}}];" * prefetches}
     cp.async.bulk.tensor.2d.shared::cta.global.mbarrier::complete_tx::bytes [%r3], [%rd2, {{{coordinates[0]}, {coordinates[1]}}}], [%r2];
 """
         + finish(),
         ".align 64 .b8 map[192]", ".b64 out", shared=SIZE + 64,
     )  # fmt: skip
-    run = gpu.launch(ptx, "k", block=32, args=(bytes(tm).ljust(192, b"\0"), 0))
-    return [(found.code, found.message) for found in run.result.findings.values()]
+    run = gpu.launch(ptx, "k", block=32, args=(bytes(tm).ljust(192, b"\0"), gpu.array(np.zeros(SIZE, np.uint8))))
+    lines = ptx.splitlines()
+    return [(found.code, found.message, "prefetch" in lines[found.line - 1]) for found in run.result.findings.values()]
 
 
 @pytest.mark.parametrize(
@@ -498,17 +504,30 @@ def trapped(tm: TensorMap | bytes, coordinates: tuple[int, ...] = (0, 0), at: in
         ({"coordinates": (1, 0)}, "T205", 715),
     ],
 )
-def test_what_stops_a_transfer_is_a_finding_with_its_code(changes: dict[str, object], code: str, error: int) -> None:
-    ((found, message),) = trapped(tiled(0x10000), **changes)  # type: ignore[arg-type]
+@pytest.mark.parametrize("prefetches", [False, True])
+def test_what_stops_a_transfer_is_a_finding_with_its_code(changes: dict[str, object], code: str, error: int, prefetches: bool) -> None:
+    """A prefetch has no address in shared memory, and traps as the load does for everything else."""
+    ((found, message, is_prefetch),) = trapped(tiled(0x10000), prefetches=prefetches, **changes)  # type: ignore[arg-type]
     assert found == code
     assert f"CUDA error {error}" in message
+    assert is_prefetch == (prefetches and "at" not in changes)
 
 
-def test_maps_that_stop_every_transfer_have_their_codes() -> None:
-    assert [code for code, _ in trapped(bytes(128))] == ["T220"]
+@pytest.mark.parametrize("prefetches", [False, True])
+def test_maps_that_stop_every_transfer_have_their_codes(prefetches: bool) -> None:
     far = TensorMap.tiled(data_type="u16", global_address=0x10000, global_dim=(1 << 32, 4), global_strides=(0,), box_dim=(64, 4))
-    assert [code for code, _ in trapped(far)] == ["T212"]
-    assert [code for code, _ in trapped(tiled(0x90000))] == ["X001"]  # where nobody allocated anything
+    nowhere = tiled(0x90000)  # where nobody allocated anything
+    for tm, code in ((bytes(128), "T220"), (far, "T212"), (nowhere, "X001")):
+        ((found, message, is_prefetch),) = trapped(tm, prefetches=prefetches)
+        assert (found, is_prefetch) == (code, prefetches and tm is not nowhere)
+        assert tm is not nowhere or "global_address 0x90000 is in no array of this GPU" in message
+    # only the threads that copy shared memory to the host's array read what the load has not brought
+    assert [(code, of_prefetch) for code, _, of_prefetch in trapped(tiled(0x10000), prefetches=prefetches)] == [("R507", False)]
+    high = TensorMap.tiled(data_type="u16", global_address=0x10000, global_dim=(96, 50), global_strides=(192,), box_dim=(16, 8))
+    ((code, message, is_prefetch),) = trapped(high, (16, 43), prefetches=prefetches)
+    assert (code, is_prefetch) == ("X001", False)
+    said = "global_dim [96, 50] and global_strides [192] (bytes), and the box at [16, 43] lies inside of that; .* has 9216 bytes"
+    assert re.search(re.escape(said).replace(r"\.\*", ".*"), message)
 
 
 def test_forms_that_nobody_knows_are_named_before_anything_runs() -> None:

@@ -114,7 +114,7 @@ SHAPES: tuple[Shape, ...] = (
     Shape(("mxf8f6f4", *_4BIT),   1, False, None,  False, (128,),         _8,     dispute="N of M = 128"),
     Shape(("mxf8f6f4", *_4BIT),   2, False, False, False, (128, 256),     _16,    dispute="M of block-scaled pairs"),
     Shape(("mxf8f6f4", *_4BIT),   2, False, True,  False, (256,),         _16),
-    Shape(_4BIT,                  1, False, False, True,  (128,),         _16,    dispute="M of K = 96"),
+    Shape(_4BIT,                  1, False, False, True,  (128,),         _16),
     Shape(_4BIT,                  2, False, False, True,  (128, 256),     _16,    dispute="M of K = 96"),
 )
 # fmt: on

@@ -484,7 +484,7 @@ def qualifiers(d: InstrDescriptor, c: Context) -> Iterator[Finding]:
         yield _finding("I601", "k_size", f"K = {WIDE_K} with sparsity", "bit 31 = 0", why=f"K = {WIDE_K} exists for dense A only")
     elif c.ws and d.row.block_scaled:
         yield _finding("I601", "kind", f"kind {d.kind} with .ws", "leave out .ws", why="block-scaled kinds have no .ws")
-    elif c.ws and c.cta_group == 2:
+    else:
         yield _finding("I601", "cta_group", ".ws with .cta_group::2", "leave out .ws, or .cta_group::1", why=".ws is for a single CTA")
 
 
