@@ -54,6 +54,13 @@ def test_a_copy_moves_every_byte_once_to_the_place_it_had(shared, elsewhere, chu
     assert (t.shared_address.astype(np.int64) - t.global_address == address - far).all()
 
 
+@pytest.mark.parametrize(("dst", "src", "mbar"), [(BEGIN + 8, 0, BEGIN), (BEGIN, 8, BEGIN), (BEGIN, 0, BEGIN + 4), (END + 16, 0, BEGIN)])
+def test_it_is_not_known_whether_a_copy_of_nothing_traps_for_its_addresses(dst, src, mbar):
+    with pytest.raises(Unmodelled, match="moves nothing"):
+        bulk_copy(dst, src, 0, **LOAD | {"mbar": mbar})
+    assert bulk_copy(BEGIN, 0, 0, **LOAD).size == 0
+
+
 def test_what_a_load_brings_a_store_takes_back():
     world = np.random.default_rng(1).integers(0, 256, 4096).astype(np.uint8)
     shared, back = np.zeros(END, np.uint8), np.zeros(4096, np.uint8)

@@ -320,6 +320,18 @@ def test_elements_whose_bytes_come_from_two_places_are_torn(loaded):
     assert half.read_operand(0x4000004000000080, **TILE | {"rows": 8, "k": 8}).torn[0].tolist() == [True] + [False] * 7
 
 
+@pytest.mark.parametrize("major", ["K", "MN"])
+def test_a_six_bit_element_is_torn_where_it_has_bits_of_two_bytes(major):
+    """Four of them lie in three bytes, of which each has another writer."""
+    shared = SharedMemory("sm_100a")
+    for at in range(1024, 1024 + 4096):
+        shared.write(at, b"\1", f"writer of {at}")
+    word = SmemDescriptor(arch="sm_100a", start_address=1024, leading_byte_offset=1024, stride_byte_offset=256)
+    torn = shared.read_operand(word, dtype="e3m2", major=major, rows=16, k=32).torn
+    along = torn if major == "K" else torn.T
+    assert (along == np.isin(np.arange(along.shape[1]) % 4, (1, 2))).all()
+
+
 def test_neighbouring_bytes_of_different_writes_are_torn_too():
     shared = SharedMemory()
     row = {"arch": "sm_90a", "major": "K", "rows": 1, "packing": "packed"}
