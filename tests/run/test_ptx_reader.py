@@ -413,6 +413,9 @@ CONTENTS = {
     ".f32 x[2] = {-3.5e38, 0d3FF0000000000001}": struct.pack("<2f", -math.inf, 1),
     ".f64 x[3] = {0f3F800000, -(1.0 / 4.0) * 2.0 + 3.0, 1e300 * 1e300}": struct.pack("<Q2d", 0x3F800000, 2.5, math.inf),
     ".u64 x = (1.5 < 2.0) + 1": struct.pack("<Q", 2),
+    ".u64 x = 0xFFFFFFFFFFFFFFFF * 3": struct.pack("<Q", -3 % 2**64),
+    f".u64 x = {' * '.join(['0xFFFFFFFFFFFFFFFD'] * 5)}": struct.pack("<Q", (-3) ** 5 % 2**64),
+    ".attribute(.managed) .u32 x = 7": struct.pack("<I", 7),
 }
 
 
@@ -447,6 +450,18 @@ def test_parameters_have_sizes_and_alignments():
     ]
     assert [r.type for r in functions["f"].registers] == ["f32", "pred"]
     assert (functions["g"].body, functions["g"].directives) == (None, {"noreturn": ()})
+
+
+def test_words_without_a_meaning_here_are_read_over():
+    text = """.file 1 "a.cu"
+    .loc 1 2 3
+    .pragma "nounroll";
+    .func .attribute(.unified(1, 2)) f(.param .b32 a); .func f(.param .b32 a);
+    .section .debug { { .b8 1 } }
+    .entry k() { T: .callprototype _ () .noreturn .abi_preserve 4; .extern .shared .b8 x[]; ret; }"""
+    functions = read_module(HEAD + text).functions
+    assert [functions[name].is_entry for name in ("f", "k")] == [False, True]
+    assert [(v.name, v.size, v.is_extern) for v in functions["k"].variables] == [("x", 0, True)]
 
 
 def test_a_definition_may_follow_its_declaration_and_an_alias_is_its_target():
@@ -531,6 +546,21 @@ REFUSALS = {
     HEAD + ".entry k() .maxnred 3 { }": "'.maxnred' is unknown before a function's body; did you mean 'maxnreg'?",
     HEAD + ".entry k()\n{ ret;": "line 5: the '{' here is never closed; is the file cut off?",
     HEAD + ".entry k() {\n{ ret;": "line 5: the '{' here is never closed",
+    HEAD + ".global .u64 x = generic(1);": "the name of a variable expected in 'generic(...)', not '1'",
+    HEAD + ".func f(.global .b32 a);": ".param or .reg expected before one of the parameters, not '.global'",
+    HEAD + ".entry k(.param .ptr .u64 a) { ret; }": ".ptr stands after the type of a parameter",
+    HEAD + ".global .u32 .u64 x;": "'.u64' is unknown in the declaration of",
+    HEAD + ".entry k(.param a) { ret; }": "a type is missing for",
+    HEAD + ".global .attribute .b32 x;": "'(' expected after .attribute",
+    HEAD + ".global .attribute(.managed .b32 x;": "a ')' is missing after .attribute(",
+    HEAD + ".file one": "'.file' needs a number and a name in quotes",
+    HEAD + '.entry k() .pragma "x': "neither '{' nor ';' after",
+    HEAD + '.entry k() .pragma "x"': "neither '{' nor ';' after",
+    HEAD + ".section .debug }": "this .section has no '}' that ends it",
+    HEAD + ".section .debug {{{}}}": "this .section has no '}' that ends it",
+    HEAD + ".global .b32 x {": "no ';' after a variable",
+    HEAD + ".global .b32 x = 1 2;": "'2' is too much",
+    HEAD + ".func f() { ret; } .alias g, f;": "g is no declared function",
     HEAD + ".entry k() {" + "{" * 300: "more than 200 braces within one another",
 }  # fmt: skip
 
@@ -590,6 +620,11 @@ REFUSED_STATEMENTS = {
     ".loc one;": "'.loc' needs a file's number, a line and a column",
     ".pragma nounroll;": "'.pragma' needs a text in quotes and a ';'",
     "%r1;": "an instruction expected, not '%r1'",
+    "ret;;": "an instruction expected, not another ';': ptxas takes no empty statement",
+    ".reg .v2 .b32 a<99999999>;": "vectors of registers are not read",
+    ".reg .b32 a<1.5>;": "the number of registers must be a whole number",
+    ".shared .b32 a; .shared .b32 a;": "a is declared twice in this scope",
+    f"mov.b32 %r1, {'1' * 67};": "is no number of 64 bits",
     "\x00;": "an instruction expected",
 }  # fmt: skip
 
