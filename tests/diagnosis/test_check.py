@@ -6,6 +6,7 @@ import json
 import re
 import tomllib
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 from hypothesis import given
@@ -465,3 +466,79 @@ def test_rows_of_a_tensor_may_have_padding():
     step = {"op": "bulk", "to": "sA", "tensor": "A", "bytes": 1024}
     scenario = {"arch": "sm_90a", "tensor": {"A": tensor}, "buffer": {"sA": {"address": 0x400, "bytes": 1024}}, "step": [step]}
     assert not check(scenario).findings
+
+
+BULK = {
+    "arch": "sm_90a",
+    "tensor": {"A": {"dtype": "bf16", "extent": {"k": 500}, "stride": {"k": 2}}},
+    "buffer": {"sA": {"address": 0x400, "bytes": 1024}},
+    "step": [{"op": "bulk", "to": "sA", "tensor": "A", "bytes": 64}],
+}
+BY_THREADS = {"op": "threads", "to": "s", "tensor": "X", "axes": ["m", "k"], "contiguous": "k"}
+# One value of a right scenario is another one: what `check` says of it.
+REFUSED = {
+    "a pair of three": (KERNELS[5], "cta_group", 3, "step[1]: cta_group = 3: there are .cta_group::1 and .cta_group::2"),
+    "a step of three": (KERNELS[5], "step.1.cta_group", 3, "step[1].cta_group = 3: there are .cta_group::1 and .cta_group::2"),
+    "too many words": (KERNELS[0], ADDS, [16 * n for n in range(4097)], "step[1].a: 4097 words of 64 x 16 elements; a tile has at most 4,194,304"),
+    "an alignment": (KERNELS[0], "buffer.s", {"base_align": 3, "bytes": 1 << 14}, "buffer.s.base_align = 3: needs a power of two"),
+    "no alignment": (KERNELS[0], "buffer.s", {"base_align": 0, "bytes": 1 << 14}, "buffer.s.base_align = 0: needs a power of two"),
+    "an xor": (KERNELS[0], "buffer.s.layout", {"swizzle": "128B", "mn": [[64, 128]], "k": [[128, 1]], "xor": "x"}, "buffer.s.layout.xor = 'x': needs 'address' or 'offset'"),
+    "bytes of a map": (KERNELS[0], "map.tm", {"of": "X", "raw": "00"}, "map.tm.raw has 2 characters: needs the 128 bytes of the CUtensorMap as 256 hex digits"),
+    "no tensor": (KERNELS[0], "map.tm.global_address", "Y", "scenario: map.tm.global_address: 'Y': there is no [tensor.Y]"),
+    "an object": (KERNELS[0], "arch", object(), "<object> in a scenario: needs numbers, texts, lists and tables"),
+    "scales": (KERNELS[0], "tensor.X.scale_blocks", ["m", "k"], "tensor.X.scale_blocks: elements of bf16; scale factors are bytes"),
+    "no layout": (KERNELS[0], "step.0", BY_THREADS, "step[0]: buffer.s has no layout: needs what the software believes it is"),
+    "a bulk copy to nowhere": (BULK, "step.0", {"op": "bulk", "tensor": "A", "bytes": 64}, "step[0]: to is missing: needs the name of a buffer (from, where it is read)"),
+    "a negative place": (BULK, "step.0.global_offset", -16, "step[0].global_offset = -16: needs bytes from the tensor's beginning"),
+    "other counts": (BULK, "step.0", BULK["step"][0] | {"offset": [0, 64, 128], "global_offset": [0, 64]}, "step[0]: offset has 3 entries and global_offset 2: needs one of each for every issue"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_value_that_cannot_be_is_refused_with_its_key(name):
+    of, path, value, says = REFUSED[name]
+    right = kernel(*of) if isinstance(of, tuple) else of
+    scenario = right | {path: value} if "." not in path else changed(right, path, value)
+    with pytest.raises(InputError) as caught:
+        check(scenario)
+    assert says in str(caught.value)
+    assert check(right).codes == ()
+
+
+WIDTH, HEIGHT = kernel(*KERNELS[0])["map"]["tm"]["global_dim"]
+TOLD = {
+    "33 bits": (KERNELS[5], "step.1.idesc", 1 << 32, ("I603",), "idesc = 0x100000000 has more than 32 bits", "a word of 32 bits"),
+    "N": (KERNELS[5], "step.1.n", 1000, ("I601",), "N = 1000; kind f16 has N of 8 to 256 in steps of 8", "n = 256"),
+    "N of M": (KERNELS[5], "step.1", lambda step: step | {"m": 256, "n": 24}, ("I601",), "N = 24; kind f16 has N of 16 to 256 in steps of 16", "n = 16"),
+    "K": (KERNELS[5], "step.1.k", 48, ("I601", "R508"), "K = 48; kind f16 has K = 16, with .sp 32", "k = 16"),
+    "two types": (KERNELS[0], "step.1.b", {**kernel(*KERNELS[0])["step"][1]["a"], "dtype": "e4m3"}, ("I602", "R508"), "no wgmma multiplies A bf16 and B e4m3",
+                  "two f16, bf16 or tf32 operands, or e4m3/e5m2, s8/u8 or b1 on both sides"),
+    "a generic address": (KERNELS[0], "step.1.a.start", 0x7F0000000400, ("D303",), "is not a .shared address", "__cvta_generic_to_shared of the pointer"),
+    "a lost carry": (KERNELS[0], "step.1.a.start_offset", 0x40000, ("D304",), "does not fit the field", "an advance that stays in the window"),
+    "another tensor": (KERNELS[0], "map.tm.global_offset", 1 << 20, ("T207",), "the map begins at 0x10000100000", "global_address = 0x10000000000"),
+    "a row too many": (KERNELS[0], "map.tm.global_dim", [WIDTH, HEIGHT + 1], ("T207",), f"the map of extents ({WIDTH}, {HEIGHT + 1}) ends", f"extents of m {HEIGHT}, k {WIDTH}"),
+    "other elements": (KERNELS[0], "map.tm", {"of": "X", "raw": "00" * 128}, ("T211", "T205"), "the map has elements of 8 bits; X has bf16, 16 bits", "a data type of 16 bits"),
+    "half an instruction": (("sm_100a", "tf32", "MN", "128B", 128, 64), "step.1.m", 128, ("I602",), "the operand is MN-major tf32 with swizzle 128B", "layout code 1 and a tile in 32-byte atoms"),
+    "a bulk copy off 16 B": (BULK, "step.0.offset", [0, 8], ("A101",), "shared address 0x408 is 8 B past a multiple of 16 B", "place sA at 0x410"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TOLD)
+def test_a_value_that_is_wrong_is_told_with_the_one_that_is_right(name):
+    of, path, value, codes, says, fix = TOLD[name]
+    right = kernel(*of) if isinstance(of, tuple) else of
+    report = check(changed(right, path, value))
+    first = report.findings[0]
+    assert (report.codes[: len(codes)], says in first.message, first.repair.startswith(fix)) == (codes, True, True), report.text()
+    if path != "step.1.m":
+        assert check(right).codes == ()
+
+
+def test_numbers_and_paths_of_other_libraries_are_a_scenarios(tmp_path):
+    scenario = kernel(*KERNELS[0])
+    assert check(changed(scenario, ADDS, np.array)) == check(scenario)
+    assert str(check(scenario)) == check(scenario).text()
+    with pytest.raises(InputError, match=re.escape(f"arch = '{tmp_path}'")):
+        check(scenario | {"arch": tmp_path})
+    with pytest.raises(InputError, match="arch = 'ff'"):
+        check(scenario | {"arch": b"\xff"})

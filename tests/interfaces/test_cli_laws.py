@@ -3,6 +3,7 @@ the same in every form.
 """
 
 import json
+import shlex
 
 import numpy as np
 import pytest
@@ -15,6 +16,10 @@ LAYOUT = "(64,16):(16,1)"
 WRITTEN = ["--base", "0x400", "--arch", "sm_90a", "--dtype", "bf16", "--major", "K"]
 
 
+def split(words):
+    return [part for word in shlex.split(words) for part in ([LAYOUT] if word == "{L}" else WRITTEN if word == "{W}" else [word])]
+
+
 def ran(*words):
     return CliRunner().invoke(main, [str(word) for word in words])
 
@@ -25,8 +30,13 @@ def files(tmp_path, monkeypatch):
     for name in ("d", "a", "b"):
         np.save(f"{name}.npy", np.zeros((64, 64), np.float32))
     np.save("floats.npy", np.zeros(64, np.float32))
+    np.save("zeros.npy", np.zeros(4096, np.uint8))
+    np.save("few.npy", np.zeros((64, 16), np.uint16))
     (tmp_path / "k.toml").write_text("")
     (tmp_path / "k.ptx").write_text(KERNEL)
+    (tmp_path / "t.ptx").write_text(KERNEL.replace("sm_90a", "sm_80").replace("ret;", ".reg .b32 %r1; mov.u32 %r1, %tid.x; ret;"))
+    (tmp_path / "p.ptx").write_text(KERNEL.replace(".visible", PRINTS).replace("ret;", CALL))
+    (tmp_path / "l.toml").write_text('ptx = "k.ptx"\ngrid = 1\nblock = 1\nargs = [{null = true}, {value = 1, type = "u64"}]\n')
     for name in ("SMEMSIM_ARCH", "SMEMSIM_CARD"):
         monkeypatch.delenv(name, raising=False)
 
@@ -36,6 +46,11 @@ KERNEL = """.version 8.0
 .address_size 64
 .visible .entry k(.param .u64 p, .param .b64 q) { ret; }
 """
+PRINTS = """.extern .func (.param .b32 r) vprintf(.param .b64 f, .param .b64 a);
+.global .align 1 .b8 text[9] = {115, 97, 105, 100, 32, 115, 111, 10, 0};
+.visible"""
+CALL = """.reg .b64 %rd1; mov.b64 %rd1, text; cvta.global.u64 %rd1, %rd1; { .param .b64 f; .param .b64 a; .param .b32 r;
+st.param.b64 [f], %rd1; st.param.b64 [a], 0; call (r), vprintf, (f, a); } ret;"""
 D = InstrDescriptor(kind="f16", a_type="bf16", b_type="bf16", d_type="f32", m=128, n=64).encode()
 
 REFUSED = [
@@ -109,7 +124,25 @@ REFUSED = [
       for more in ("--swizzle 64B", "--scenario", "--code cuda")),
     ("plan 128x64 --arch sm_90a --dtype bf16 --major K --one-box", "--one-box: says how the --scenario is loaded"),
     ("plan 128 --arch sm_90a --dtype bf16 --major K", "needs ROWSxK, as 128x64, or MxNxK, as 128x256x64"),
+    ("decode 0x4000404000010040 --zipped-divide 8,8", "--zipped-divide: of a layout, as '((8,16),(64,2)):((64,512),(1,8192))'"),
+    ("decode 0x4000404000010040 --arch sm_90a --tile 128x64 --dtype bf16", "--tile 128x64: needs --major of its elements too"),
+    ("map {L} --arch sm_90a", "--arch: not of a layout, which takes --dtype, --smem and --zipped-divide, --logical-divide, --recast"),
+    ("show k.toml --rows 8 --k-add 0", "--rows, --k-add: of a descriptor; the scenario says it of its operands"),
+    # launches
+    *((f"run k.ptx --block {text}", f"--block '{text}': needs one to three numbers from 1 on, as 4,2") for text in ("x", "0", "1,1,1,1", "1,0", "()")),
+    ("run l.toml --launch l.toml", "l.toml and --launch l.toml: two launch files"),
+    ("run l.toml --arg null", "--arg: the launch file has arguments already"),
+    ("run l.toml --pipeline p.txt --workers 2", "--pipeline: a pipeline is recorded in one process; leave --workers and --dask out"),
+    ("run l.toml --counters --workers 2", "--counters: counters are of one process; leave --workers and --dask out"),
+    ("run l.toml --expect x", "--expect 'x': needs ARRAY=FILE.npy or ARRAY=sha256:DIGEST; arrays are"),
+    ("run k.ptx --block 1 --arg zeros:u8:7 --arg u64:1 --expect arg0:bf16=d.npy", "--expect arg0:bf16: arg0 has 7 bytes, no multiple of 2"),
+    ("run l.toml --pipeline p.txt --costs {}", "--costs {}: "),
+    # evidence
+    ("replay k.toml --settle --case 3", "--settle: compares whole traces; leave --case out"),
+    ("replay k.toml --patch x", "--patch: writes what --settle finds; give both"),
     # cards
+    ("exec --arch sm_90a", "-- PROGRAM ARGS is missing; for example: smemsim exec --arch sm_90a -- ./program"),
+    ("exec --arch sm_90a --card H200", "-- PROGRAM ARGS is missing"),
     ("exec -- true", "--arch is missing; choose a card: sm_90a (H200), sm_100a (B200) or sm_103a (B300)"),
     ("exec --arch sm_100a --card H200 -- true", "--card H200: is an sm_90a, and --arch says sm_100a: leave one of them out"),
     ("exec --arch H200 -- true", "--arch H200: is the name of a card; write --card 'H200' or --arch sm_90a"),
@@ -144,19 +177,75 @@ REFUSED = [
     ("campaign keys --seconds inf", "--seconds inf: needs a number"),
     ("plan", "is missing; for example: smemsim plan 128x64 --arch sm_90a --dtype bf16 --major K"),
     ("nothing", "nothing"),
+    ("-- --nothing", "--nothing: no such option"),
     ("check ''", "is empty: name a file or a folder (an unset variable of the shell?)"),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("words", "said"), REFUSED, ids=[words for words, _ in REFUSED])
 def test_a_refusal_is_a_sentence_that_names_what_was_written(files, words, said):
-    import shlex
-
-    done = ran(*[part for word in shlex.split(words) for part in ([LAYOUT] if word == "{L}" else WRITTEN if word == "{W}" else [word])])
+    done = ran(*split(words))
     assert done.exit_code == 2, done.output
     assert said in " ".join(done.stderr.split())
     assert "Traceback" not in done.output
     assert done.stdout == ""
+
+
+# What a command prints, and on which stream: (words, exit code, in stdout, in stderr).
+PRINTED = [
+    ("evidence --open sm_110a", 0, "smemsim has no list of alternatives for sm_110a. Nothing was measured on such a card", ""),
+    ("evidence --open sm_120a", 0, "alternatives are open on sm_120a", ""),
+    ("evidence tma.fill --json", 0, '"rule": "tma.fill"', ""),
+    ("evidence tma.fill", 0, "tma.fill: The value of filled elements", ""),
+    ("explain", 0, "L401  wrong  layout-aliases", ""),
+    ("explain L401 --json", 0, '"code": "L401"', ""),
+    ("explain L401 L402 --json", 0, '"code": "L402"', ""),
+    ("show 0x4000404000010040 --arch sm_90a --dtype bf16 --major K --rows 16 --k 16 --json", 0, '{"where": "", "name": "operand"', ""),
+    ("map {L} --dtype bf16 --svg", 0, "<svg", ""),
+    ("map {L} --dtype f32 --csv", 0, "i0,i1,offset,address,bit\n0,0,0,1024,0\n0,1,1,1028,0\n", ""),
+    ("plan 128x64 --arch sm_90a --dtype bf16 --major K --all --json", 0, '"swizzle": "none",\n  "stack": "strided",\n  "legal": true', ""),
+    ("plan 128x256x63 --dtype fp8 --arch sm_100a --json", 1, '"legal": false,\n "reason": "M = 128: k = 63', "assumed --dtype e4m3"),
+    ("run k.ptx --arg null --arg u64:1", 0, "no findings", ""),
+    ("run t.ptx --arg null --arg u64:1", 0, "no findings", "each CTA has 1 thread: --block is not given, and the PTX has no .reqntid"),
+    ("run t.ptx --arg null --arg u64:1", 0, "no findings", ".target sm_80: run as on sm_90a (--arch chooses another)"),
+    ("run t.ptx --arg null --arg u64:1 --block 1 --arch sm_90a", 0, "no findings", ""),
+    ("run p.ptx --arg null --arg u64:1", 0, "said so\n", ""),
+    # descriptors that read an operand
+    ("solve zeros.npy few.npy {W}", 0, "OK: 70 descriptors read the operand; there are more. The contents repeat, so they do not show which one is meant: use data whose elements differ", ""),
+    ("solve zeros.npy few.npy {W}", 0, "… 54 more (--json has all)", ""),
+    ("solve --layout '((8,8),(8,2)):((8,64),(1,512))' --base 0x400 --arch sm_100a --dtype bf16 --major K", 0, "OK: 1 descriptor reads the operand\n", ""),
+    ("solve --layout '((8,8),(8,2)):((8,64),(1,512))' --base 0x400 --arch sm_100a --dtype bf16 --major K", 0, "not considered: 128B_ATOM_32B has no K-major layout", ""),
+    ("solve --layout '((8,8),(8,2)):((8,0),(1,512))' {W}", 0, "896 of 1024 elements have the address of another element", ""),
+    ("solve --layout {L} {W}", 1, "WRONG: no descriptor reads the operand", ""),
+    # layouts without conflicts
+    ("solve --conflicts --access atom:4:0", 1, "none of 4 layouts is free of conflicts for all accesses\n", ""),
+    ("solve --conflicts --access 'ld:4:lane * 128 + step * 4' --steps 32 --tma", 1, "nearest: Swizzle<3,4,3> on byte offsets, 128 wavefronts instead of 1024", ""),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("words", "code", "out", "err"), PRINTED, ids=[f"{words} {out[:20]}" for words, _, out, _ in PRINTED])
+def test_what_a_command_prints_goes_to_its_stream(files, words, code, out, err):
+    done = ran(*split(words))
+    assert done.exit_code == code, done.output
+    assert all("".join(part.split()) in "".join(done.stdout.split()) for part in out.split("\n"))
+    assert ("".join(err.split()) in "".join(done.stderr.split())) if err else not done.stderr
+
+
+def test_what_is_named_alone_is_no_list_as_json(files):
+    one, two, every = (json.loads(ran("explain", *codes, "--json").stdout) for codes in (["L401"], ["L401", "L402"], []))
+    assert (one, len(two), len(every) > 50) == (two[0], 2, True)
+    assert ["page" in row for row in (one, *two, *every[:2])] == [True, True, True, False, False]
+    assert [len(ran("evidence", *more).stdout.splitlines()) > 3 for more in (["tma.fill"], ["--json", "tma.fill"])] == [True, True]
+    assert "statement" not in ran("evidence", "tma.fill").stdout
+
+
+def test_scenarios_that_are_read_are_judged_beside_one_that_cannot_be(files, tmp_path):
+    (tmp_path / "s.json").write_text(ran("plan", "128x64", "--arch", "sm_90a", "--dtype", "bf16", "--major", "K", "--scenario").stdout)
+    done = ran("check", "k.toml", "s.json", "no.toml")
+    assert (done.exit_code, done.stderr.count("k.toml: "), done.stderr.count("no.toml: ")) == (2, 1, 1)
+    assert done.stdout.startswith("s.json: ")
+    assert len(json.loads(ran("check", "k.toml", "s.json", "--json").stdout)) == 1
+    assert ran("check", "s.json").exit_code == 0
 
 
 @pytest.mark.parametrize(

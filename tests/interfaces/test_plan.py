@@ -25,7 +25,7 @@ from smemsim.core.layout.cute import byte_axes
 from smemsim.core.spec.formats import FORMATS
 from smemsim.core.spec.swizzles import MODES
 from smemsim.core.words.tensor_map.text import find_calls
-from smemsim.planning import LANGUAGES, Arrangement, fit, make
+from smemsim.planning import LANGUAGES, Arrangement, fit, make, product
 from strategies import examples
 
 CONFIGS = {c["id"]: c for c in json.loads((ROOT / "tests" / "data" / "configs.json").read_text())}
@@ -505,9 +505,16 @@ def test_the_loop_of_the_code_issues_the_plans_boxes(p):
     ({**K, "swizzle": "none", "dtype": "e4m3"}, "cute::UMMA::Layout_K_INTER_Atom<cutlass::float_e4m3_t>", "swizzle_byte_width=0 is plain rows"),
     ({**K, "major": "MN", "dtype": "tf32", "swizzle": "128B_ATOM_32B"}, "cute::UMMA::Layout_MN_SW128_32B_Atom<cutlass::tfloat32_t>", "no NVMMASharedLayout"),
     ({**K, "swizzle": "64B", "stack": "K"}, "cute::Step<cute::_2, cute::_1>", "no NVMMASharedLayout is this layout: it stacks atoms along the strided"),
+    ({**K, "major": "MN", "dtype": "tf32", "swizzle": "128B_ATOM_32B", "stack": "MN"}, "// CuTe DSL's atom of this name has 8 lines of K, this one has 4", "no NVMMASharedLayout"),
+    ({**K, "major": "MN", "k": 384}, "cute::Int<384>", "in blocks of at most 256 lines, this tile has 384 in a panel"),
+    ({**K, "major": "MN", "k": 256}, "cute::Int<256>", "swizzle_byte_width=128"),
+    ({**K, "major": "MN", "k": 384, "rows": 64, "m": 64}, "cute::Int<384>", "its tiles have powers of two as extents"),
+    ({**K, "rows": 192, "m": 64}, "cute::Int<192>", "its tiles have powers of two as extents"),
+    ({**K, "dtype": "e3m2", "k": 128}, "cute::Int<128>", "it has no 6-bit types"),
 ])  # fmt: skip
 def test_names_of_the_libraries(arguments, cute_code, gluon):
-    p = plan(128, 64, **arguments)
+    p = plan(**{"rows": 128, "k": 64, **arguments})
+    assert ("has 8 lines of K" in p.code("cute")) == cute_code.startswith("//")
     assert cute_code in p.code("cute")
     assert gluon in p.code("triton")
     assert set(LANGUAGES) == {"cpp", "cute", "triton"}
@@ -671,6 +678,56 @@ def test_every_word_of_a_plan_reads_its_tile_and_with_exchanged_strides_it_does_
     assert (wrong.code, f"{d.word:#018x}" in wrong.repair) == ("D309", True)
 
 
+@pytest.mark.parametrize(
+    ("m", "n", "arch", "says"),
+    [
+        (
+            128,
+            256,
+            "sm_90a",
+            "2 x 1 instructions of 64 x 256, 4 K steps each\n  D lies in registers: 128 of .f32 in each of the 128 threads",
+        ),
+        (64, 8, "sm_90a", "1 x 1 instructions of 64 x 8, 4 K steps each\n  D lies in registers: 4 of .f32"),
+        (128, 64, "sm_100a", "64 columns in each CTA for one instruction, 64 for all\n  allocate 64 columns"),
+        (128, 24, "sm_100a", "24 columns in each CTA for one instruction, 24 for all\n  allocate 32 columns"),
+        (256, 256, "sm_100a", "256 columns in each CTA for one instruction, 512 for all\n  allocate 512 columns"),
+        (256, 136, "sm_100a", "136 columns in each CTA for one instruction, 272 for all\n  allocate 512 columns"),
+    ],
+)
+def test_a_product_says_where_d_lies_and_what_it_takes(m, n, arch, says):
+    p = product.plan_product(m, n, 64, dtype="bf16", major="K", arch=arch)
+    assert says in str(p)
+    assert ("// the first block of M and of N" in str(p)) == (arch == "sm_100a" and m == 256)
+    assert str(p) == p.text()
+    assert str(p.a) == p.a.text()
+
+
+def test_a_plan_has_the_loads_that_it_says():
+    p = plan(128, 64, **K)
+    assert p.tensor_map == p.loop.tensor_map
+    with pytest.raises(InputError, match=r"^form = 'boxes': needs 'loop' or 'box'$"):
+        p.scenario("boxes")
+    many = plan(8, 2064, **K | {"swizzle": "none", "side": "b", "n": 8})  # 258 panels
+    assert (many.box, many.why_no_box) == (None, "a box has at most 256 along a dimension")
+    with pytest.raises(InputError, match=r"^form = 'box': a box has at most 256 along a dimension$"):
+        many.scenario("box")
+    words = re.findall(r"^ +0 +\d+ .*0x[0-9a-f]{16}", many.text(), re.MULTILINE)
+    assert f"... {129 - len(words)} more (--json has all)" in many.text()
+    assert "more (--json" not in p.text()
+
+
+@pytest.mark.parametrize(
+    ("word", "rows", "says"),
+    [
+        (0xE000404000010040, 128, "the descriptor's layout code means no swizzle: there is no such tile"),
+        (0x4000404000010040, 100, "rows = 100: an atom has 8 lines"),
+    ],
+)
+def test_a_word_of_no_tile_says_why(word, rows, says):
+    with pytest.raises(InputError, match=f"^{re.escape(says)}"):
+        fit(SmemDescriptor.decode(word, arch="sm_100a"), rows, 64, dtype="bf16", major="K")
+
+
 def test_a_word_that_no_instruction_of_the_tile_has():
     d = SmemDescriptor(arch="sm_90a", start_address=0x430, leading_byte_offset=16, stride_byte_offset=1024, swizzle="128B")
     wrong = fit(d, 64, 64, dtype="bf16", major="K").finding
@@ -689,6 +746,12 @@ def test_a_word_that_no_instruction_of_the_tile_has():
         ("128x256x63 --dtype fp8 --cta-group 2", "nearest that works: k = 64"),
         ("128x256x64 --dtype fp16 --cta-group 4", "--cta-group 4: needs 1, or 2 for a pair of CTAs"),
         ("128x256x64 --dtype fp16 --one-box --arch sm_90a", "smemsim plan 128x64 for A, 256x64 --side b for B"),
+        (
+            "512x512x32 --dtype bf16 --arch sm_100a",
+            "M = 512, N = 512: D takes 2048 columns of tensor memory in each CTA, there are 512; a smaller tile",
+        ),
+        ("128x520x32 --dtype bf16 --arch sm_100a", "D takes 520 columns"),
+        ("512x512x32 --dtype bf16 --arch sm_100a --cta-group 2", "D takes 1024 columns"),
     ],
 )
 def test_a_refused_tile_is_told_in_its_own_numbers(words, says):

@@ -63,13 +63,14 @@ class _Group(click.Group):
         return super().main(*args, **kwargs)
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as e:
-            if args[0].startswith("-"):
+            if name.startswith("-"):
                 raise as_sentence(e) from None
-            near = suggestion(args[0], COMMANDS) or f"; there are {', '.join(sorted(COMMANDS))}"
-            raise UsageError(f"{args[0]}: no such command{near}") from None
+            near = suggestion(name, COMMANDS) or f"; there are {', '.join(sorted(COMMANDS))}"
+            raise UsageError(f"{name}: no such command{near}") from None
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(COMMANDS)

@@ -283,10 +283,7 @@ def _tcgen05(wish: Wish) -> Instruction:
     other = name if name in other_types.values() else next(iter(other_types.values()))
     a_type, b_type = (name, other) if wish.side == "a" else (other, name)
     a_major, b_major = (wish.major, wish.other_major) if wish.side == "a" else (wish.other_major, wish.major)
-    try:
-        descriptor = InstrDescriptor(kind=kind.name, m=m, n=n, a_type=a_type, b_type=b_type, a_major=a_major, b_major=b_major)
-    except InputError as e:
-        raise IllegalPlan(str(e)) from None
+    descriptor = InstrDescriptor(kind=kind.name, m=m, n=n, a_type=a_type, b_type=b_type, a_major=a_major, b_major=b_major)
     context = {"arch": wish.machine.name, "cta_group": group, "ws": False, f"swizzle_{wish.side}": str(wish.swizzle)}
     for finding in descriptor.problems(**context):
         if finding.severity in GRAVE:
@@ -453,8 +450,6 @@ def arrange(wish: Wish) -> Arrangement:
     codes, mode, fmt = layout_codes(wish.machine.smem_descriptor).values(), wish.mode, wish.fmt
     if wish.swizzle not in codes:
         raise IllegalPlan(f"swizzle = '{wish.swizzle}': {wish.machine.name} descriptors have {', '.join(codes)}")
-    if wish.swizzle is Swizzle.B128_ATOM_32B and wish.major == "K":
-        raise IllegalPlan("swizzle = '128B_ATOM_32B': it has no K-major layout; 32-byte atoms are for MN-major 32-bit types")
     tile = Arrangement(wish, instruction, fmt.elements_per_chunk(instruction.packing))
     axes = (("k", wish.k), ("rows", wish.rows)) if wish.major == "K" else (("rows", wish.rows), ("k", wish.k))
     (name, along), (line_name, lines) = axes
@@ -545,10 +540,7 @@ def cute_steps(tile: Arrangement) -> CuteSteps:
         unit = (ATOM_ROWS, 1)
     else:
         unit = (min(mode.chunks, operand.mode(0).size), tile.atom_lines)
-    try:
-        canonical = logical_divide(operand, unit)
-    except InputError:  # rows end inside an atom: whole atoms and a part of one
-        canonical = operand
+    canonical = logical_divide(operand, unit)
     rows, k = (_stride_of(canonical.mode(i)) for i in (0, 1))
     swapped = wish.major == "MN" and not mode.mask
     lbo, sbo = (rows, k) if (wish.major == "MN") != swapped else (k, rows)
@@ -557,8 +549,6 @@ def cute_steps(tile: Arrangement) -> CuteSteps:
 
 def _stride_of(mode: CuteLayout) -> int | None:
     """Bytes between units, from (unit, rest)."""
-    if not isinstance(mode.shape, tuple):
-        return None
     size, step = mode.mode(1).leaves()[0]
     return CHUNK * step if size > 1 else None
 
@@ -674,9 +664,5 @@ def fields_of(tile: Arrangement) -> tuple[Field, Field]:
 
 def _first(moved: np.ndarray) -> tuple[int, int]:
     """The first row or the first K that moves while the other index is 0."""
-    rows, columns = np.nonzero(moved[:, 0])[0], np.nonzero(moved[0])[0]
-    if len(rows) and not moved[0].any():
-        return int(rows[0]), 0
-    if len(columns):
-        return 0, int(columns[0])
-    return int(rows[0]), 0
+    columns = np.flatnonzero(moved[0])
+    return (0, int(columns[0])) if len(columns) else (int(np.flatnonzero(moved[:, 0])[0]), 0)

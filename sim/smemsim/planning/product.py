@@ -125,6 +125,20 @@ def plan_product(m: int, n: int, k: int, *, cta_group: int = 1, base_address: in
     >>> p.a.arrangement.instruction.rows, p.b.arrangement.instruction.rows, p.columns, p.allocated, f"{p.idesc.encode():#x}"
     (128, 128, 256, 256, '0x10400490')
     """
+    return _held(_operands(m, n, k, cta_group, base_address, stages, given))
+
+
+def _held(p: ProductPlan) -> ProductPlan:
+    """The plan, if tensor memory holds its D. Raises IllegalPlan."""
+    if p.columns > ALLOCATION.most:
+        raise IllegalPlan(
+            f"M = {p.m}, N = {p.n}: D takes {p.columns} columns of tensor memory in each CTA, there are {ALLOCATION.most}; a smaller tile is needed"
+        )
+    return p
+
+
+def _operands(m: int, n: int, k: int, cta_group: int, base_address: int, stages: int, given: dict[str, Any]) -> ProductPlan:
+    """The plans of both operands, behind one another."""
     shares = []
     for name, extent in (("M", m), ("N", n)):
         if whole(name, extent, minimum=1) % cta_group:
@@ -151,16 +165,18 @@ def _share(name: str, axis: str, extent: int, rows: int, k: int, **given: Any) -
         raise IllegalPlan(f"{axis} = {extent}{works}: {share}{e.reason}", e.nearest, e.changed) from None
 
 
-def widest_product(m: int, n: int, k: int, **given: Any) -> ProductPlan:
+def widest_product(m: int, n: int, k: int, *, cta_group: int, base_address: int, stages: int, **given: Any) -> ProductPlan:
     """`plan_product` with the widest swizzle that the tile can have. Raises IllegalPlan if it can have none: the one
     that needs the fewest changes.
     """
     refused: list[IllegalPlan] = []
     for swizzle in ("128B", "64B", "32B", "none"):
         try:
-            return plan_product(m, n, k, swizzle=swizzle, **given)
+            made = _operands(m, n, k, cta_group, base_address, stages, given | {"swizzle": swizzle})
         except IllegalPlan as e:
             refused.append(e)
+        else:
+            return _held(made)
     raise min(refused, key=lambda e: (len(e.changed) or 99, abs((e.nearest or {}).get("k", k) - k)))
 
 
@@ -172,8 +188,6 @@ def _accumulator_lines(p: ProductPlan) -> Iterator[str]:
         return
     group = p.a.wish.cta_group
     yield f"  D has the layout that the PTX ISA calls {p.accumulator.name} (evidence: {p.accumulator.grade}): {p.accumulator.columns} columns in each CTA for one instruction, {p.columns} for all"
-    if p.columns > ALLOCATION.most:
-        yield f"  more than the {ALLOCATION.most} columns that there are: a smaller tile is needed"
     yield f"  allocate {p.allocated} columns: a power of two, {ALLOCATION.least} at least"
     for cta in range(group):
         lane, column = (int(x) for x in (min(p.accumulator.lanes), 0))

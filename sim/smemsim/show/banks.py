@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from smemsim.core.layout.conflicts import BankAccess, conflict_free_layouts
-from smemsim.core.picture.model import EMPTY, Cell, Gap, Grid, Legend, Mark, Picture, Row, colour
+from smemsim.core.picture.model import EMPTY, Cell, Grid, Legend, Mark, Picture, Row, colour
 from smemsim.core.picture.svg import grids_svg
 from smemsim.core.spec.counters import ACCESS_COSTS, LANES, LANES_TOGETHER, Counts
 from smemsim.core.spec.shared_memory import BANKS, CHUNK
@@ -15,7 +15,6 @@ from smemsim.core.spec.shared_memory import BANKS, CHUNK
 __all__ = ["banks_picture", "banks_svg"]
 
 
-MOST_PASSES = 48  # of a picture
 _PER_CELL = CHUNK // BANKS.width  # banks of a column
 
 
@@ -58,17 +57,14 @@ def _passes(access: BankAccess, start: int, width: int) -> list[dict[int, list[i
 
 def banks_picture(access: BankAccess) -> Picture:
     """The first warp of an access."""
-    rows: list[Row | Gap] = []
+    rows: list[Row] = []
     width, number = _together(access), 0
     for start in range(0, LANES, width):
         for n, banks in enumerate(_passes(access, start, width)):
-            if number < MOST_PASSES:
-                cells = tuple(_cell(banks, column, n) for column in range(BANKS.groups))
-                lanes = f"lanes {start} to {start + width - 1}"
-                rows.append(Row(number, f"pass {number + 1}", cells, lanes if not n else f"{lanes} again"))
+            cells = tuple(_cell(banks, column, n) for column in range(BANKS.groups))
+            lanes = f"lanes {start} to {start + width - 1}"
+            rows.append(Row(number, f"pass {number + 1}", cells, lanes if not n else f"{lanes} again"))
             number += 1
-    if number > MOST_PASSES:
-        rows.append(Gap(f"{number - MOST_PASSES} more passes"))
     one = BankAccess(access.op, access.at[:1], access.size, access.active[:1])
     least = min(one.ideal, one.cost)
     title = f"{access.name or access.op}: {one.cost} pass{'es' * (one.cost > 1)}, {least} without conflicts"

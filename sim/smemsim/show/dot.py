@@ -16,8 +16,8 @@ from smemsim.core.spec.mma_arithmetic import MmaArithmetic
 __all__ = ["dot_json", "dot_view"]
 
 
-def dot_view(product: DotProduct, places: Sequence[str] = ()) -> list[Line]:
-    """Lines of text: a row for c and every term that is not zero; `places` say where the elements of every term are."""
+def dot_view(product: DotProduct) -> list[Line]:
+    """Lines of text: a row for c and every term that is not zero."""
     row, types = product.arithmetic, product.types
     head = f"{types[0]} x {types[1]} to {types[2]}, {len(product.terms) - 1} terms and c"
     lines = [Line([(f"{_instruction(product)}: ", ""), (head, "bold")])]
@@ -26,7 +26,7 @@ def dot_view(product: DotProduct, places: Sequence[str] = ()) -> list[Line]:
     columns = [Column("term"), Column("A"), Column("B"), Column("value", right=True)]
     columns += [Column(head, right=True) for head in ("exponent", "kept", "cut off")] if floats else []
     rows, styles, zeros = list[tuple[str, ...]](), list[str](), 0
-    for number, term, name in _rows(product.terms, alone=bool(places)):
+    for term, name in _rows(product.terms):
         if term.k and term.value == 0 and term.exponent is None:
             zeros += 1
             continue
@@ -35,24 +35,21 @@ def dot_view(product: DotProduct, places: Sequence[str] = ()) -> list[Line]:
             cells += ["" if term.exponent is None else f"2^{term.exponent}", _shown(term.kept), _shown(term.lost) if term.lost else ""]
         rows.append(tuple(cells))
         styles.append("bold" if term is product.largest else "yellow" if term.lost else "")
-        if places and term.k:
-            rows.append(("", places[number - 1]))
-            styles.append("dim")
     lines += table_lines(Table(tuple(columns), tuple(rows), tuple(styles), head_style=""), "  ")
     if zeros:
         lines.append(Line([(f"  {zeros} term{' is' if zeros == 1 else 's are'} zero", "dim")]))
     return lines + [Line([(step, "")]) for step in product.steps()]
 
 
-def _rows(terms: Sequence[DotTerm], *, alone: bool) -> Iterator[tuple[int, DotTerm, str]]:
-    """Number, term and name; equal products that follow one another are one row, unless each stands `alone`."""
+def _rows(terms: Sequence[DotTerm]) -> Iterator[tuple[DotTerm, str]]:
+    """Term and name; equal products that follow one another are one row."""
     first = 0
     while first < len(terms):
         term, end = terms[first], first + 1
-        same = not alone and len(term.k) == 1 and term.value != 0
+        same = len(term.k) == 1 and term.value != 0
         while same and end < len(terms) and (terms[end].a, terms[end].b) == (term.a, term.b):
             end += 1
-        yield first, term, term.name if end == first + 1 else f"{term.name}..{terms[end - 1].k[0]}, each"
+        yield term, term.name if end == first + 1 else f"{term.name}..{terms[end - 1].k[0]}, each"
         first = end
 
 
