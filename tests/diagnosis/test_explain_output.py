@@ -20,7 +20,7 @@ from smemsim.core.spec.formats import FORMATS
 from smemsim.diagnosis.numbers import Rounding, Tolerance, numbers_told, typical
 from smemsim.diagnosis.result.arrays import Arrays, Tile
 from smemsim.diagnosis.result.explain import explain_arrays
-from smemsim.diagnosis.result.sums import Code, explain_sums
+from smemsim.diagnosis.result.sums import Code, explain_sums, is_product
 from smemsim.evidence import read_launch_file
 from strategies import examples
 
@@ -171,6 +171,26 @@ def test_a_tile_that_begins_within_the_pattern_is_told_so(swizzle, offset):
     assert "counted from" not in told(found, wanted, "bf16", [dataclasses.replace(tile, offset=0)], itemsize=2)
 
 
+def test_chunks_of_tiles_without_a_map_are_exchanged_as_a_swizzle_does_it():
+    wanted, tile = drawn(1, "bf16"), Tile(64, 64, "64x64 tile of stores at line 9", "", 9)
+    said = told(chunks(64, 64, 2, "128B")(wanted), wanted, "bf16", [tile], itemsize=2)
+    assert said.startswith(
+        "the 16-byte chunks in each 64x64 tile of stores at line 9 are exchanged as swizzle 128B does it: chunk c of row r is where c ^ (r % 8)"
+    )
+    assert said.endswith("; write and read shared memory with one swizzle")
+
+
+@pytest.mark.parametrize("of_map", ["", "none", "128B"])
+@pytest.mark.parametrize("change", [lambda x: x, lambda x: x.T])
+def test_what_is_wrong_behind_the_last_whole_tile_is_no_matter_of_tiles(of_map, change):
+    """Rows 64 to 95 of an array of tiles of 64 rows."""
+    wanted = drawn(1, "bf16")[:96]
+    found = np.concatenate(
+        [wanted[:64], change(wanted)[-32:, : wanted.shape[1]] if change(wanted).shape == wanted.shape else wanted[64:, ::-1]]
+    )
+    assert "64x64" not in told(found, wanted, "bf16", [Tile(64, 64, "64x64 box", of_map, 9)], itemsize=2)
+
+
 @pytest.mark.parametrize("first", [0, 2.5])
 def test_accumulators_that_go_on_from_tile_to_tile(first):
     """A CTA that does not zero them has the sums of its tile before in each tile, and in the first one what it began
@@ -253,19 +273,55 @@ def test_steps_of_k_are_counted(seed, first, count, times):
     found = a @ b.T + times * (a[:, k] @ b[:, k].T)
     x = Arrays(found, a @ b.T, relative=2.0**-9, itemsize=4)
     how = {-1: "lacks", 1: "twice", -2: "with the other sign"}[times]
-    said = str(explain_sums(x, a, b, [64, 16]))
+    explanation = explain_sums(x, a, b, [64, 16], code=Code(loop="the branch at line 7"))
+    said = str(explanation)
     assert how in said
     assert f"k = {k.start} to {k.stop - 1}" in said
+    steps, of = (k.stop - k.start) // 16, 8
+    if k.start % 64 == 0 and (k.stop - k.start) % 64 == 0:
+        steps, of = steps // 4, 2
+    assert explanation.change == (
+        "look at imm-scale-a and imm-scale-b (negate-a, negate-b) of those instructions" if times == -2
+        else "look for a step of the K loop that is executed twice, or an accumulator that is added to D twice" if times > 0
+        else "look at where the K loop begins, and at scale-d (enable-input-d): 0 in a later step forgets what came before" if not k.start
+        else f"look at where the K loop ends (the branch at line 7): {of - steps} steps of {128 // of} are there, {of} are needed" if k.stop == 128
+        else "look at how k goes on from step to step (the branch at line 7)"
+    )  # fmt: skip
     noise = Arrays(found + 8 * rng.standard_normal(found.shape), a @ b.T, relative=2.0**-9, itemsize=4)
     assert explain_sums(noise, a, b, [64, 16]) is None
+
+
+@pytest.mark.parametrize(
+    ("lost", "times", "says"),
+    [
+        ([0, 2], -1, "lacks the product of k = 0 to 15 and 32 to 47"),
+        ([0, 2, 4], -1, "lacks the product of k = 0 to 15 and 32 to 47 and 64 to 79"),
+        ([0, 2, 4, 6], -1, "lacks the product of steps 0, 2, 4, 6 of k (16 each)"),
+        ([1, 3, 5, 7], 2, "has the product of steps 1, 3, 5, 7 of k (16 each) three times"),
+        ([7], 1, "has the product of k = 112 to 119 twice"),
+        (range(8), -1, ""),
+        (range(8), 1, ""),
+        ([3], 3, ""),
+    ],
+)
+def test_steps_that_are_apart_are_named_or_counted(lost, times, says):
+    """The last of the 8 steps of 16 has half of its k: there are 120."""
+    a, b = np.random.default_rng(6).standard_normal((2, 64, 120)).astype(np.float32)
+    more = sum(times * a[:, 16 * n : 16 * n + 16] @ b[:, 16 * n : 16 * n + 16].T for n in lost)
+    x = Arrays((a @ b.T + more).astype(np.float32), a @ b.T, relative=2.0**-9, itemsize=4)
+    said = str(explain_sums(x, a, b, [16]) or "")
+    assert said.startswith(f"all of it {says}; " if says else "")
+    assert explain_sums(x, a[:32], b, [16]) is None
+    assert explain_sums(x, a, b[:, :64], [16]) is None
+    assert [is_product(x, *pair) for pair in ((a, b), (a[:32], b), (a, b[:, :64]), (b, a))] == [True, False, False, False]
 
 
 def test_a_step_in_the_place_of_another():
     a, b = np.random.default_rng(5).standard_normal((2, 64, 128)).astype(np.float32)
     x = Arrays(a @ b.T - a[:, 32:48] @ b[:, 32:48].T + a[:, 64:80] @ b[:, 64:80].T, a @ b.T, relative=2.0**-9, itemsize=4)
-    assert str(explain_sums(x, a, b, [64, 16])).startswith(
-        "all of it lacks the product of k = 32 to 47 and has the product of k = 64 to 79 twice;"
-    )
+    what = "all of it lacks the product of k = 32 to 47 and has the product of k = 64 to 79 twice; look at the coordinates along k of the loads"
+    assert str(explain_sums(x, a, b, [64, 16])) == f"{what}, and at the stages that they go to"
+    assert str(explain_sums(x, a, b, [16], code=Code(loads="line 3"))) == f"{what} (line 3), and at the stages that they go to"
 
 
 def read_as(side, change):

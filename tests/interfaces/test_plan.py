@@ -748,7 +748,7 @@ def test_a_word_that_no_instruction_of_the_tile_has():
         ("128x256x64 --dtype fp16 --one-box --arch sm_90a", "smemsim plan 128x64 for A, 256x64 --side b for B"),
         (
             "512x512x32 --dtype bf16 --arch sm_100a",
-            "M = 512, N = 512: D takes 2048 columns of tensor memory in each CTA, there are 512; a smaller tile",
+            "M = 512, N = 512: D takes 2048 columns of tensor memory in each CTA, there are 512;",
         ),
         ("128x520x32 --dtype bf16 --arch sm_100a", "D takes 520 columns"),
         ("512x512x32 --dtype bf16 --arch sm_100a --cta-group 2", "D takes 1024 columns"),

@@ -80,10 +80,9 @@ def _shifted(arrays: Arrays, down: int, right: int) -> Explanation | None:
 
 
 def _along(arrays: Arrays, d: int) -> Explanation | None:
+    """Everything `d` elements further on in memory; `d` is less than the elements of the array, and not 0."""
     size = arrays.wanted.size
     moved, free = np.zeros(size, arrays.wanted.dtype), np.ones(size, bool)
-    if not d or abs(d) >= size:
-        return None
     to, source = (slice(max(0, n), size + min(0, n)) for n in (d, -d))
     moved[to], free[to] = arrays.wanted.reshape(-1)[source], False
     if not arrays.gives(moved.reshape(arrays.shape), free.reshape(arrays.shape)):
@@ -108,14 +107,11 @@ def nearest(arrays: Arrays, found: np.ndarray, wanted: np.ndarray, which: np.nda
     a = a if which is None else a[which]
     far = (a * a).sum(axis=1)[:, None] + (b * b).sum(axis=1) - 2 * a @ b.T
     best = far.argmin(axis=1)
-    if far.shape[1] > 1:
-        first = far[np.arange(len(far)), best]
-        far[np.arange(len(far)), best] = np.inf
-        # sums of n rounded products differ by about sqrt(n) roundings: what is as near as that is the same
-        room = DIRECTIONS * found.shape[1] * (4 * arrays.relative * arrays.scale) ** 2 + 1e-9 * float(np.median((a * a).sum(axis=1)))
-        if (far.min(axis=1) <= np.maximum(first, 0) + room).mean() > 0.5:
-            return None
-    return np.asarray(best)
+    first = far[np.arange(len(far)), best]
+    far[np.arange(len(far)), best] = np.inf
+    # sums of n rounded products differ by about sqrt(n) roundings: what is as near as that is the same
+    room = DIRECTIONS * found.shape[1] * (4 * arrays.relative * arrays.scale) ** 2 + 1e-9 * float(np.median((a * a).sum(axis=1)))
+    return None if (far.min(axis=1) <= np.maximum(first, 0) + room).mean() > 0.5 else np.asarray(best)
 
 
 def repeats(arrays: Arrays) -> bool:
