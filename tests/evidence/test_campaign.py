@@ -13,6 +13,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import types
 
 import numpy as np
 import pytest
@@ -27,7 +28,7 @@ from smemsim.campaign import Case, ChunkResult, Space, Trouble, chunks_of, do_ch
 from smemsim.campaign import report as ledgers
 from smemsim.campaign.interpreted import interpreted
 from smemsim.campaign.oracles import cute_descriptors, cute_layouts, mmasim, mmasim_sync, numpy_formulas, triton_layouts
-from smemsim.campaign.spaces import NAMES, ORACLE_NAMES, arithmetic, boxes, cohorts, faults, idesc, keys, plans, ptx, smem, space
+from smemsim.campaign.spaces import NAMES, ORACLE_NAMES, arithmetic, boxes, cohorts, faults, idesc, keys, paths, plans, ptx, smem, space
 from smemsim.campaign.spaces import keys as keys_loops
 from smemsim.cli import main
 from smemsim.core.layout import loops
@@ -351,6 +352,73 @@ def test_a_descriptor_that_is_classified_otherwise_is_made_small(monkeypatch):
     assert wrong
     assert {one.shown["small"] for one in wrong} == {f"{1 << 20:#018x}"}
     assert all("D999" in one.wrong for one in wrong)
+
+
+SLOW = types.SimpleNamespace  # stands for loops that are interpreted
+# What is wrong in a space: what is put in the place of what, and what the space says of the first case that meets it.
+PLANTED = {
+    "an element of a box": ("maps", boxes, "element_by_element", lambda right: lambda *a: dict(list(right(*a).items())[1:]), 0, "wrong: a load differs", "instead of None"),
+    "bytes of a map": ("maps", boxes, "TensorMap", lambda right: SLOW(tiled=right.tiled, from_bytes=lambda raw: right.tiled(**MAP)), 0, "wrong: other bytes", " becomes "),
+    "a refusal": ("maps", boxes, "TensorMap", lambda right: SLOW(tiled=lambda **a: right.tiled(**a | {"box_dim": (9999,) * len(a["box_dim"])})), 0, "wrong: a legal map is refused", "box"),
+    "an address": ("paths", paths, "chunk_address", lambda right: lambda *a: right(*a) + 16, 0, "wrong: operand addresses", "by operand_addresses, at 0x"),
+    "a transfer": ("paths", paths, "_slow", lambda right: lambda module: SLOW(**vars(right(module)) | {"reach": lambda *a: (0, 0, 0, 2)}), 0, "wrong: transfers", "shared_end differs between the compiled and the interpreted loop"),
+    "a sum": ("paths", paths, "_slow", lambda right: lambda module: SLOW(**{n: getattr(right(module), n) for n in ("exponent_all", "float_sums")} | {"float_sums": lambda *a: a[9].fill(7)}) if module is paths.dot_loops else right(module), 0, "wrong: dot products", " compiled, 0x7 interpreted"),
+    "a law": ("arithmetic", arithmetic, "LAWS", lambda right: right | {"negated": lambda p, rng: "no"}, 0, "wrong: negated", "no"),
+    "a plan": ("plans", plans, "check", lambda right: lambda scenario: right({**scenario, "buffer": {n: b | {"address": b["address"] + 64} for n, b in scenario["buffer"].items()}}), 0, "wrong: a correct plan raises an alarm", "A101"),
+    "a blind check": ("check", faults, "check", lambda right: lambda scenario: SLOW(findings=(), codes=()), 1, "wrong: missed", "the operand reads other elements and check finds nothing"),
+    "a vain repair": ("check", faults, "_number", lambda right: lambda new: 0, 0, "wrong: the repair leaves findings", ": then "),
+}  # fmt: skip
+MAP = {"data_type": "u8", "global_address": 4096, "global_dim": (64, 8), "global_strides": (64,), "box_dim": (64, 8)}
+
+
+@pytest.mark.parametrize("what", PLANTED)
+def test_what_is_wrong_in_a_space_is_told_by_it(what, monkeypatch):
+    name, module, member, wrong, first, of, says = PLANTED[what]
+    monkeypatch.setattr(module, member, wrong(getattr(module, member)))
+    cases = (space(name).case(7, 1, number) for number in range(first, 60))
+    found = next(one for one in cases if one.wrong)
+    assert found.of.startswith(of)
+    assert says in found.wrong
+    assert found.shown
+
+
+def test_an_instruction_descriptor_that_is_classified_otherwise_is_made_small(monkeypatch):
+    right, monkey = idesc._by_problems, 1 << 20
+    monkeypatch.setattr(idesc, "_by_problems", lambda word, kind: "odd" if word & monkey else right(word, kind))
+    found = idesc.case_of_word(0xFFFFFFFF, "f16")
+    assert (found.of, found.shown["small"]) == ("wrong: unlike problems()", f"{monkey:#010x}")
+    assert "problems() says 'odd'" in found.wrong
+    assert idesc.case_of_word(0xFFFFFFFF & ~monkey, "f16").wrong == ""
+
+
+RAN = (tuple(np.arange(n, dtype=np.uint64).tobytes() for n in (400, 400)), (("X008", 3, "a race"),), ((1, 2), (3, 4)))
+OF_CTAS = ((b"1", b"2"), 0, (("X008", 1),), ())
+
+
+@pytest.mark.parametrize(
+    ("of", "one", "other", "says"),
+    [
+        (ptx, RAN, RAN, ""),
+        (ptx, "refused", "refused", ""),
+        (ptx, "refused", RAN, "closures say refused, machine code says nothing"),
+        (ptx, RAN, "refused", "closures say nothing, machine code says refused"),
+        (ptx, RAN, ((RAN[0][0], RAN[0][0][:-8] + bytes(8)), *RAN[1:]), " of closures, 0x0 of machine code; 1 words differ"),
+        (ptx, RAN, ((bytes(8) + bytes(8) + RAN[0][0][16:], RAN[0][1]), *RAN[1:]), "word 1 of in of thread 0 is 0x1 of closures, 0x0 of machine code; 1 words differ"),
+        (ptx, RAN, (*RAN[:2], ((1, 2), (3, 5))), "closures count [(3, 4)], machine code counts [(3, 5)]"),
+        (ptx, RAN, (RAN[0], (), RAN[2]), "closures find [('X008', 3, 'a race')], machine code finds []"),
+        (cohorts, OF_CTAS, OF_CTAS, ""),
+        (cohorts, "refused", OF_CTAS, "as one: refused; one by one: runs"),
+        (cohorts, OF_CTAS, "refused", "as one: runs; one by one: refused"),
+        (cohorts, OF_CTAS, ((b"1", b"3"), *OF_CTAS[1:]), "other bytes in an array"),
+        (cohorts, OF_CTAS, (OF_CTAS[0], 700, *OF_CTAS[2:]), "status 0 as one, 700 one by one"),
+        (cohorts, OF_CTAS, (*OF_CTAS[:2], (), ()), "as one: [('X008', 1)]; one by one: []"),
+        (cohorts, (*OF_CTAS[:2], (("X008", 1), ("X003", 2)), ()), (*OF_CTAS[:2], (("X003", 2), ("X008", 1)), ()), "as one: []; one by one: [] (the same findings in another order)"),
+    ],
+)  # fmt: skip
+def test_what_two_runs_differ_in_is_a_sentence(of, one, other, says):
+    found = of.difference(one, other)
+    assert found.endswith(says)
+    assert bool(found) == bool(says)
 
 
 def test_exceptions_nobody_expected_are_troubles(monkeypatch):
