@@ -180,6 +180,7 @@ INNER = {
     "smemsim.campaign.spaces.faults",
     "smemsim.campaign.spaces.idesc",
     "smemsim.campaign.spaces.keys",
+    "smemsim.campaign.spaces.paths",
     "smemsim.campaign.spaces.ptx",
     "smemsim.base.compiling.ship",
     "smemsim.campaign.spaces.plans",
@@ -229,6 +230,7 @@ INNER = {
     "smemsim.testing.strategies.descriptors",
     "smemsim.testing.strategies.kernels",
     "smemsim.testing.strategies.maps",
+    "smemsim.virtual.bindings",
 }
 KIT = "smemsim.capture."  # its tests stand in for a card
 FORMULAS = (

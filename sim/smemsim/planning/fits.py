@@ -47,8 +47,8 @@ def fit(d: SmemDescriptor, rows: int, k: int, *, dtype: Any, major: str, **given
     if d.swizzle is Swizzle.INVALID:
         raise InputError("the descriptor's layout code means no swizzle: there is no such tile")
     made = [p for stack in ("strided", "contiguous") if (p := _planned(d, rows, k, stack, dtype=dtype, major=major, **given)) is not None]
-    if not made:
-        plan(rows, k, dtype=dtype, major=major, swizzle=d.swizzle, arch=d.arch, base_address=_base(d), **given)  # says why
+    if not made:  # this raises why
+        plan(rows, k, dtype=dtype, major=major, swizzle=d.swizzle, arch=d.arch, base_address=_base(d), **given)
     for p in made:
         for says in _read_of(d, p):
             return Fit(says)

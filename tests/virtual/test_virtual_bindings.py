@@ -1,0 +1,272 @@
+"""What a program asks of `cuda.bindings` is one call of the device, with its numbers in their places, and its answer is
+the program's. A module of the same names stands for NVIDIA's; a session that notes its calls stands for the device.
+"""
+
+import ctypes
+import functools
+import struct
+import sys
+import types
+
+import pytest
+
+from smemsim.virtual import CudaError, bindings
+
+CARD = types.SimpleNamespace(name="NVIDIA H200")
+PARAMETERS = [types.SimpleNamespace(offset=offset, size=size) for offset, size in ((0, 8), (8, 4), (16, 8))]
+BIG = (1 << 64) - 2  # what -2 is as an unsigned number
+
+
+@functools.cache
+def of(kind):
+    return type(kind, (int,), {})
+
+
+def handle(value, kind="CUdeviceptr"):
+    return of(kind)(value)
+
+
+class Session:
+    def __init__(self):
+        self.calls, self.answers, self.told = [], {}, []
+        self.device = types.SimpleNamespace(
+            driver_version=13000, uuid="uuid", memory_bytes=1 << 37, card=CARD, error=0, tell=self.told.append
+        )
+
+    def call(self, *call):
+        self.calls.append(call)
+        answer = self.answers.get(call[0], 7)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def function_of(self, handle):
+        assert handle == 5
+        return types.SimpleNamespace(parameters=PARAMETERS)
+
+    def bank(self, handle, address):
+        return b"bank %d at %d" % (handle, address)
+
+
+KINDS = ("CUdevice", "CUcontext", "CUdeviceptr", "CUstream", "CUevent", "CUmodule", "CUfunction", "CUlibrary", "CUkernel")
+RUNTIME_KINDS = ("cudaStream_t", "cudaGraph_t", "cudaGraphNode_t", "cudaGraphExec_t", "cudaEvent_t", "cudaLibrary_t", "cudaKernel_t")
+RAW = struct.pack("<QQ", 11, 12)
+CONFIG = types.SimpleNamespace(
+    blockDimX=4, blockDimY=3, blockDimZ=2, sharedMemBytes=64, numAttrs=2,
+    attrs=[
+        types.SimpleNamespace(id=1, value=None),
+        types.SimpleNamespace(id=4, value=types.SimpleNamespace(clusterDim=types.SimpleNamespace(x=2, y=1, z=8))),
+        types.SimpleNamespace(id=4, value=types.SimpleNamespace(clusterDim=types.SimpleNamespace(x=9, y=9, z=9))),
+    ],
+)  # fmt: skip
+GIVEN = ((0x123456789A, -1, 2.5), (None, ctypes.c_int32, ctypes.c_double))
+BANK = struct.pack("<Qiid", 0x123456789A, -1, 0, 2.5)
+# (function, arguments, the call of the device, what it answers there, (code, results...) that the program gets)
+DRIVER = [
+    ("cuInit", (0,), None, 7, (0,)),
+    ("cuDriverGetVersion", (), None, 7, (0, 13000)),
+    ("cuDeviceGetCount", (), None, 7, (0, 1)),
+    ("cuDeviceGet", (0,), None, 7, (0, handle(0, "CUdevice"))),
+    ("cuDeviceGet", (1,), None, 7, (101, None)),
+    ("cuDeviceGetName", (16, 0), None, 7, (0, b"NVIDIA H200".ljust(16, b"\0"))),
+    ("cuDeviceGetName", (7, 0), None, 7, (0, b"NVIDIA\0")),
+    ("cuDeviceGetUuid", (0,), None, 7, (0, "uuid")),
+    ("cuDeviceTotalMem", (0,), None, 7, (0, 1 << 37)),
+    ("cuDeviceGetAttribute", (75, 0), ("attribute", 75), 9, (0, 9)),
+    ("cuDevicePrimaryCtxRetain", (0,), None, 7, (0, handle(1, "CUcontext"))),
+    ("cuDevicePrimaryCtxRelease", (0,), None, 7, (0,)),
+    ("cuDevicePrimaryCtxGetState", (0,), None, 7, (0, 0, 1)),
+    ("cuCtxCreate", (None, 0, 0), None, 7, (0, handle(1, "CUcontext"))),
+    ("cuCtxPushCurrent", (1,), None, 7, (0,)),
+    ("cuCtxPopCurrent", (), None, 7, (0, handle(1, "CUcontext"))),
+    ("cuCtxGetCurrent", (), None, 7, (0, handle(1, "CUcontext"))),
+    ("cuCtxGetDevice", (), None, 7, (0, handle(0, "CUdevice"))),
+    ("cuCtxSynchronize", (), ("synchronize", 0), 7, (0,)),
+    ("cuMemGetInfo", (), ("memory_info",), (3, 4), (0, 3, 4)),
+    ("cuMemAlloc", (64,), ("allocate", 64, "device", ""), 4096, (0, handle(4096, "CUdeviceptr"))),
+    ("cuMemAllocAsync", (64, 3), ("allocate", 64, "device", ""), 4096, (0, handle(4096, "CUdeviceptr"))),
+    ("cuMemAllocManaged", (64, 1), ("allocate", 64, "managed", ""), 4096, (0, handle(4096, "CUdeviceptr"))),
+    ("cuMemAllocHost", (64,), ("allocate", 64, "pinned", ""), 4096, (0, 4096)),
+    ("cuMemHostAlloc", (64, 0), ("allocate", 64, "pinned", ""), 4096, (0, 4096)),
+    ("cuMemFree", (handle(4096),), ("free", 4096), 7, (0,)),
+    ("cuMemFreeAsync", (4096, handle(3)), ("free_async", 4096, 3), 7, (0,)),
+    ("cuMemcpy", (1, 2, 3), ("copy", 1, 2, 3, 4, 0), 7, (0,)),
+    ("cuMemcpyDtoH", (1, 2, 3), ("copy", 1, 2, 3, 4, 0), 7, (0,)),
+    ("cuMemcpyHtoD", (1, 2, 3), ("copy", 1, 2, 3, 4, 0), 7, (0,)),
+    ("cuMemcpyDtoD", (1, 2, 3), ("copy", 1, 2, 3, 4, 0), 7, (0,)),
+    ("cuMemFreeHost", (4096,), ("free", 4096), 7, (0,)),
+    ("cuCtxDestroy", (1,), None, 7, (0,)),
+    ("cuCtxSetCurrent", (1,), None, 7, (0,)),
+    ("cuMemcpyDtoDAsync", (1, 2, 3, 5), ("copy", 1, 2, 3, 4, 5), 7, (0,)),
+    ("cuMemcpyAsync", (1, 2, 3, handle(4)), ("copy", 1, 2, 3, 4, 4), 7, (0,)),
+    ("cuMemcpyHtoDAsync", (1, 2, 3, 5), ("copy", 1, 2, 3, 4, 5), 7, (0,)),
+    ("cuMemcpyDtoHAsync", (1, 2, 3, 5), ("copy", 1, 2, 3, 4, 5), 7, (0,)),
+    ("cuMemsetD8", (1, 2, 3), ("fill", 1, 0, 2, 1, 3, 1, 0), 7, (0,)),
+    ("cuMemsetD16", (1, 2, 3), ("fill", 1, 0, 2, 2, 3, 1, 0), 7, (0,)),
+    ("cuMemsetD32", (1, 2, 3), ("fill", 1, 0, 2, 4, 3, 1, 0), 7, (0,)),
+    ("cuMemsetD8Async", (1, 2, 3, 5), ("fill", 1, 0, 2, 1, 3, 1, 5), 7, (0,)),
+    ("cuMemsetD16Async", (1, 2, 3, 5), ("fill", 1, 0, 2, 2, 3, 1, 5), 7, (0,)),
+    ("cuMemsetD32Async", (1, 2, 3, 5), ("fill", 1, 0, 2, 4, 3, 1, 5), 7, (0,)),
+    ("cuStreamCreate", (1,), ("stream_create", 1, 0), 8, (0, handle(8, "CUstream"))),
+    ("cuStreamCreateWithPriority", (1, -2), ("stream_create", 1, BIG), 8, (0, handle(8, "CUstream"))),
+    ("cuStreamDestroy", (handle(8),), ("stream_destroy", 8), 7, (0,)),
+    ("cuStreamSynchronize", (handle(8),), ("synchronize", 8), 7, (0,)),
+    ("cuStreamQuery", (handle(8),), ("synchronize", 8), 7, (0,)),
+    ("cuStreamWaitEvent", (8, 9), ("stream_wait", 8, 9), 7, (0,)),
+    ("cuStreamWaitEvent", (8, 9, 1), ("stream_wait", 8, 9), 7, (0,)),
+    ("cuStreamGetCtx", (8,), None, 7, (0, handle(1, "CUcontext"))),
+    ("cuEventCreate", (2,), ("event_create", 2), 9, (0, handle(9, "CUevent"))),
+    ("cuEventRecord", (9, 8), ("event_record", 9, 8), 7, (0,)),
+    ("cuEventSynchronize", (9,), ("event_synchronize", 9), 7, (0,)),
+    ("cuEventQuery", (9,), ("event_synchronize", 9), 7, (0,)),
+    ("cuEventElapsedTime", (9, 10), ("event_elapsed", 9, 10), 1500, (0, 1.5)),
+    ("cuEventDestroy", (9,), ("event_destroy", 9), 7, (0,)),
+    ("cuModuleLoadData", (b"ptx",), ("load", b"ptx", "", 0), 20, (0, handle(20, "CUmodule"))),
+    ("cuModuleLoadData", (bytearray(b"ptx"),), ("load", b"ptx", "", 0), 20, (0, handle(20, "CUmodule"))),
+    ("cuModuleUnload", (20,), ("unload", 20), 7, (0,)),
+    ("cuModuleGetFunction", (20, b"k"), ("function", 20, "k"), 5, (0, handle(5, "CUfunction"))),
+    ("cuModuleGetGlobal", (20, b"v"), ("variable", 20, "v"), (4096, 16), (0, handle(4096, "CUdeviceptr"), 16)),
+    ("cuLibraryLoadData", (b"ptx", [], [], 0), ("load", b"ptx", "", 0), 20, (0, handle(20, "CUlibrary"))),
+    ("cuLibraryUnload", (20,), ("unload", 20), 7, (0,)),
+    ("cuLibraryGetKernel", (20, b"k"), ("function", 20, "k"), 5, (0, handle(5, "CUkernel"))),
+    ("cuLibraryGetKernelCount", (20,), ("function_count", 20), 2, (0, 2)),
+    ("cuLibraryEnumerateKernels", (2, 20), ("functions", 20, 2), RAW, (0, [11, 12])),
+    ("cuLibraryGetGlobal", (20, b"v"), ("variable", 20, "v"), (4096, 16), (0, handle(4096, "CUdeviceptr"), 16)),
+    ("cuKernelGetFunction", (5,), None, 7, (0, handle(5, "CUfunction"))),
+    ("cuFuncGetAttribute", (1, 5), ("function_attribute", 5, 1), 48, (0, 48)),
+    ("cuKernelGetAttribute", (1, 5, 0), ("function_attribute", 5, 1), 48, (0, 48)),
+    ("cuFuncSetAttribute", (5, 8, 65536), ("set_function_attribute", 5, 8, 65536), 7, (0,)),
+    ("cuFuncSetAttribute", (5, 9, -2), ("set_function_attribute", 5, 9, BIG), 7, (0,)),
+    ("cuKernelSetAttribute", (8, 65536, 5, 0), ("set_function_attribute", 5, 8, 65536), 7, (0,)),
+    ("cuOccupancyMaxActiveBlocksPerMultiprocessor", (5, 128, 64), ("occupancy", 5, 128, 64), 3, (0, 3)),
+    ("cuOccupancyAvailableDynamicSMemPerBlock", (5, 2, 128), ("available_shared", 5, 2, 128), 3, (0, 3)),
+    ("cuOccupancyMaxActiveClusters", (5, CONFIG), ("clusters", 5, 24, 64, 2, 1, 8), 3, (0, 3)),
+    ("cuLaunchKernel", (5, 1, 2, 3, 4, 5, 6, 64, 8, GIVEN, 0), ("launch", 5, 1, 2, 3, 4, 5, 6, 0, 0, 0, 64, 8, 0, 0, BANK), 7, (0,)),
+    ("cuLaunchKernel", (5, 1, 2, 3, 4, 5, 6, 64, None, 4096, 0), ("launch", 5, 1, 2, 3, 4, 5, 6, 0, 0, 0, 64, 0, 0, 0, b"bank 5 at 4096"), 7, (0,)),
+    ("cuLaunchKernel", (5, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0), ("launch", 5, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, b"bank 5 at 0"), CudaError(719), (719, None)),
+    ("cuGetErrorName", (719,), None, 7, (0, b"CUDA_ERROR_LAUNCH_FAILED")),
+    ("cuGetErrorName", (54321,), None, 7, (0, b"unknown error")),
+    ("cuGetErrorString", (719,), None, 7, (0, b"unspecified launch failure")),
+    ("cuGetErrorString", (54321,), None, 7, (0, b"unknown error")),
+    ("cuNothing", (1, 2), None, 7, (801, None, None)),
+]  # fmt: skip
+RUNTIME = [
+    ("cudaRuntimeGetVersion", (), None, 7, (0, 13000)),
+    ("cudaDriverGetVersion", (), None, 7, (0, 13000)),
+    ("cudaGetDevice", (), None, 7, (0, 0)),
+    ("cudaGetDeviceCount", (), None, 7, (0, 1)),
+    ("cudaSetDevice", (0,), None, 7, (0,)),
+    ("cudaSetDevice", (1,), None, 7, (101, None)),
+    ("cudaInitDevice", (0, 0, 0), None, 7, (0,)),
+    ("cudaFuncSetAttribute", (5, 9, -2), ("set_function_attribute", 5, 9, BIG), 7, (0,)),
+    ("cudaDeviceGetAttribute", (75, 0), ("attribute", 75), 9, (0, 9)),
+    ("cudaDeviceSynchronize", (), ("synchronize", 0), 7, (0,)),
+    ("cudaMemGetInfo", (), ("memory_info",), (3, 4), (0, 3, 4)),
+    ("cudaMalloc", (64,), ("allocate", 64, "device", ""), 4096, (0, 4096)),
+    ("cudaMallocAsync", (64, 3), ("allocate", 64, "device", ""), 4096, (0, 4096)),
+    ("cudaMallocManaged", (64, 1), ("allocate", 64, "managed", ""), 4096, (0, 4096)),
+    ("cudaMallocHost", (64,), ("allocate", 64, "pinned", ""), 4096, (0, 4096)),
+    ("cudaHostAlloc", (64, 0), ("allocate", 64, "pinned", ""), 4096, (0, 4096)),
+    ("cudaFree", (4096,), ("free", 4096), 7, (0,)),
+    ("cudaFreeHost", (4096,), ("free", 4096), 7, (0,)),
+    ("cudaFreeAsync", (4096, 3), ("free_async", 4096, 3), 7, (0,)),
+    ("cudaMemcpy", (1, 2, 3, 2), ("copy", 1, 2, 3, 2, 0), 7, (0,)),
+    ("cudaMemcpyAsync", (1, 2, 3, 1, 5), ("copy", 1, 2, 3, 1, 5), 7, (0,)),
+    ("cudaMemset", (1, 2, 3), ("fill", 1, 0, 2, 1, 3, 1, 0), 7, (0,)),
+    ("cudaMemsetAsync", (1, 2, 3, 5), ("fill", 1, 0, 2, 1, 3, 1, 5), 7, (0,)),
+    ("cudaStreamCreate", (), ("stream_create", 0, 0), 8, (0, handle(8, "cudaStream_t"))),
+    ("cudaStreamCreateWithFlags", (1,), ("stream_create", 1, 0), 8, (0, handle(8, "cudaStream_t"))),
+    ("cudaStreamCreateWithPriority", (1, -2), ("stream_create", 1, BIG), 8, (0, handle(8, "cudaStream_t"))),
+    ("cudaStreamDestroy", (8,), ("stream_destroy", 8), 7, (0,)),
+    ("cudaStreamSynchronize", (8,), ("synchronize", 8), 7, (0,)),
+    ("cudaStreamWaitEvent", (8, 9), ("stream_wait", 8, 9), 7, (0,)),
+    ("cudaStreamBeginCapture", (8, 1), ("capture_begin", 8, 1), 7, (0,)),
+    ("cudaStreamEndCapture", (8,), ("capture_end", 8), 30, (0, handle(30, "cudaGraph_t"))),
+    ("cudaGraphGetNodes", (30,), ("graph_nodes", 30, 0), (2, b""), (0, [], 2)),
+    ("cudaGraphGetNodes", (30, 2), ("graph_nodes", 30, 2), (2, RAW), (0, [11, 12], 2)),
+    ("cudaGraphInstantiate", (30, 0), ("graph_instantiate", 30), 31, (0, handle(31, "cudaGraphExec_t"))),
+    ("cudaGraphLaunch", (31, 8), ("graph_launch", 31, 8), 7, (0,)),
+    ("cudaGraphDestroy", (30,), ("graph_destroy", 30), 7, (0,)),
+    ("cudaGraphExecDestroy", (31,), ("graph_destroy", 31), 7, (0,)),
+    ("cudaEventCreate", (), ("event_create", 0), 9, (0, handle(9, "cudaEvent_t"))),
+    ("cudaEventCreateWithFlags", (2,), ("event_create", 2), 9, (0, handle(9, "cudaEvent_t"))),
+    ("cudaEventRecord", (9, 8), ("event_record", 9, 8), 7, (0,)),
+    ("cudaEventSynchronize", (9,), ("event_synchronize", 9), 7, (0,)),
+    ("cudaEventQuery", (9,), ("event_synchronize", 9), 7, (0,)),
+    ("cudaEventElapsedTime", (9, 10), ("event_elapsed", 9, 10), 1500, (0, 1.5)),
+    ("cudaEventDestroy", (9,), ("event_destroy", 9), 7, (0,)),
+    ("cudaLibraryLoadData", (b"ptx", 0), ("load", b"ptx", "", 0), 20, (0, handle(20, "cudaLibrary_t"))),
+    ("cudaLibraryUnload", (20,), ("unload", 20), 7, (0,)),
+    ("cudaLibraryGetKernel", (20, b"k"), ("function", 20, "k"), 5, (0, handle(5, "cudaKernel_t"))),
+    ("cudaGetErrorName", (719,), None, 7, (0, b"cudaErrorLaunchFailure")),
+    ("cudaGetErrorName", (54321,), None, 7, (0, b"unknown error")),
+    ("cudaGetErrorString", (719,), None, 7, (0, b"unspecified launch failure")),
+    ("cudaGetErrorString", (54321,), None, 7, (0, b"unknown error")),
+    ("cudaProfilerStart", (), None, 7, (0,)),
+    ("cudaProfilerStop", (), None, 7, (0,)),
+    ("cudaNothing", (1, 2), None, 7, (801, None, None)),
+]  # fmt: skip
+
+
+@pytest.fixture
+def installed(monkeypatch):
+    """(the two modules, the session)."""
+    calls = Session()
+    for name, rows, kinds, codes in (("driver", DRIVER, KINDS, "CUresult"), ("runtime", RUNTIME, RUNTIME_KINDS, "cudaError_t")):
+        module = types.ModuleType(f"cuda.bindings.{name}")
+        more = ("cudaGetLastError", "cudaPeekAtLastError") if name == "runtime" else ()
+        for entry in {row[0] for row in rows} | {*more}:
+            setattr(module, entry, lambda *_: pytest.fail("a card was asked"))
+        for kind in kinds:
+            setattr(module, kind, of(kind))
+        setattr(module, codes, of(codes))
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+    monkeypatch.setitem(sys.modules, "cuda", types.ModuleType("cuda"))
+    monkeypatch.setitem(sys.modules, "cuda.bindings", types.ModuleType("cuda.bindings"))
+    monkeypatch.setattr(bindings, "session", lambda: calls)
+    bindings.install()
+    return sys.modules["cuda.bindings.driver"], sys.modules["cuda.bindings.runtime"], calls
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "call", "answer", "found"), DRIVER + RUNTIME, ids=[f"{row[0]} {n}" for n, row in enumerate(DRIVER + RUNTIME)]
+)
+def test_a_function_is_one_call_with_its_numbers_in_their_places(installed, name, arguments, call, answer, found):
+    *modules, calls = installed
+    if call:
+        calls.answers[call[0]] = answer
+    module = modules[name.startswith("cuda")]
+    got = getattr(module, name)(*arguments)
+    assert got == found
+    assert [type(one) for one in got[1:]] == [type(one) for one in found[1:]]
+    assert calls.calls == ([call] if call else [])
+    assert calls.told == (
+        [f"cuda.bindings: the program calls {name}, which the virtual GPU does not answer"] if name.endswith("Nothing") else []
+    )
+    assert isinstance(got[0], getattr(module, "cudaError_t" if name.startswith("cuda") else "CUresult"))
+
+
+def test_every_function_that_is_answered_is_in_the_tables(installed):
+    named = {row[0] for row in DRIVER + RUNTIME} | {"cudaGetLastError", "cudaPeekAtLastError"}
+    answered = {n for api in (bindings._Driver, bindings._Runtime) for n in dir(api) if n.startswith("cu")}
+    assert answered <= named
+
+
+def test_the_last_error_of_the_runtime_is_told_once_and_that_of_the_device_for_ever(installed):
+    _, runtime, calls = installed
+    assert (runtime.cudaPeekAtLastError(), runtime.cudaGetLastError()) == ((0,), (0,))
+    assert runtime.cudaSetDevice(1) == (101, None)
+    assert [f() for f in (runtime.cudaPeekAtLastError, runtime.cudaPeekAtLastError)] == [(101, None)] * 2
+    assert [runtime.cudaGetLastError()[0]] == [101]
+    calls.device.error = 719
+    assert [f()[0] for f in (runtime.cudaPeekAtLastError, runtime.cudaGetLastError, runtime.cudaGetLastError)] == [719] * 3
+
+
+def test_memory_of_the_host_is_taken_from_what_has_a_buffer(installed):
+    driver, _, calls = installed
+    host = bytearray(16)
+    driver.cuMemcpyDtoH(host, 4096, 16)
+    [(_, to, source, *_)] = calls.calls
+    assert source == 4096
+    ctypes.memmove(to, b"written", 7)
+    assert host[:7] == b"written"
