@@ -121,6 +121,10 @@ class Wave(Protocol):
         """Something made once for all waves of so many threads, by its name: `alike(name, make)`."""
 
     @property
+    def materialize(self) -> Any:
+        """Give registers their values that are stored elsewhere: `materialize()`."""
+
+    @property
     def observed_by_another(self) -> Any:
         """One sanitizer takes the place of another: `observed_by_another(before, after)`."""
 

@@ -16,7 +16,7 @@ from smemsim.run.lower.dataflow import givers_of
 from smemsim.run.lower.fused import COMPUTING
 from smemsim.run.lower.program import Program
 
-__all__ = ["Sums", "sums"]
+__all__ = ["ELEMENT", "Sums", "Terms", "sums"]
 
 
 MOVES = frozenset(("cvt", "cvta", "mov", "selp", "slct"))
@@ -26,13 +26,32 @@ _OWN = frozenset(("const", "param"))  # spaces whose loads bring parameters
 _SHARED = frozenset(("shared", "shared::cta"))
 
 
+class Place(NamedTuple):
+    """What a load reads: from a register's value plus `first` up to `end`."""
+
+    base: int
+    first: int
+    end: int
+
+
+class Terms(NamedTuple):
+    """The registers of two terms of a sum, each with elements of one array, and where these lie. Far elements are
+    certain to be no neighbours.
+    """
+
+    one: frozenset[int]
+    other: frozenset[int]
+    places: frozenset[Place]
+    are_far: bool
+
+
 class Sums(NamedTuple):
-    """Instructions that add up elements over a loop, over lanes, or in shared memory are `always` (their `id`). For
-    others, `of_two` has the registers of two operands, each with elements of one array that are not neighbours.
+    """Instructions that add up elements over a loop, over lanes, or in shared memory are `always` (their `id`). In `of_two`
+    are those that add up two terms with elements of one array.
     """
 
     always: frozenset[int]
-    of_two: dict[int, tuple[frozenset[int], frozenset[int]]]
+    of_two: dict[int, Terms]
 
 
 _sums: weakref.WeakKeyDictionary[Program, Sums] = weakref.WeakKeyDictionary()
@@ -156,14 +175,14 @@ class _Values:
 
     # ---- of elements at one base
 
-    def of_two(self) -> Iterator[tuple[int, tuple[frozenset[int], frozenset[int]]]]:
-        """The instructions that combine elements of one array that are not neighbours."""
+    def of_two(self) -> Iterator[tuple[int, Terms]]:
+        """The instructions that combine elements of one array."""
         for i in self.body:
             if i.op not in COMBINES:
                 continue
             one, other = self._sides(i)
-            if one and other and self._are_far(one, other):
-                yield id(i), (one, other)
+            if one and other and (found := self._terms(one, other)) is not None:
+                yield id(i), found
 
     @staticmethod
     def _sides(i: Instruction) -> tuple[frozenset[int], frozenset[int]]:
@@ -176,20 +195,37 @@ class _Values:
         one, other = (frozenset(slot for operand in term for slot in slots_in(operand)) for term in terms)
         return one, other
 
-    def _are_far(self, one: frozenset[int], other: frozenset[int]) -> bool:
-        sides = [dict[int, set[int]](), dict[int, set[int]]()]
-        for places, slots in zip(sides, (one, other), strict=True):
-            for i in self._behind(slots):
-                address = i.operands[1] if i.op == "ld" and len(i.operands) > 1 else None
-                if isinstance(address, Address) and isinstance(address.base, Register) and "global" in _space(i):
-                    items = len(i.operands[0].items) if isinstance(i.operands[0], Vector) else 1
-                    places.setdefault(address.base.slot, set()).update(
-                        (address.offset, address.offset + items * bits_of(i.modifiers[-1]) // 8)
-                    )
-        return any(
-            max(sides[0][base] | sides[1][base]) - min(sides[0][base] | sides[1][base]) > ELEMENT
-            for base in sides[0].keys() & sides[1].keys()
-        )
+    def _terms(self, one: frozenset[int], other: frozenset[int]) -> Terms | None:
+        first, second = self._places(one), self._places(other)
+        if not (first and second):
+            return None
+        for array in first.keys() & second.keys():
+            places = first[array] | second[array]
+            for base in {place.base for place in first[array]} & {place.base for place in second[array]}:
+                own = frozenset(place for place in places if place.base == base)
+                if max(place.end for place in own) - min(place.first for place in own) > ELEMENT:
+                    return Terms(one, other, own, are_far=True)
+            if len(places) > 1:
+                return Terms(one, other, frozenset(places), are_far=False)
+        return None
+
+    def _places(self, slots: frozenset[int]) -> dict[frozenset[int], set[Place]]:
+        """What loads behind registers read of global memory, by array: the parameters of 64 bits, or the register, that
+        the address comes from.
+        """
+        found = dict[frozenset[int], set[Place]]()
+        for i in self._behind(slots):
+            address = i.operands[1] if i.op == "ld" and len(i.operands) > 1 else None
+            if isinstance(address, Address) and isinstance(address.base, Register) and "global" in _space(i):
+                items = len(i.operands[0].items) if isinstance(i.operands[0], Vector) else 1
+                end = address.offset + items * bits_of(i.modifiers[-1]) // 8
+                found.setdefault(self._array(address.base.slot), set()).add(Place(address.base.slot, address.offset, end))
+        return found
+
+    def _array(self, slot: int) -> frozenset[int]:
+        behind = self._behind(frozenset((slot,)))
+        pointers = frozenset(id(i) for i in behind if i.op == "ld" and "param" in _space(i) and bits_of(i.modifiers[-1]) == 64)
+        return pointers or frozenset((-1 - slot,))
 
 
 def _space(i: Instruction) -> frozenset[str]:
