@@ -251,6 +251,24 @@ def test_rows_of_b_that_are_not_there_are_told_where_their_columns_of_d_are_used
     assert codes(run) == told, run.text()
 
 
+@pytest.mark.parametrize(("mask", "first", "told"), [(127, 64, []), (255, 192, ["R507"])], ids=["columns", "a part of K of columns"])
+def test_columns_of_a_product_that_are_padding_may_be_read_with_its_rows(mask, first, told):
+    """Of B rows 4 to 7 are not written, for all of K or for the second half. The host looks at D when the launch is
+    over.
+    """
+    rows = """shr.u32 %r9, %r10, 5; shl.b32 %r9, %r9, 9; and.b32 %r33, %r10, 28; shl.b32 %r33, %r33, 3; add.u32 %r9, %r9, %r33;
+    and.b32 %r33, %r10, 3; shl.b32 %r33, %r33, 3; add.u32 %r9, %r9, %r33; cvt.u64.u32 %rd3, %r9; add.s64 %rd3, %rd3, %rd1;
+    st.global.v2.b32 [%rd3], {%r1, %r2}; st.global.v2.b32 [%rd3+256], {%r3, %r4};"""
+    upper = "setp.ge.u32 %p3, %r8, 2048;"
+    text = short_tile(written=2048, store=rows).replace(upper, f"{upper} and.b32 %r9, %r8, {mask}; setp.lt.and.u32 %p3, %r9, {first}, %p3;")
+    gpu = Gpu("sm_90a")
+    out = gpu.array(np.zeros((64, 8), np.float32))
+    run = gpu.launch(text, "k", block=128, args=[out, gpu.array(np.ones(1024, np.float32))], outputs=[], progress=False)
+    assert (codes(run), "R507" in {f.code for f in run.remarks}) == ([], True)
+    out.numpy()
+    assert codes(run) == told, run.text()
+
+
 # ---- fragments of a warp
 
 

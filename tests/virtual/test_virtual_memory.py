@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import weakref
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -64,6 +65,14 @@ ld.shared.u32 %r2, [%r6]; st.global.u32 [%d3], %r2; END:"""
 VECTORS = (
     "ld.global.v4.u32 {%r2, %r3, %r4, %r5}, [%d20+80]; ld.global.v4.u32 {%r6, %r7, %r8, %r9}, [%d20+96]; add.u32 %r2, ONE, OTHER; STORE"
 )
+
+
+NEXT = """setp.eq.u32 %p1, %r1, 0; @%p1 bra END; mul.wide.u32 %d7, %r1, 4; add.u64 %d7, %d20, %d7; sub.u64 %d6, %d2, 0; sub.u64 %d7, %d7, 4;
+ld.global.u32 %r2, [{}]; ld.global.u32 %r3, [{}]; add.u32 %r2, %r2, %r3; STORE END:"""
+THREE_POINTS = """setp.eq.u32 %p1, %r1, 0; setp.eq.or.u32 %p1, %r1, 31, %p1; @%p1 bra END; ld.global.u32 %r2, [%d2-4]; ld.global.u32 %r3, [%d2];
+ld.global.u32 %r4, [%d2+4]; add.u32 %r2, %r2, %r3; add.u32 %r2, %r2, %r4; STORE END:"""
+PIXEL = """setp.gt.u32 %p1, %r1, 7; @%p1 bra END; mad.wide.u32 %d6, %r1, 16, %d20; ld.global.u32 %r2, [%d6]; ld.global.u32 %r3, [%d6+4];
+ld.global.u32 %r4, [%d6+12]; add.u32 %r2, %r2, %r3; add.u32 %r2, %r2, %r4; STORE END:"""
 
 
 def row(step, count=32):
@@ -129,6 +138,17 @@ NOTHING: set[str] = set()
         (WORDS.replace("FURTHER", "64"), written(0, 96), NOTHING, NOTHING),
         (VECTORS.replace("ONE", "%r5").replace("OTHER", "%r6").replace("STORE", STORE), written(0, 92), {"R507"}, NOTHING),
         (VECTORS.replace("ONE", "%r6").replace("OTHER", "%r7").replace("STORE", STORE), written(0, 92), NOTHING, {"R507"}),  # a pixel
+        # neighbours in an array, and the parts of a pixel; the last thread takes the element behind its own
+        *(
+            (NEXT.format(*at).replace("STORE", STORE), written(0, 124), {"R507"}, NOTHING)
+            for at in (("%d2", "%d2-4"), ("%d7", "%d2"), ("%d2", "%d6-4"))
+        ),
+        (THREE_POINTS.replace("STORE", STORE), written(0, 124), {"R507"}, NOTHING),
+        (THREE_POINTS.replace("STORE", STORE), written(0, 128), NOTHING, NOTHING),
+        (PIXEL.replace("STORE", STORE), written(0, 124), NOTHING, {"R507"}),
+        (PIXEL.replace("STORE", STORE), written(0, 96), NOTHING, {"R507"}),
+        (PIXEL.replace("STORE", STORE).replace("%r1, 16,", "%r1, 8,"), written(0, 64), {"R507"}, NOTHING),  # they overlap
+        (NEXT.format("%d2", "%d2-4").replace("STORE", STORE), written(0, 120), {"R507"}, NOTHING),
         # an element that decides about itself alone
         (f"{LOAD} {OVER_3} {STORE} END:", written(0, 96), NOTHING, {"R507"}),
         (f"{LOAD} {OVER_3} {STORE} END:", written(0, 0), {"R507"}, NOTHING),
@@ -327,6 +347,19 @@ def test_what_a_product_makes_of_memory_that_was_not_set_is_a_result(blank, stor
     for n in {*range(10)} - {*blank}:
         written(128 * n, 128 * n + 128)(device, data)
     assert launched(device, mma(stored, before), data, out) == (codes, NOTHING)
+
+
+@pytest.mark.parametrize(("planes", "code"), [((4, 5), NOTHING), ((5,), {"R507"})], ids=["columns", "a part of K of columns"])
+def test_columns_of_a_product_of_registers_that_are_padding_may_be_copied(planes, code):
+    """Lanes 24 to 31 have columns 6 and 7 of B. D lies row by row."""
+    device = card()
+    data, out = device.allocate(1280), device.allocate(512)
+    written(0, 1280)(device, data)
+    for plane in planes:
+        device.copy(data + 128 * plane + 96, device.allocate(32), 32)  # what nobody has written
+    store = """shr.u32 %r50, %r1, 2; and.b32 %r51, %r1, 3; mul.lo.u32 %r50, %r50, 32; mad.lo.u32 %r50, %r51, 8, %r50; cvt.u64.u32 %d5, %r50;
+    add.u64 %d5, %d21, %d5; st.global.v2.u32 [%d5], {%r40, %r41}; st.global.v2.u32 [%d5+256], {%r42, %r43};"""
+    assert launched(device, mma(()) + store, data, out) == (code, NOTHING if code else {"R507"})
 
 
 # ---- Bytes that a kernel leaves out: it writes three of each word
@@ -742,3 +775,144 @@ def test_a_use_of_a_stored_value_raises_where_the_policy_says_so():
         card_.read(card_.scratch, 97)
     with pytest.raises(CudaError):  # as after a kernel that trapped
         card_.read(card_.scratch, 4)
+
+
+# ---- Padding of rows: a program copies it with the rows, and does not look at it
+
+
+# 32 threads have the words of four rows of eight, of which %r21 is the row and %r22 the column.
+PLACES = """.shared .align 128 .b8 s[256]; mov.u32 %r20, s; shr.u32 %r21, %r1, 3; and.b32 %r22, %r1, 7; mad.lo.u32 %r23, %r1, 4, %r20;
+mul.wide.u32 %d1, %r1, 4; add.u64 %d2, %d20, %d1;"""
+ROWS = "st.shared.u32 [%r23], %r1;"
+FLAT = "ld.shared.u32 %r2, [%r23]; st.global.u32 [%d2], %r2;"
+ONE_BY_ONE = """setp.ne.u32 %p2, %r1, 0; @%p2 bra END; mov.u32 %r3, %r20; mov.u64 %d3, %d20; mov.u32 %r4, 0;
+NEXT: ld.shared.u32 %r2, [%r3]; st.global.u32 [%d3], %r2; add.u32 %r3, %r3, 4; add.u64 %d3, %d3, 4; STEP
+add.u32 %r4, %r4, 1; setp.lt.u32 %p3, %r4, 32; @%p3 bra NEXT; END:"""
+SKIPS = "and.b32 %r5, %r4, 7; setp.eq.u32 %p4, %r5, 7; @%p4 sub.u64 %d3, %d3, 8;"  # rows of six follow one another
+
+
+def tile(is_written, copy=FLAT):
+    return f"{PLACES} {is_written} @%p1 {ROWS} bar.sync 0; {copy}"
+
+
+PADDED = "setp.lt.u32 %p1, %r22, 6;"
+ALL_OF_IT = lambda card_, at: card_.device.copy(np.zeros(128, np.uint8).ctypes.data, at, 128)  # noqa: E731
+PAD_ALONE = lambda card_, at: card_.device.copy(np.zeros(8, np.uint8).ctypes.data, at + 24, 8)  # noqa: E731
+NO_PAD = lambda card_, at: card_.device.copy_2d(np.zeros(96, np.uint8).ctypes.data, 24, at, 32, 24, 4)  # noqa: E731
+DECIDES = "ld.global.u32 %r2, [%d20+28]; setp.gt.u32 %p1, %r2, 7; @%p1 st.global.u32 [%d20], 1;"
+
+
+@pytest.mark.parametrize(
+    ("body", "use", "code"),
+    [
+        (tile(PADDED), ALL_OF_IT, ONLY_STORED),
+        (tile(PADDED, FLAT.replace("st.", "add.u32 %r2, %r2, 1; st.")), ALL_OF_IT, ONLY_STORED),
+        (tile(PADDED, ONE_BY_ONE.replace("STEP", "")), ALL_OF_IT, ONLY_STORED),
+        (tile(PADDED), NO_PAD, ONLY_STORED),
+        (tile("setp.gt.u32 %p1, %r22, 1;"), ALL_OF_IT, ONLY_STORED),  # in front of the rows
+        (tile(PADDED).replace("u32 [%r23]", "u8 [%r23]").replace(".u32 %r2,", ".u8 %r2,").replace("%r1, 4, %r20", "%r1, 1, %r20").replace(
+            "st.global.u32 [%d2]", "sub.u64 %d2, %d2, %d1; cvt.u64.u32 %d3, %r1; add.u64 %d2, %d2, %d3; st.global.u8 [%d2]"), ALL_OF_IT, ONLY_STORED),
+        # wrong ones
+        (tile(PADDED), PAD_ALONE, IS_USED),
+        (tile(PADDED), lambda card_, at: card_.device.launch(card_.device.load(kernel(1, DECIDES)).function("k"), 1, 32, [word(at)]), IS_USED),
+        (tile("setp.lt.u32 %p1, %r1, 24;"), ALL_OF_IT, IS_USED),  # the last row is missing
+        (tile("setp.ne.u32 %p1, %r1, 13;"), ALL_OF_IT, IS_USED),  # a hole
+        (tile(PADDED, FLAT.replace("[%r23]", "[%r23+4]")), lambda card_, at: card_.device.copy(np.zeros(28, np.uint8).ctypes.data, at, 28), IS_USED),
+        (tile(PADDED, ONE_BY_ONE.replace("STEP", SKIPS)), ALL_OF_IT, IS_USED),  # rows of another length
+        (tile(PADDED, FLAT.replace("[%d2]", "[%d3]").replace("ld.", "mad.lo.u32 %r5, %r22, 4, %r21; mul.wide.u32 %d3, %r5, 4; add.u64 %d3, %d20, %d3; ld.", 1)),
+         ALL_OF_IT, IS_USED),  # transposed
+        (tile(PADDED, FLAT.replace("st.", "shfl.sync.bfly.b32 %r3, %r2, 1, 31, -1; add.u32 %r2, %r2, %r3; st.")), PAD_ALONE, IS_USED),
+    ],
+    ids=[
+        "copied", "changed alone", "by one thread", "left out by the host", "in front", "of bytes",
+        "the host gets it alone", "it decides", "a row is missing", "a hole", "the next word", "rows of another length", "transposed", "added up",
+    ],
+)  # fmt: skip
+def test_the_padding_of_a_tile_in_shared_memory_may_be_copied_with_its_rows(body, use, code):
+    padded_tile(body, use, code)
+
+
+@pytest.mark.parametrize(("is_written", "code"), [(PADDED, ONLY_STORED), ("setp.ne.u32 %p1, %r1, 13;", IS_USED)], ids=["padding", "a hole"])
+def test_padding_of_a_tile_is_known_however_the_launch_is_executed(is_written, code, executed):
+    padded_tile(tile(is_written), ALL_OF_IT, code, **executed)
+
+
+def padded_tile(body, use, code, **policy):
+    card_ = Stored(**policy)
+    at = card_.device.allocate(128)
+    card_.device.fill(at, 0, 128)
+    card_.made = card_.device.launch(card_.device.load(kernel(1, body)).function("k"), 1, 32, [word(at)])
+    use(card_, at)
+    assert card_.codes == code
+
+
+# Each thread makes an element of D: four products of A, of rows of four, and B, of rows of eight.
+SUM = """mov.f32 %f1, 0f00000000; mov.u32 %r4, 0; mad.lo.u32 %r5, %r21, 16, 0; mul.wide.u32 %d3, %r5, 4; add.u64 %d3, %d21, %d3;
+mul.wide.u32 %d4, %r22, 4; add.u64 %d4, %d22, %d4; NEXT: ld.global.f32 %f2, [%d3]; ld.global.f32 %f3, [%d4]; fma.rn.f32 %f1, %f2, %f3, %f1;
+add.u64 %d3, %d3, 4; add.u64 %d4, %d4, 32; add.u32 %r4, %r4, 1; setp.lt.u32 %p1, %r4, 4; @%p1 bra NEXT; st.global.f32 [%d2], %f1;"""
+
+
+@pytest.mark.parametrize(
+    ("unwritten", "use", "code"),
+    [
+        (("B", np.s_[:, 6:]), ALL_OF_IT, ONLY_STORED),
+        (("B", np.s_[:, 6:]), NO_PAD, ONLY_STORED),
+        (("B", np.s_[:, 6:]), PAD_ALONE, IS_USED),
+        (("B", np.s_[3:, 6:]), ALL_OF_IT, IS_USED),  # the last k of them
+        (("B", np.s_[:1, 6:]), ALL_OF_IT, IS_USED),
+        (("B", np.s_[3:]), ALL_OF_IT, IS_USED),
+        (("A", np.s_[3:, :4]), ALL_OF_IT, IS_USED),  # a row
+    ],
+    ids=["columns", "left out by the host", "the host gets them alone", "a part of K", "the first of K", "k of all columns", "a row"],
+)  # fmt: skip
+def test_columns_of_a_product_that_are_padding_may_be_copied_with_its_rows(unwritten, use, code):
+    card_ = Stored()
+    at, a, b = (card_.device.allocate(size) for size in (128, 256, 128))
+    for array, name in ((a, "A"), (b, "B")):
+        where = np.zeros((4, 16 if name == "A" else 8), bool)
+        if unwritten[0] == name:
+            where[unwritten[1]] = True
+        held = card_.device.view(array, where.size * 4).view(np.float32).reshape(where.shape)
+        held[~where] = 1.5
+    card_.made = card_.device.launch(card_.device.load(kernel(3, PLACES + SUM)).function("k"), 1, 32, [word(n) for n in (at, a, b)])
+    use(card_, at)
+    assert card_.codes == code
+
+
+def test_a_sum_of_results_is_a_result():
+    card_ = Stored()
+    source, first, last = (card_.device.allocate(128) for _ in range(3))
+    written(0, 96)(card_.device, source)
+    add = EACH.format(row("add.u32 %r2, %r2, %r5;"))
+    card_.made, _ = (
+        card_.device.launch(card_.device.load(kernel(2, add)).function("k"), 1, 32, [word(at) for at in pair])
+        for pair in ((source, first), (first, last))
+    )
+    assert card_.codes == ONLY_STORED
+    card_.read(last, 4)
+    assert card_.codes == IS_USED
+
+
+def test_many_stores_of_values_that_nothing_has_written_are_followed_one_by_one():
+    """As those of thousands of launches."""
+    card_ = Stored()
+    memory, many = card_.device.taint.memory, 5000
+    taint = memory.taint
+    told = []
+    doubts = [
+        SimpleNamespace(findings=None, is_pad=False, is_gap=False, use=lambda by, in_kernel, n=n: told.append(n) or True)
+        for n in range(many)
+    ]
+    at = card_.device.allocate(4 * many)
+    region = memory.holding(at, at + 4)
+    taint.put(region, np.arange(many) * 4 + at - region.words_begin, 4, np.array([taint.number_of([doubt]) for doubt in doubts], np.int32))
+    card_.launch("mov.u32 %r2, 0;")
+    assert (told, card_.codes) == ([], ONLY_STORED)
+    card_.read(at + 4 * 4321, 4)
+    assert told == [4321]
+    for _ in range(2):  # half of them are over: these are forgotten
+        card_.device.fill(at, 0, 2 * many)
+        card_.launch("mov.u32 %r2, 0;")
+    taint.sweep()
+    card_.read(at, 4 * many)
+    assert sorted(told) == [*range(many // 2, 4322), *range(4321, many)]

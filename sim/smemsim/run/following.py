@@ -55,6 +55,8 @@ class Product(Follows):
     def __init__(self, taint: Any, i: Instruction) -> None:
         super().__init__(taint, i)
         self.found: list[tuple[int, np.ndarray, np.ndarray]] = []  # mark, rows, columns
+        # the elements of D (m, n) that come of a row or a column in which nothing has a certain value
+        self.is_pure: np.ndarray = np.array(False)
 
     @abc.abstractmethod
     def words(self) -> tuple[np.ndarray, np.ndarray]:
@@ -93,6 +95,19 @@ class Product(Follows):
             for mark in distinct(marks[marks != 0]).tolist():
                 bits = np.packbits(marks == mark, axis=-1, bitorder="little")[..., 0]
                 self.found.append((mark, *self.depends(at, bits)))
+        if self.found:
+            self._note_pure(at)
+
+    def _note_pure(self, at: np.ndarray) -> None:
+        """Which rows of the words that were read have no certain value at all?"""
+        bits = self.taint.blank(at)
+        if self.taint.shared is not None:
+            bits = bits | np.packbits(self.taint.shared.marks[at] != 0, axis=-1, bitorder="little")[..., 0]
+        there = np.zeros(self.taint.words + 1, np.uint8)
+        there[at] = bits
+        a, b = (there[words] & own == own for words, own in zip(self.words(), self.bytes(), strict=True))
+        rows, columns = (whole.all(1) if whole.shape[1] else np.zeros(len(whole), bool) for whole in (a, b))
+        self.is_pure = self.is_pure | rows[:, None] | columns
 
     def overwritten(self, operation: Any, places: np.ndarray, tell: Tell) -> bool:
         rows, columns = self.depends(places)
@@ -138,9 +153,13 @@ class Product(Follows):
         own where the sum goes on.
         """
         origins, made = self.taint.origins, functools.partial(self.taint.origins.computed, self.i, is_result=True)
-        marks = made(self.marks()) if goes_on else np.zeros((self.m, self.n), np.int32)
+        pure = functools.partial(self.taint.origins.pure, self.i)
+        marks = self.marks() if goes_on else np.zeros((self.m, self.n), np.int32)
+        marks = np.where(self.is_pure, pure(marks), made(marks))
         for mark, of_rows, of_columns in self.found:
-            marks = origins.join(marks, np.where(of_rows[:, None] | of_columns, made(np.array(mark, np.int32)), np.int32(0)))
+            one = np.array(mark, np.int32)
+            own = np.where(self.is_pure, pure(one), made(one))
+            marks = origins.join(marks, np.where(of_rows[:, None] | of_columns, own, np.int32(0)))
         if rows is not None:
             marks = origins.join(marks, np.broadcast_to(made(rows)[:, None], marks.shape))
         if columns is not None:

@@ -76,9 +76,11 @@ class HostTaint:
         memory.taint.clear(region.words, at[numbers == 0], element)
         memory.taint.put(region, at[numbers != 0], element, numbers[numbers != 0])
 
-    def uses(self, numbers: Iterable[int], by: str) -> None:
-        """The host uses values with these marks. `by` names the call in the finding."""
+    def uses(self, numbers: Iterable[int], by: str, *, are_pads: bool = False) -> None:
+        """The host uses values with these marks. `by` names the call in the finding. `are_pads`: they lie as padding
+        does.
+        """
         from smemsim.core.finding import Half
 
-        if (memory := self.memory) is not None and memory.taint.use_numbers(tuple(numbers), Half("use", by)):
+        if (memory := self.memory) is not None and memory.taint.use_numbers(tuple(numbers), Half("use", by), are_pads=are_pads):
             self._found()

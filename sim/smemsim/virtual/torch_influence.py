@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from smemsim.core.finding import Half
+from smemsim.core.machine.stored_taint import pad_columns
 from smemsim.virtual import process
 from smemsim.virtual.torch_cuda import is_cuda
 from smemsim.virtual.torch_tensors import CUDA, tensors
@@ -19,7 +21,6 @@ __all__ = ["influenced", "marks_of"]
 
 # words in the names of functions whose result is another one each time
 RANDOM = ("bernoulli", "dropout", "multinomial", "normal", "poisson", "rand", "sample")
-MOST_NUMBERS = 8  # sets of doubts that are told apart in one call
 VALUES = {1: (200.0, -150.0), 2: (30000.0, -21000.0)}  # by bytes of a float: values that it can hold
 WIDE = (3.0e30, -2.1e30)
 FLIPS = (1, 6)  # bits of integers
@@ -54,7 +55,7 @@ def influenced(func: Any, args: Any, kwargs: Any, used: Callable[[], None]) -> C
     given = _leaves((args, kwargs))
     marked = {n: marks_of(x)[1] for n, x in enumerate(given) if _is_tensor(x) and tensors.place(x) == CUDA}
     numbers = sorted(set().union(*(set(np.unique(own).tolist()) for own in marked.values())) - {0})
-    if any(word in name for word in RANDOM) or len(numbers) > MOST_NUMBERS or not all(_is_plain(x) for x in given if _is_tensor(x)):
+    if any(word in name for word in RANDOM) or not all(_is_plain(x) for x in given if _is_tensor(x)):
         used()
         return lambda out: None
     try:
@@ -67,9 +68,15 @@ def influenced(func: Any, args: Any, kwargs: Any, used: Callable[[], None]) -> C
         return lambda out: None
 
     def follow(out: Any) -> None:
-        _Results(name, given, out, runs).follow(used)
+        _Results(name, given, [given[n] for n, own in marked.items() if own.any()], out, runs).follow(used)
 
     return follow
+
+
+def _is_dense(tensor: Any) -> bool:
+    """Has a tensor no elements of its memory left out?"""
+    offsets = sum((count - 1) * stride for count, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    return bool(offsets + 1 <= tensor.numel())
 
 
 def _is_tensor(value: Any) -> bool:
@@ -79,7 +86,7 @@ def _is_tensor(value: Any) -> bool:
 def _is_plain(tensor: Any) -> bool:
     import torch
 
-    return type(tensor) in (torch.Tensor, torch.nn.Parameter) and tensor.layout == torch.strided and not tensor.is_complex()
+    return type(tensor) in (torch.Tensor, torch.nn.Parameter) and tensor.layout == torch.strided
 
 
 def _leaves(value: Any) -> list[Any]:
@@ -114,12 +121,16 @@ def _on_host(value: Any) -> Any:
 def _changed(tensor: Any, where: np.ndarray | None, variant: int) -> Any:
     import torch
 
-    copy = tensor.detach().clone()
+    copy = tensor.detach().clone().resolve_conj().resolve_neg()
     if where is None or not where.any():
         return copy
     chosen = torch.from_numpy(np.ascontiguousarray(where))
     if tensor.dtype == torch.bool:
         copy[chosen] = ~copy[chosen] if variant == 0 else copy[chosen]
+    elif tensor.is_complex():
+        parts = torch.view_as_real(copy)
+        value = VALUES.get(parts.element_size(), WIDE)[variant]
+        parts[chosen] = torch.full((int(where.sum()), 2), value, dtype=torch.float32).to(parts.dtype)
     elif tensor.is_floating_point():
         value = VALUES.get(tensor.element_size(), WIDE)[variant]
         copy[chosen] = torch.full((int(where.sum()),), value, dtype=torch.float32).to(tensor.dtype)
@@ -131,8 +142,8 @@ def _changed(tensor: Any, where: np.ndarray | None, variant: int) -> Any:
 class _Results:
     """Values that a function has returned or changed, in addition to those that it makes of other values."""
 
-    def __init__(self, name: str, given: Sequence[Any], out: Any, runs: dict[Any, _Run]) -> None:
-        self.name, self.given, self.out, self.runs = name, given, _leaves(out), runs
+    def __init__(self, name: str, given: Sequence[Any], marked: Sequence[Any], out: Any, runs: dict[Any, _Run]) -> None:
+        self.name, self.given, self.marked, self.out, self.runs = name, given, marked, _leaves(out), runs
         self.usual = runs.pop(None)
 
     def follow(self, used: Callable[[], None]) -> None:
@@ -141,13 +152,16 @@ class _Results:
             used()
             return
         own = {id(x) for x in self.out}
-        pairs = [(x, lambda run, n=n: run.out[n]) for n, x in enumerate(self.out)]
+        numbers = [n for n, x in enumerate(self.out) if not _is_tensor(x)]
+        if numbers:  # those of a list, for example
+            self._goes_out(lambda run: [run.out[n] for n in numbers])
+        pairs = [(x, lambda run, n=n: run.out[n]) for n, x in enumerate(self.out) if _is_tensor(x)]
         pairs += [(x, lambda run, n=n: run.given[n]) for n, x in self._changed() if id(x) not in own]
         for real, of in pairs:
             if _is_tensor(real) and tensors.place(real) == CUDA and _is_plain(real):
                 self._mark(real, of, used)
             else:
-                process.device().taint.uses(self._deciding(of), f"{self.name} of torch")
+                self._goes_out(of)
 
     def _changed(self) -> Iterator[tuple[int, Any]]:
         """The arguments that the function has changed, by their place."""
@@ -155,10 +169,24 @@ class _Results:
             if _is_tensor(real) and tensors.place(real) == CUDA and (self.name.endswith("_") or self._differ(real, usual).any()):
                 yield n, real
 
-    def _deciding(self, of: Callable[[_Run], Any]) -> list[int]:
-        """The marks on which a value depends."""
+    def _goes_out(self, of: Callable[[_Run], Any]) -> None:
+        """A value leaves the card: what it depends on is used. Columns of a tensor may be padding."""
         usual = of(self.usual)
-        return sorted({key[0] for key, run in self.runs.items() if self._differ(usual, of(run)).any()})
+        differ = {key: self._differ(usual, of(run)).reshape(-1) for key, run in self.runs.items()}
+        count = max((each.size for each in differ.values()), default=0)
+        marked = np.zeros(count, bool)
+        for each in differ.values():
+            marked |= each
+        at = np.flatnonzero(marked)
+        if all(map(_is_dense, self.marked)) and self._has_whole_rows(count, 0):
+            marked[at[pad_columns(at)]] = False
+        taint, by = process.device().taint, f"{self.name} of torch"
+        taint.uses(sorted({key[0] for key, each in differ.items() if (each & marked).any()}), by)
+        taint.uses(sorted({key[0] for key, each in differ.items() if each.any()}), by, are_pads=True)
+
+    def _has_whole_rows(self, count: int, columns: int) -> bool:
+        """Has a result as many elements as what it is made of, or as many columns? Else columns were chosen."""
+        return all(count >= x.numel() or (x.dim() > 0 and columns >= x.shape[-1]) for x in self.marked)
 
     def _mark(self, real: Any, of: Callable[[_Run], Any], used: Callable[[], None]) -> None:
         usual = of(self.usual)
@@ -176,8 +204,12 @@ class _Results:
             sets |= self._differ(usual, of(run)).astype(np.int64) << numbers.index(key[0])
         known, which = np.unique(sets, return_inverse=True)
         made = np.zeros(len(known), np.int32)
+        is_whole = self._has_whole_rows(real.numel(), real.shape[-1] if real.dim() else 1)
+        by = Half("compute", f"{self.name} of torch")
         for n, those in enumerate([[number for n, number in enumerate(numbers) if each >> n & 1] for each in known.tolist()]):
-            made[n] = memory.taint.number_of([doubt for number in those for doubt in memory.taint.doubts_of(number)]) if those else 0
+            doubts: list[Any] = [doubt for number in those for doubt in memory.taint.doubts_of(number)]
+            kept = [doubt.made(by) if doubt.is_pad and not is_whole else doubt for doubt in doubts]
+            made[n] = memory.taint.number_of(kept) if kept else 0
         size = real.element_size()
         process.device().taint.becomes(
             real.data_ptr(), int(offsets.max()) + size, offsets.reshape(-1), made[which.reshape(-1)], element=size
@@ -185,12 +217,15 @@ class _Results:
 
     @staticmethod
     def _differ(one: Any, other: Any) -> np.ndarray:
-        """Which elements of two values are not the same bits. It is one answer for values that are no tensors, or have
+        """Which elements of two values, or of two lists, are not the same bits. It is one answer for values that are no tensors, or have
         other shapes or no bits for each element. Two sparse tensors count as different.
         """
+        if isinstance(one, list) and isinstance(other, list) and np.shape(one) == np.shape(other):
+            return np.asarray(np.array(one) != np.array(other))
         if not (_has_bits(one) and _has_bits(other)) or one.shape != other.shape or one.dtype != other.dtype:
             return np.array([_is_tensor(one) != _is_tensor(other) or _is_tensor(one) or bool(one != other)])
-        return np.asarray((_bits(one) != _bits(other)).numpy())
+        differ = np.asarray((_bits(one) != _bits(other)).numpy())
+        return np.asarray(differ.any(axis=-1)) if one.is_complex() else differ
 
 
 def _has_bits(value: Any) -> bool:
@@ -206,5 +241,6 @@ def _bits(tensor: Any) -> Any:
 
     if tensor.is_complex():
         tensor = torch.view_as_real(tensor.resolve_conj())
+    tensor = tensor.resolve_neg()
     kinds = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
     return tensor.detach().contiguous().view(kinds[tensor.element_size()])

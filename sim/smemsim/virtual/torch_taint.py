@@ -29,7 +29,7 @@ SHAPED = frozenset(
 )  # fmt: skip
 MAYBE_VIEWS = frozenset(("contiguous", "flatten", "reshape"))  # of a tensor that is contiguous; else they copy
 VIEWS = frozenset(
-    ("broadcast_tensors", "broadcast_to", "chunk", "diagonal", "dsplit", "expand_as", "hsplit", "moveaxis", "movedim", "select", "split",
+    ("adjoint", "broadcast_tensors", "broadcast_to", "chunk", "conj", "diagonal", "dsplit", "expand_as", "hsplit", "imag", "moveaxis", "movedim", "real", "select", "split",
      "split_with_sizes", "swapaxes", "swapdims", "tensor_split", "unbind", "unfold", "view_as_complex", "view_as_real", "vsplit")
 )  # fmt: skip
 # functions that say what a tensor is, or that torch calls for what it becomes

@@ -16,12 +16,12 @@ import numpy as np
 
 from smemsim.base.numbered_sets import NumberedSets
 
-__all__ = ["MOST_DOUBTS", "Saved", "StoredDoubt", "StoredTaint", "strided"]
+__all__ = ["Saved", "StoredDoubt", "StoredTaint", "pad_columns", "strided"]
 
 
 WORD = 4
 ALL, LATE = 0b1111, 0b10000  # bytes of a word, as bits; the word is not there yet, under a schedule
-MOST_DOUBTS = 4096  # stored values that are followed at a time, by launch and line
+FEW_DOUBTS = 1024  # from which on doubts that are over are looked for when twice as many are there
 
 
 def strided(shape: Sequence[int], strides: Sequence[int], size: int) -> Callable[[np.ndarray], np.ndarray]:
@@ -42,14 +42,54 @@ def strided(shape: Sequence[int], strides: Sequence[int], size: int) -> Callable
     return inside
 
 
+def pad_columns(offsets: np.ndarray) -> np.ndarray:
+    """Which of these bytes, by their sorted offsets, lie as the padding of rows does: in gaps between other bytes, of
+    which the next one, or the one after it, has the same length. Of what lies before the first and after the last row
+    as much may be padding.
+
+    >>> rows = np.arange(40).reshape(4, 10)
+    >>> pad_columns(rows[:, 7:].ravel()).all(), pad_columns(rows[1:, :3].ravel()).all(), pad_columns(rows[2:].ravel()).any()
+    (np.True_, np.True_, np.False_)
+    >>> np.flatnonzero(pad_columns(np.array([8, 9, 18, 19, *range(28, 40)]))).tolist()  # the last row is missing
+    [0, 1, 2, 3, 4, 5]
+    """
+    found = np.zeros(len(offsets), bool)
+    if not len(offsets):
+        return found
+    begins = np.flatnonzero(np.diff(offsets, prepend=offsets[0] - 2) != 1)
+    lengths = np.diff(begins, append=len(offsets))
+    for apart in (1, 2):
+        same = np.flatnonzero(lengths[apart:] == lengths[:-apart])
+        for gap in np.union1d(same, same + apart).tolist():
+            found[begins[gap] : begins[gap] + lengths[gap]] = True
+    if len(lengths) > 1:
+        first, last = int(lengths[1]), int(lengths[-2])
+        if lengths[-1] > last:
+            found[begins[-1] : begins[-1] + last] = True
+        if lengths[0] > first:
+            found[begins[1] - first : begins[1]] = True
+    return found
+
+
 class StoredDoubt(Protocol):
-    """Why stored values are in doubt. `findings` are those of the launch that has stored them."""
+    """Why stored values are in doubt. `findings` are those of the launch that has stored them. `is_pad`: where they lie
+    as padding does, the host may copy them. `is_gap`: they are padding where they come from, too.
+    """
 
     findings: Any
     is_used: bool
+    is_pad: bool
+    is_gap: bool
 
     def use(self, by: Any, *, in_kernel: bool) -> bool:
         """Something uses such a value. Is that new?"""
+
+
+def _may_be_pad(doubt: StoredDoubt, by: Any) -> bool:
+    """May the host get such a value as padding? `by` None: a launch is over, and its caller names arrays; then it wants
+    what has been computed.
+    """
+    return doubt.is_gap or (doubt.is_pad and by is not None)
 
 
 class Array(Protocol):
@@ -125,7 +165,7 @@ class StoredTaint:
     >>> from types import SimpleNamespace
     >>> from smemsim.core.machine.global_memory import Region
     >>> region, taint, told = Region.of(0x100, np.zeros(16, np.uint8)), StoredTaint(), []
-    >>> number = taint.number_of([SimpleNamespace(use=lambda by, in_kernel: told.append(by) or True)])
+    >>> number = taint.number_of([SimpleNamespace(is_pad=False, is_gap=False, use=lambda by, in_kernel: told.append(by) or True)])
     >>> taint.put(region, np.array([4, 8]), 4, np.array([number, 0], np.int32))
     >>> taint.of(region.words, np.array([4, 8]), 4).any(axis=1).tolist()
     [True, False]
@@ -145,6 +185,7 @@ class StoredTaint:
         self._places: dict[int, int] = {}  # of a doubt in `_doubts`
         self._sets = NumberedSets()  # of doubts, by their places
         self.due: list[StoredDoubt] | None = None  # doubts whose values were used, if somebody takes them from here
+        self._live = 0  # doubts that the last `sweep` has left
         self.carried = 0  # stores of values with marks that an earlier store has left
 
     def __bool__(self) -> bool:
@@ -250,9 +291,23 @@ class StoredTaint:
         doubt among them, not used before?
         """
         offset, number = self.marked(begin, end)
-        if inside is not None:
-            number = number[inside(offset)]
-        return self.use_numbers(np.unique(number).tolist(), by)
+        if inside is None:
+            return self._use_by_host(offset, number, by)
+        own = inside(offset)
+        is_whole = self._may_be_pads(number[own], by) and bool(inside(np.arange(end - begin)).all())
+        return self._use_by_host(offset, number, by) if is_whole else self.use_numbers(np.unique(number[own]).tolist(), by)
+
+    def _may_be_pads(self, number: np.ndarray, by: Any) -> bool:
+        return any(_may_be_pad(doubt, by) for n in np.unique(number).tolist() for doubt in self.doubts_of(n))
+
+    def _use_by_host(self, offset: np.ndarray, number: np.ndarray, by: Any) -> bool:
+        """The host gets all bytes of a range, of which those at these offsets have these marks."""
+        if not self._may_be_pads(number, by):
+            return self.use_numbers(np.unique(number).tolist(), by)
+        order = np.argsort(offset, kind="stable")
+        of_rows = number[order][~pad_columns(offset[order])]
+        is_new = self.use_numbers(np.unique(of_rows).tolist(), by)
+        return self.use_numbers(np.unique(number).tolist(), by, are_pads=True) or is_new
 
     def marked(self, begin: int, end: int) -> tuple[np.ndarray, np.ndarray]:
         """The marked bytes from `begin` up to `end`, by their distance from `begin`, and their marks."""
@@ -272,22 +327,30 @@ class StoredTaint:
         own = (offset >= first) & (offset < last)
         return offset[own], marks.numbers[at[which[own]]]
 
-    def use_numbers(self, numbers: Any, by: Any, *, in_kernel: bool = False) -> bool:
-        """Values with these marks are used, by an instruction or else by the host."""
+    def use_numbers(self, numbers: Any, by: Any, *, in_kernel: bool = False, are_pads: bool = False) -> bool:
+        """Values with these marks are used, by an instruction or else by the host. `are_pads`: they lie as padding
+        does.
+        """
         is_new = False
         for place in sorted(set().union(*(self._sets[n] for n in numbers))):
-            if (doubt := self._doubts.get(place)) is not None and doubt.use(by, in_kernel=in_kernel):
+            doubt = self._doubts.get(place)
+            if doubt is not None and not (are_pads and _may_be_pad(doubt, by)) and doubt.use(by, in_kernel=in_kernel):
                 is_new = True
                 if self.due is not None:
                     self.due.append(doubt)
         return is_new
 
     def use_all(self, by: Any, of: Callable[[Any], bool] = lambda region: True) -> None:
-        """Everything that is marked is used, in the arrays that `of` chooses; these have no marks any more."""
+        """Everything that is marked is used, in the arrays that `of` chooses; these have no marks any more. `by` None:
+        the host gets these arrays.
+        """
         for key, marks in list(self._arrays.items()):
             if of(marks.region):
-                at = marks.marked(marks.first, marks.end)
-                self.use_numbers(set(np.unique(marks.numbers[at]).tolist()), by)
+                if by is None:
+                    self._use_by_host(*self._bytes(marks, WORD * marks.first, WORD * marks.end), by)
+                else:
+                    at = marks.marked(marks.first, marks.end)
+                    self.use_numbers(set(np.unique(marks.numbers[at]).tolist()), by)
                 del self._arrays[key]
         self.sweep()
 
@@ -320,6 +383,12 @@ class StoredTaint:
 
     # ---- what is kept
 
+    def sweep_if_due(self) -> None:
+        """The same as `sweep`, but of many doubts only as often as their number doubles."""
+        if len(self._doubts) < max(FEW_DOUBTS, 2 * self._live) and self._live >= FEW_DOUBTS:
+            return
+        self.sweep()
+
     def sweep(self) -> None:
         """Forget doubts that no word has any more, and arrays without marks."""
         live = set[int]()
@@ -331,6 +400,7 @@ class StoredTaint:
         kept = set().union(*(self._sets[number] for number in live))
         for place in [place for place in self._doubts if place not in kept]:
             del self._places[id(self._doubts.pop(place))]
+        self._live = len(self._doubts)
 
     def saved(self) -> list[Saved]:
         """The marks as they are now."""

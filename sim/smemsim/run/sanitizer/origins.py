@@ -4,7 +4,8 @@ The class `Words` has the marks of the bytes of a memory. Marks move between reg
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Collection, Hashable
+from typing import Any
 
 import numpy as np
 
@@ -40,6 +41,7 @@ class Origins:
         self._milder: dict[int, int] = {}  # by number the mark that `milder` gives
         self._of_results: set[int] = set()  # of these the ones for which only results count
         self._of_arrays: set[int] = set()  # those of arrays that nothing has written
+        self._gaps: frozenset[int] = frozenset()  # those that `apart` has made of gaps
         self._keys: list[Hashable] = []  # by number
 
     def of(
@@ -112,6 +114,78 @@ class Origins:
             other = self._sets.number(self._sets[mark] - milder) if milder else mark
             for number in sorted(milder):
                 other = self.union(self.of(("masked", self._keys[number]), of(self._tells[number])), other)
+            made.append(other)
+        return np.array(made, np.int32)[which.reshape(marks.shape)]
+
+    def apart(self, marks: np.ndarray, kind: str) -> np.ndarray:
+        """The marks of values that may be padding: `kind` is "gap" of what a thread has loaded, "pad" of what has been
+        made of it. Sums of it have the marks that those of the value would have.
+        """
+        known, which = np.unique(marks, return_inverse=True)
+        made = []
+        for mark in known.tolist():
+            other = 0
+            for number in sorted(self._sets[mark]):
+                other = self.union(self._apart_one(number, kind), other)
+            made.append(other)
+        return np.array(made, np.int32)[which.reshape(marks.shape)]
+
+    def _apart_one(self, number: int, kind: str) -> int:
+        key: Any = self._keys[number]
+        base = key[1] if key[0] in ("gap", "pad") else key
+        own = self._computed.get(number)
+        computed = (lambda by: self._tells[number]) if own is None else own[1]
+        mark = self.of((kind, base), self._tells[number], computed=computed, only_results=True)
+        if kind == "gap":
+            self._gaps |= self._sets[mark]
+        return mark
+
+    def pure(self, i: Instruction, marks: np.ndarray) -> np.ndarray:
+        """The marks of what an instruction makes of several values that all have marks. It may be padding like them,
+        unless one of them is the result of other values, too.
+        """
+        if not marks.any():
+            return marks
+        known, which = np.unique(marks, return_inverse=True)
+        made = []
+        for mark in known.tolist():
+            other = 0
+            for number in sorted(self._sets[mark]):
+                other = self.union(self._pure_one(i, number), other)
+            made.append(other)
+        return np.array(made, np.int32)[which.reshape(marks.shape)]
+
+    def _pure_one(self, i: Instruction, number: int) -> int:
+        key: Any = self._keys[number]
+        if key[0] == "pad":
+            return self._known[key]
+        if number in self._computed:
+            (number,) = self._sets[self._computed_one(i, self._known[key], True)]
+        elif key[0] != "shared":
+            return self._known[key]
+        return self._apart_one(number, "pad")
+
+    def has_gaps(self, marks: np.ndarray) -> list[int]:
+        """The numbers that `apart` has made of gaps, of those of marks."""
+        if not self._gaps or not marks.any():
+            return []
+        numbers = frozenset().union(*(self._sets[mark] for mark in distinct(marks.reshape(-1)).tolist()))
+        return sorted(numbers & self._gaps)
+
+    def line_of(self, number: int) -> int:
+        """The line of the load that has brought a gap."""
+        line: int = self._keys[number][1][1]  # type: ignore[index]
+        return line
+
+    def plain(self, marks: np.ndarray, gaps: Collection[int]) -> np.ndarray:
+        """The marks of values that are no padding after all: without these gaps, and with what they were made of."""
+        known, which = np.unique(marks, return_inverse=True)
+        made = []
+        for mark in known.tolist():
+            own = self._sets[mark] & set(gaps)
+            other = self._sets.number(self._sets[mark] - own) if own else mark
+            for number in sorted(own):
+                other = self.union(self._known[self._keys[number][1]], other)  # type: ignore[index]
             made.append(other)
         return np.array(made, np.int32)[which.reshape(marks.shape)]
 

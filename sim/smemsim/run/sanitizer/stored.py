@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from smemsim.core.finding import Finding, Half
-from smemsim.core.machine.stored_taint import MOST_DOUBTS, Saved
+from smemsim.core.machine.stored_taint import Saved
 from smemsim.core.ptx.demangle import shorter_name
 from smemsim.core.spec.findings import Severity
 from smemsim.run.following import Tell
@@ -43,17 +43,26 @@ class Doubt:
     If `is_copied` is set, the value comes from allocated memory that nothing has written. Programs copy the padding of
     arrays, to the host too. So only a use by an instruction counts (rule memory.allocated). An instruction that
     replaces the value itself does not count, as in `if (x[i] < 0) x[i] = 0;`.
+
+    If `is_pad` is set, the value may be the padding of a row. The host may copy it with the rest of the row. If `is_gap`
+    is set, it was copied from the padding of a row in shared memory.
     """
 
     finding: Finding
     findings: Any  # `Findings` of the launch
     is_used: bool = False
     is_copied: bool = False
+    is_pad: bool = False
+    is_gap: bool = False
     result: Result | None = None
+
+    def padded(self) -> Doubt | Result:
+        """The doubt of a value that may be padding."""
+        return self if self.is_copied or self.is_pad else Result(self, None, is_pad=True)
 
     def made(self, by: Half) -> Doubt | Result:
         """The doubt of a value that is made of several such elements."""
-        if not self.is_copied:
+        if not (self.is_copied or self.is_pad):
             return self
         if self.result is None:
             self.result = Result(self, by)
@@ -81,7 +90,16 @@ class Result:
     """
 
     of: Doubt
-    by: Half
+    by: Half | None
+    is_pad: bool = False
+
+    def padded(self) -> Result:
+        """That of a value that may be padding."""
+        return Result(self.of, self.by, is_pad=True)
+
+    def made(self, by: Half) -> Result:
+        """That of a value that is made of several of these."""
+        return Result(self.of, self.by or by) if self.is_pad else self
 
     @property
     def findings(self) -> Any:
@@ -91,9 +109,9 @@ class Result:
     @property
     def finding(self) -> Finding:
         """The report of a use."""
-        return dataclasses.replace(self.of.finding, halves=(*_stores(self.of.finding), self.by))
+        return dataclasses.replace(self.of.finding, halves=(*_stores(self.of.finding), *((self.by,) if self.by else ())))
 
-    is_copied = False
+    is_copied = is_gap = False
 
     @property
     def is_used(self) -> bool:
@@ -123,6 +141,7 @@ class StoredValues:
         self._made: dict[tuple[int, int], tuple[Doubt, ...]] = {}  # by origin and store
         # by the key of an origin and the line that makes a result of the value: the doubts of that
         self._results: dict[tuple[Any, int], int] = {}
+        self._padded: dict[int, int] = {}  # by the number of doubts: that of these as padding
         self._itself: dict[int, bool] = {}  # by instruction: `_replaces_itself`
 
     @functools.cached_property
@@ -169,9 +188,25 @@ class StoredValues:
     def _kept(self, number: int) -> int | None:
         """The number in the memory of the doubts of a value that was loaded, or of what has been made of it."""
         key: Any = self.origins.key(number)
+        if key[0] == "pad":
+            known = self._kept_by(key[1])
+            return None if known is None else self._as_padding(known)
+        if key[0] == "computed" and key[1][0] == "pad":  # the sum of what may be padding
+            return self._results.get((key[1][1], key[2])) or self._kept_by(key[1][1])
+        return self._loaded.get(number) or self._kept_by(key)
+
+    def _kept_by(self, key: Any) -> int | None:
         if key[0] == "computed" and key[1:] in self._results:
             return self._results[key[1:]]
-        return key[1][1] if key[0] == "masked" and key[1][0] == "stored" else self._loaded.get(number)
+        stored = key[1] if key[0] == "masked" else key
+        return stored[1] if stored[0] == "stored" else None
+
+    def _as_padding(self, number: int) -> int:
+        """The number of the same doubts of what may be padding."""
+        if number not in self._padded:
+            taint = self.x.launch.memory.taint
+            self._padded[number] = taint.number_of([doubt.padded() for doubt in taint.doubts_of(number)])
+        return self._padded[number]
 
     def _doubts(self, number: int, i: Instruction) -> tuple[Doubt, ...]:
         made = self._made.get((number, id(i)))
@@ -190,7 +225,8 @@ class StoredValues:
         finally:
             result.findings = own
         held = [key for key, finding in caught.items() if finding.code == "R507" and not finding.is_milder]
-        made = tuple(Doubt(caught.pop(key), own) for key in held)
+        kind = self.origins.key(number)[0]
+        made = tuple(Doubt(caught.pop(key), own, is_pad=kind in ("gap", "pad"), is_gap=kind == "gap") for key in held)
         copied = tuple(
             Doubt(finding, own, is_copied=True)
             for key, finding in used.items()
@@ -261,18 +297,21 @@ class StoredValues:
 
 class Left(NamedTuple):
     """Values that the CTAs of another process have stored. The marks of each array are in `marks`, by its address. The
-    doubts of each mark are in `sets`, by their place in `doubts`. Each doubt has its report, whether it is made, and
-    whether only instructions count as a use.
+    doubts of each mark are in `sets`, by their place in `doubts`. Each doubt has its report, whether it is made,
+    whether only instructions count as a use, and whether it may be padding.
     """
 
     marks: tuple[tuple[int, np.ndarray, np.ndarray, np.ndarray, np.ndarray], ...]
     sets: dict[int, tuple[int, ...]]
-    doubts: tuple[tuple[Finding, bool, bool], ...]
+    doubts: tuple[tuple[Finding, bool, bool, bool, bool], ...]
 
     def enter(self, launch: Launch) -> None:
         """Have the marks in a launch of this process, whose findings have the remarks."""
         taint = launch.memory.taint
-        made = [Doubt(finding, launch.result.findings, is_used, is_copied=is_copied) for finding, is_used, is_copied in self.doubts]
+        made = [
+            Doubt(finding, launch.result.findings, is_used, is_copied=is_copied, is_pad=is_pad, is_gap=is_gap)
+            for finding, is_used, is_copied, is_pad, is_gap in self.doubts
+        ]
         numbers = {number: taint.number_of([made[place] for place in places]) for number, places in self.sets.items()}
         for address, at, own, parts, values in self.marks:
             region = launch.memory.find(address)
@@ -306,7 +345,7 @@ class Before:
             sets.update(own)
             mine = np.isin(saved.numbers, list(own))
             marks.append((saved.region.begin, *(table[mine] for table in saved[1:])))
-        reports: Any = tuple((doubt.finding, doubt.is_used, doubt.is_copied) for doubt in doubts)
+        reports: Any = tuple((doubt.finding, doubt.is_used, doubt.is_copied, doubt.is_pad, doubt.is_gap) for doubt in doubts)
         return Left(tuple(marks), sets, reports) if sets else None
 
 
@@ -314,15 +353,13 @@ def begins(launch: Launch, *, sanitizer: bool) -> None:
     """A launch may read what earlier ones have stored. A load that is not followed counts as a use."""
     launch.taint = launch.memory.taint
     if launch.taint or launch.taint.doubts:
-        launch.taint.sweep()
+        launch.taint.sweep_if_due()
     if not launch.taint:
         return
     is_seen = sanitizer and launch.options.watch_global and launch.program.uses.isdisjoint(UNSEEN)
     name = shorter_name(launch.program.name)
     if not is_seen:
         launch.taint.use_all(Half("use", f"{name}, a later launch whose reads are not followed"))
-    elif len(launch.taint.doubts) > MOST_DOUBTS:
-        launch.taint.use_all(Half("use", f"not known: smemsim follows stored values of {MOST_DOUBTS:,} lines and launches"))
 
 
 def ends(launch: Launch) -> None:

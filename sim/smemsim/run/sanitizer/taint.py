@@ -24,15 +24,17 @@ import numpy as np
 
 from smemsim.base.distinct import distinct
 from smemsim.core.finding import Half
+from smemsim.core.machine.stored_taint import pad_columns
 from smemsim.core.ptx.module import Address, Immediate, Instruction, Operand, Pair, Register, Vector, slots_in
 from smemsim.core.ptx.origins import origin
 from smemsim.core.spec.findings import Severity
 from smemsim.run.following import WHOLE, Tell
 from smemsim.run.lower.dataflow import accumulations, bit_fields, choices
 from smemsim.run.lower.fused import COMPUTING
-from smemsim.run.lower.sums import sums
+from smemsim.run.lower.sums import ELEMENT, Terms, sums
 from smemsim.run.register_types import bits_of
 from smemsim.run.sanitizer.byte_masks import Parts
+from smemsim.run.sanitizer.flat_copies import FlatCopies
 from smemsim.run.sanitizer.origins import WORD, Origins, Words, widened, words_of
 from smemsim.run.sanitizer.overwrites import Overwrites
 from smemsim.run.sanitizer.settled_bytes import (
@@ -90,6 +92,7 @@ MOVING = BITWISE | frozenset(CHOOSING) | {"mov", "selp"}  # that make values of 
 UPWARD = frozenset(("add", "mad", "mul", "sub"))
 PRODUCTS = frozenset(("fma", "fused", "mad", "mul"))
 FLOATS = frozenset(("bf16", "f16", "f32", "f64"))
+INFINITY = {"bf16": 0x7F80, "f16": 0x7C00, "f32": 0x7F800000, "f64": 0x7FF << 52}  # its bits
 MOST_BYTES = 8  # of a register whose parts have marks; more parts than that are its bits
 TELLING = frozenset(
     ("ldmatrix", "mma", "shfl", "stmatrix", "tcgen05", "wgmma", "wmma")
@@ -172,6 +175,7 @@ class Taint:
         self.is_masked = False  # is it about a value that is multiplied by 0?
         self.matrix_is_unwritten = False  # has the running ldmatrix read uninitialised words?
         self._pieces: list[Piece] | None = None  # the destination of the running store
+        self.copies = FlatCopies(x)
         for slot, reader in x.program.never_given.items():
             self._mark(slot, np.arange(self.total), self.origins.of(("register", slot), functools.partial(self._is_blank, slot, reader)))
 
@@ -343,19 +347,42 @@ class Taint:
         bits = self.blank(words)[..., None]
         found = np.zeros((*words.shape, WORD), np.int32) if self.shared is None else self.shared.marks[words]
         if bits.any():
-            own = np.where(bits == WHOLE, np.int32(self.nobody(i)), np.int32(self.padding(i)))
+            nobody = np.full(1, self.nobody(i), np.int32)
+            if i.op == "ld":
+                gaps = self._gaps(words)
+                nobody = np.where(gaps, self.origins.apart(nobody, "gap"), nobody)
+            own = np.where(bits == WHOLE, nobody, np.int32(self.padding(i)))
             found = np.where(bits >> np.arange(WORD, dtype=np.uint8) & 1, own, found)
+        return found
+
+    def _gaps(self, words: np.ndarray) -> np.ndarray:
+        """Which bytes of words of shared memory, (..., 4), lie as the padding of rows does."""
+        per_cta = self.x.pitch // WORD
+        found = np.zeros((*words.shape, WORD), bool)
+        for cta in distinct(words // per_cta).tolist():
+            bits = self.blank(np.arange(cta * per_cta, (cta + 1) * per_cta))
+            at = np.flatnonzero(np.unpackbits(bits[:, None], axis=1, count=WORD, bitorder="little"))
+            of_cta = np.zeros(per_cta * WORD, bool)
+            of_cta[at[pad_columns(at)]] = True
+            own = words // per_cta == cta
+            found[own] = of_cta.reshape(-1, WORD)[words[own] % per_cta]
         return found
 
     def of_access(self, i: Instruction, flat: np.ndarray, size: int) -> np.ndarray:
         """The same of accesses of `size` bytes at places of shared memory: (n, bytes)."""
+        if i.op == "ld":
+            self.copies.loads(i, flat)
         if size >= WORD:
             return self.of_words(i, words_of(flat, size)).reshape(len(flat), size)
         bits = self.blank(flat >> 2)
         found = np.zeros((len(flat), size), np.int32) if self.shared is None else _by_bytes(self.shared.of(flat, size), size)
         blank = _bytes_of(bits[:, None], flat, size)
         if blank.any():
-            own = np.where(blank.all(axis=1, keepdims=True), np.int32(self.nobody(i)), np.int32(self.padding(i)))
+            nobody = np.full(blank.shape, self.nobody(i), np.int32)
+            if i.op == "ld":
+                gaps = np.take_along_axis(self._gaps(flat >> 2), (flat & WORD - 1)[:, None] + np.arange(size), axis=1)
+                nobody = np.where(gaps, self.origins.apart(nobody, "gap"), nobody)
+            own = np.where(blank.all(axis=1, keepdims=True), nobody, np.int32(self.padding(i)))
             found = np.where(blank, own, found)
         return found
 
@@ -410,9 +437,11 @@ class Taint:
             results, sources = _registers(i)
             marks = self._handed_on(x, i, sources, threads) if in_parts is None else 0
             if self.origins.are_changed and (i.op == "redux" or (i.op in COMPUTING and not _moves(i))):
-                are_summed = self._are_summed(i, threads)
-                marks = self._computed(i, np.asarray(marks), are_summed)
-                in_parts = None if in_parts is None else [(slot, self._computed(i, parts, are_summed)) for slot, parts in in_parts]
+                are_summed, are_pure = self._are_summed(i, threads), self._are_pure(i, threads)
+                marks = self._computed(i, np.asarray(marks), are_summed, are_pure)
+                in_parts = (
+                    None if in_parts is None else [(slot, self._computed(i, parts, are_summed, are_pure)) for slot, parts in in_parts]
+                )
             decided = self._decided(i, threads)
             step(x)
             for slot in results if in_parts is None else ():
@@ -431,18 +460,74 @@ class Taint:
             return True
         if id(i) not in found.of_two:
             return False
-        one, other = (
-            self._joined([self._part(Register(slot, "", ""), threads) for slot in sorted(side)]) != 0 for side in found.of_two[id(i)]
-        )
-        return np.asarray(one & other)
+        one, other = self._of_terms(found.of_two[id(i)], threads)
+        are_summed = one | other
+        if not are_summed.any() or found.of_two[id(i)].are_far:
+            return np.asarray(are_summed)
+        return np.asarray(are_summed & self._are_several(found.of_two[id(i)], threads))
 
-    def _computed(self, i: Instruction, marks: np.ndarray, are_summed: np.ndarray | bool) -> np.ndarray:
+    def _of_terms(self, terms: Terms, threads: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """In which threads has each of two terms marks?"""
+        one, other = (
+            self._joined([self._part(Register(slot, "", ""), threads) for slot in sorted(side)]) != 0 for side in (terms.one, terms.other)
+        )
+        return one, other
+
+    def _are_several(self, terms: Terms, threads: np.ndarray) -> np.ndarray:
+        """In which threads are terms several elements of an array: are they far apart, or does a thread take one that
+        another thread takes, too, as in x[i] + x[i + 1]? The parts of a pixel are of one thread alone.
+        """
+        self.x.materialize()
+        at = [(self.x.r[place.base][threads].astype(np.int64), place) for place in terms.places]
+        first = np.min([base + place.first for base, place in at], axis=0)
+        spans = np.max([base + place.end for base, place in at], axis=0) - first
+        steps = np.diff(distinct(first))
+        found: np.ndarray = (spans > ELEMENT) | (len(steps) > 0 and bool(steps.min() < spans.max()))
+        return found
+
+    def _computed(self, i: Instruction, marks: np.ndarray, are_summed: np.ndarray | bool, are_pure: np.ndarray | bool) -> np.ndarray:
         """The marks of what an instruction has made of values with these marks, (n,) or (parts, n)."""
         plain = self.origins.computed(i, marks)
         if not np.any(are_summed):
             return plain
         summed: np.ndarray = np.where(are_summed, self.origins.computed(i, marks, is_result=True), plain)
-        return summed
+        if not np.any(are_pure):
+            return summed
+        pure: np.ndarray = np.where(are_pure, self.origins.pure(i, marks), summed)
+        return pure
+
+    def _are_pure(self, i: Instruction, threads: np.ndarray) -> np.ndarray | bool:
+        """In which threads (n,) has a sum over a loop or over lanes no term with a certain value, except for 0 and what
+        a maximum begins with? Then it may be padding, like the columns of a product past the last one.
+        """
+        found = sums(self.x.launch.program)
+        if id(i) in found.of_two and id(i) not in found.always:
+            one, other = self._of_terms(found.of_two[id(i)], threads)
+            return np.asarray(one & other)
+        if id(i) not in found.always or not PACKED.isdisjoint(i.modifiers):
+            return False
+        terms = [i.operands[1:3], i.operands[3:]] if i.op in PRODUCTS and len(i.operands) > 3 else [(source,) for source in i.operands[1:]]
+        are_pure = np.ones(len(threads), bool)
+        for factors in terms:
+            marks = self._joined([self._part(factor, threads) for factor in factors])
+            idle = np.any([self._is_idle(i, factor, threads) for factor in factors], axis=0)
+            are_pure &= (marks != 0) | idle
+        return are_pure
+
+    def _is_idle(self, i: Instruction, operand: Operand, threads: np.ndarray) -> np.ndarray:
+        """In which threads is an operand 0, or the smallest or largest number?"""
+        kind = next((kind for kind in reversed(i.modifiers) if kind in FLOATS or kind in INTEGERS), "")
+        value = value_of(operand, self.x.r, threads, f"b{bits_of(kind)}") if kind else None
+        if value is None:
+            return np.zeros(len(threads), bool)
+        bits = bits_of(kind)
+        if kind in FLOATS:
+            ends = [INFINITY[kind]]
+            value = value << value.dtype.type(1) >> value.dtype.type(1)
+        else:
+            ends = [(1 << bits) - 1, 1 << bits - 1, (1 << bits - 1) - 1]
+        found: np.ndarray = np.isin(value, np.array([0, *ends], value.dtype))
+        return found
 
     def came(self, i: Instruction) -> None:
         """An instruction has run of whose registers none had a mark: what it loaded may have brought some."""
@@ -504,7 +589,7 @@ class Taint:
             each = marks if piece.part is None else [own[:, piece.part] for own in marks]
             if piece.space == "global":
                 for n, own in enumerate(each):
-                    self._store_global(i, piece._replace(at=piece.at + n * size), size, own[0] if len(own) == 1 else own.T)
+                    self._store_global(i, piece._replace(at=piece.at + n * size), size, own[0] if len(own) == 1 else own.T, n)
                 continue
             memory = self._shared() if piece.space == "shared" else self._local()
             for n, own in enumerate(each):
@@ -518,7 +603,12 @@ class Taint:
         elif piece.space == "shared" and (self.shared is not None or marks.any()):
             self.put_stored(piece.at, size, marks)
 
-    def _store_global(self, i: Instruction, piece: Piece, size: int, marks: np.ndarray) -> None:
+    def _store_global(self, i: Instruction, piece: Piece, size: int, marks: np.ndarray, n: int = 0) -> None:
+        """The n-th element of a store. Padding of a row in shared memory is padding there, too, if rows are copied."""
+        gaps = self.origins.has_gaps(marks)
+        moved = [number for number in gaps if not self.copies.are_flat(i, n, self.origins.line_of(number), piece)]
+        if moved:
+            marks = self.origins.plain(marks, moved)
         if marks.any() and not self.stored_values.put(i, piece, size, marks):
             for number in sorted(frozenset().union(*map(self.origins.numbers, distinct(marks.reshape(-1)).tolist()))):
                 self._report_stored(number, i)

@@ -19,7 +19,7 @@ import numpy as np
 from smemsim.base.errors import InputError, Unmodelled
 from smemsim.core.machine.global_memory import FOREIGN
 from smemsim.core.machine.mma_sync import PACKED, QUAD_PAIR_SHAPE, MmaSync, QuadPairs, Wmma
-from smemsim.core.ptx.module import Immediate, Instruction, Operand
+from smemsim.core.ptx.module import Immediate, Instruction, Operand, Register
 from smemsim.core.spec.assumptions import assumed
 from smemsim.core.spec.grades import Grade
 from smemsim.core.spec.mma_sync import BYTE_IDS, SCALE_VECTORS, THREAD_IDS, WMMA_TYPES, Shape
@@ -323,7 +323,9 @@ def _follow(
         if marks is not None:
             of_operand = marks.reshape(len(marks), warps, WARP)[register, :, thread]
             of_rows = origins.all(of_operand if nothing is None else np.where(nothing, np.int32(0), of_operand), axis=1)
-            of_elements = origins.join(of_elements, origins.computed(i, of_rows, is_result=True)[at])
+            is_pure = (of_operand != 0).all(axis=1)
+            of_rows = np.where(is_pure, origins.pure(i, of_rows), origins.computed(i, of_rows, is_result=True))
+            of_elements = origins.join(of_elements, of_rows[at])
     if metadata is not None and (marks := taint.of_registers([metadata[0]], x.threads)) is not None:
         of_rows = origins.all(marks.reshape(warps, WARP)[:, metadata[1].metadata_threads], axis=2).T
         of_elements = origins.join(of_elements, origins.computed(i, of_rows, is_result=True)[row])
@@ -334,9 +336,19 @@ def _follow(
             of_lines = of_factors.reshape(warps, WARP)[:, one.threads(chosen)].T
             of_elements = origins.join(of_elements, origins.computed(i, of_lines, is_result=True)[at])
     of_registers = origins.all(of_elements.transpose(0, 2, 1).reshape(len(parts[0]), -1, x.n), axis=1)
-    taint.put_registers(
-        parts[0], x.threads, of_registers if c is None else origins.join(of_registers, origins.computed(i, c, is_result=True))
-    )
+    of_c = np.zeros_like(of_registers) if c is None else c
+    is_added = np.stack([_is_value(x, register) for register in parts[3]]) & (of_c == 0)
+    of_registers = np.where(is_added, origins.computed(i, of_registers, is_result=True), of_registers)
+    of_c = np.where(of_registers != 0, of_c, origins.computed(i, of_c, is_result=True))
+    taint.put_registers(parts[0], x.threads, origins.join(of_registers, of_c))
+
+
+def _is_value(x: Wave, register: Operand) -> np.ndarray:
+    """In which threads does a register of C hold something else than 0?"""
+    if not isinstance(register, Register):
+        return np.zeros(x.n, bool)
+    found: np.ndarray = x.r[register.slot][x.threads] != 0
+    return found
 
 
 def _are_zeros(values: np.ndarray, marks: np.ndarray | None, places: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
