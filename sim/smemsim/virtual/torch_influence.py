@@ -217,8 +217,8 @@ class _Results:
 
     @staticmethod
     def _differ(one: Any, other: Any) -> np.ndarray:
-        """Which elements of two values, or of two lists, are not the same bits. It is one answer for values that are no tensors, or have
-        other shapes or no bits for each element. Two sparse tensors count as different.
+        """Which elements of two tensors, or of two lists, are not the same bits. It is one answer for other values, and
+        for tensors that have other shapes, or no bits for each element. Two sparse tensors count as different.
         """
         if isinstance(one, list) and isinstance(other, list) and np.shape(one) == np.shape(other):
             return np.asarray(np.array(one) != np.array(other))

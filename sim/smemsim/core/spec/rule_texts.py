@@ -545,7 +545,8 @@ _MEMORY = RuleTopic(
             "A value that is made of several elements, or of an array in which nothing was written, counts as a result.",
             "torch.empty(1024), then a kernel that uses an element as an address.",
             "It reports R507 if an instruction uses such a value. A store of padding is a remark until an instruction uses the stored value. "
-            "A store of a result is a remark until an instruction uses the stored value, or the host copies it. Then the remark becomes R507.",
+            "A store of a result is a remark until an instruction uses the stored value, or the host copies it. Then the remark becomes R507. "
+            "Columns of padding that the host copies with the rest of their rows stay a remark.",
         ),
         "heap.capacity": RuleText(
             "The heap of malloc in kernels",

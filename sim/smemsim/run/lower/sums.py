@@ -46,8 +46,8 @@ class Terms(NamedTuple):
 
 
 class Sums(NamedTuple):
-    """Instructions that add up elements over a loop, over lanes, or in shared memory are `always` (their `id`). In `of_two`
-    are those that add up two terms with elements of one array.
+    """Instructions that add up elements over a loop, over lanes, or in shared memory are `always` (their `id`). Those
+    that add up two terms with elements of one array are in `of_two`.
     """
 
     always: frozenset[int]

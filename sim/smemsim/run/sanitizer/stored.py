@@ -44,8 +44,8 @@ class Doubt:
     arrays, to the host too. So only a use by an instruction counts (rule memory.allocated). An instruction that
     replaces the value itself does not count, as in `if (x[i] < 0) x[i] = 0;`.
 
-    If `is_pad` is set, the value may be the padding of a row. The host may copy it with the rest of the row. If `is_gap`
-    is set, it was copied from the padding of a row in shared memory.
+    If `is_pad` is set, the value may be the padding of a row. The host may copy it with the rest of the row. If
+    `is_gap` is set, it was copied from the padding of a row in shared memory.
     """
 
     finding: Finding

@@ -92,7 +92,7 @@ MOVING = BITWISE | frozenset(CHOOSING) | {"mov", "selp"}  # that make values of 
 UPWARD = frozenset(("add", "mad", "mul", "sub"))
 PRODUCTS = frozenset(("fma", "fused", "mad", "mul"))
 FLOATS = frozenset(("bf16", "f16", "f32", "f64"))
-INFINITY = {"bf16": 0x7F80, "f16": 0x7C00, "f32": 0x7F800000, "f64": 0x7FF << 52}  # its bits
+INFINITY = {"bf16": 0x7F80, "f16": 0x7C00, "f32": 0x7F800000, "f64": 0x7FF0000000000000}  # its bits
 MOST_BYTES = 8  # of a register whose parts have marks; more parts than that are its bits
 TELLING = frozenset(
     ("ldmatrix", "mma", "shfl", "stmatrix", "tcgen05", "wgmma", "wmma")
