@@ -675,11 +675,12 @@ def test_sums_of_warps_whose_numbers_repeat_are_judged_by_where_these_come_from(
 
 
 def fragments(
-    *, a: str = "mk", b: str = "kn", trans: tuple[bool, bool] = (False, True), masks: tuple[int, int] = (7, 7), by: str = "ld", k: str = "0"
-) -> str:
+    *, a: str = "mk", b: str = "kn", trans: tuple[bool, bool] = (False, True), masks: tuple[int, int] = (7, 7), by: str = "ld", k: str = "0",
+    lines: int = 1, given: str = "a0 a1 a2 a3 b0 b1",
+) -> str:  # fmt: skip
     """An mma.sync of 16 x 8 x 16 of tiles of 16 lines of 128 bytes, which lie as the letters say, the contiguous one last.
 
-    Threads store chunk c of a line r at c ^ r & masks[0], ldmatrix reads it at c ^ r & masks[1]. `k`: where the CTA's
+    Threads store chunk c of a line r at c ^ r / lines & masks[0], ldmatrix reads it at c ^ r & masks[1]. `k`: where the CTA's
     slice begins in both.
     """
     text = []
@@ -688,7 +689,7 @@ def fragments(
         text.append(f"ld.param.u64 %from, [p{side}]; {along_k} add.u64 %from, %from, %p;")
         for n in range(4):
             text.append(
-                f"shr.u32 %r, %l, 3; add.u32 %r, %r, {4 * n}; and.b32 %c, %l, 7; mad.wide.u32 %p, %r, 128, %from; mad.wide.u32 %p, %c, 16, %p; and.b32 %x, %r, {masks[0]}; "
+                f"shr.u32 %r, %l, 3; add.u32 %r, %r, {4 * n}; and.b32 %c, %l, 7; mad.wide.u32 %p, %r, 128, %from; mad.wide.u32 %p, %c, 16, %p; shr.u32 %x, %r, {lines - 1}; and.b32 %x, %x, {masks[0]}; "
                 f"xor.b32 %c, %c, %x; mad.lo.u32 %t, %r, 128, %base; mad.lo.u32 %t, %c, 16, %t; add.u32 %t, %t, {to};"
             )
             copies = {
@@ -697,18 +698,20 @@ def fragments(
             }
             text.append(copies[by])
     text.append("cp.async.wait_all; bar.sync 0;")
-    lines = {  # the line of a lane, and its chunk
+    of_lane = {  # its line and its chunk
         (0, "mk"): "and.b32 %r, %l, 15; shr.u32 %c, %l, 4;",
         (0, "km"): "and.b32 %r, %l, 7; shr.u32 %t, %l, 4; mad.lo.u32 %r, %t, 8, %r; shr.u32 %c, %l, 3; and.b32 %c, %c, 1;",
         (1, "kn"): "and.b32 %r, %l, 15; mov.u32 %c, 0;",
         (1, "nk"): "and.b32 %r, %l, 7; shr.u32 %c, %l, 3; and.b32 %c, %c, 1;",
     }
-    for side, (lies, given, count) in enumerate(((a, "{%a0, %a1, %a2, %a3}", 4), (b, "{%b0, %b1}", 2))):
+    for side, (lies, loaded, count) in enumerate(((a, "{%a0, %a1, %a2, %a3}", 4), (b, "{%b0, %b1}", 2))):
         text.append(
-            f"{lines[side, lies]} and.b32 %x, %r, {masks[1]}; xor.b32 %c, %c, %x; mad.lo.u32 %t, %r, 128, %base; mad.lo.u32 %t, %c, 16, %t;"
+            f"{of_lane[side, lies]} and.b32 %x, %r, {masks[1]}; xor.b32 %c, %c, %x; mad.lo.u32 %t, %r, 128, %base; mad.lo.u32 %t, %c, 16, %t;"
         )
-        text.append(f"add.u32 %t, %t, {2048 * side}; ldmatrix.sync.aligned.m8n8.x{count}{'.trans' * trans[side]}.shared.b16 {given}, [%t];")
-    body = "\n  ".join(text)
+        text.append(
+            f"add.u32 %t, %t, {2048 * side}; ldmatrix.sync.aligned.m8n8.x{count}{'.trans' * trans[side]}.shared.b16 {loaded}, [%t];"
+        )
+    body, names = "\n  ".join(text), [f"%{one}" for one in given.split()]
     return f""".version 8.3
 .target sm_80
 .address_size 64
@@ -716,7 +719,7 @@ def fragments(
   .reg .b32 %l, %r, %c, %x, %t, %base, %k, %v<4>, %a<4>, %b<2>; .reg .b64 %from, %p; .reg .f32 %d<4>; .shared .align 128 .b8 tiles[4096];
   mov.u32 %l, %tid.x; mov.u32 %base, tiles; mov.u32 %k, %ctaid.x;
   {body}
-  mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {{%d0, %d1, %d2, %d3}}, {{%a0, %a1, %a2, %a3}}, {{%b0, %b1}}, {{0f00000000, 0f00000000, 0f00000000, 0f00000000}};
+  mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {{%d0, %d1, %d2, %d3}}, {{{", ".join(names[:4])}}}, {{{", ".join(names[4:])}}}, {{0f00000000, 0f00000000, 0f00000000, 0f00000000}};
   ld.param.u64 %from, [out]; {" ".join(f"mad.wide.u32 %p, %l, 16, %from; red.global.add.f32 [%p+{4 * n}], %d{n};" for n in range(4))} ret;
 }}"""
 
@@ -733,6 +736,10 @@ ORDERS: dict[str, tuple[dict[str, Any], str]] = {
     "A without .trans": ({"a": "km"}, "block of A is multiplied transposed"),
     "swizzle at the write": ({"masks": (7, 0)}, "chunks of A are exchanged: chunk c of row r is where c ^ x belongs, for r = 0 to 7 with x = 0, 1, 2, 3, 4, 5, 6, 7"),
     "swizzle at the read": ({"masks": (0, 6), "a": "km", "trans": (True, True)}, "chunk c of k r is where c ^ x belongs, for r = 0 to 7 with x = 0, 0, 2, 2, 4, 4, 6, 6"),
+    "a swizzle of 16 lines": ({"lines": 2}, "for r = 0 to 15 with x = 0, 1, 3, 2, 6, 7, 5, 4, 4"),
+    "registers of A": ({"given": "a0 a2 a1 a3 b0 b1"}, "block of A is multiplied transposed"),
+    "registers of B": ({"given": "a0 a1 a2 a3 b1 b0"}, "multiplies the first half of A's k with the second half of B's"),
+    "registers of both": ({"given": "a2 a3 a0 a1 b1 b0"}, ""),
     "two swizzles": ({"masks": (7, 6), "b": "nk", "trans": (False, False)}, "with x = 0, 1, 0, 1, 0, 1, 0, 1"),
 }  # fmt: skip
 
@@ -755,15 +762,28 @@ def test_the_order_of_elements_in_fragments_is_followed_whatever_the_numbers_are
 
 @pytest.mark.parametrize(
     ("step", "ctas", "said"),
-    [(16, 4, ""), (16, 3, ""), (8, 4, "k = 8 to 31 more often than others, and k = 40 to 63 never"), (0, 4, ""), (32, 2, "")],
+    [
+        (16, 4, ""),
+        (16, 3, "no mma.sync multiplies k = 48 to 63 of A and B"),
+        (8, 4, "k = 8 to 31 more often than others, and k = 40 to 63 never"),
+        (0, 4, ""),
+        (32, 2, ""),
+    ],
 )
 def test_slices_of_k_that_overlap_and_leave_others_out_are_a_remark(step: int, ctas: int, said: str):
-    """CTAs that multiply the same k, or leave some out, may be meant: a benchmark, a sum with a part of K."""
+    """CTAs that multiply the same k, or leave some out, may be meant: a benchmark, a sum with a part of K. Where the rest
+    holds zeros, as padding does, there is no remark.
+    """
     gpu = Gpu("sm_80")
     arrays = [gpu.array(np.ones((64, 64), np.float16)) for _ in range(2)]
-    text = fragments(a="mk", masks=(0, 0), k="%k").replace("mov.u32 %k, %ctaid.x;", f"mov.u32 %k, %ctaid.x; mul.lo.u32 %k, %k, {step};")
+    text = fragments(masks=(0, 0), k="%k").replace("mov.u32 %k, %ctaid.x;", f"mov.u32 %k, %ctaid.x; mul.lo.u32 %k, %k, {step};")
     for workers in (1, 2):
         ran = gpu.launch(text, block=32, grid=ctas, args=[*arrays, gpu.array(np.zeros(128, np.float32))], progress=False, workers=workers)
         told = [f.message for f in ran.remarks if f.code == "R508"]
         assert len(told) == bool(said), ran.text()
         assert all(said in one for one in told)
+    padded = [np.ones((64, 64), np.float16) for _ in range(2)]
+    padded[0][:, 16 * ctas :] = 0
+    if step == 16:
+        ran = gpu.launch(text, block=32, grid=ctas, args=[*map(gpu.array, padded), gpu.array(np.zeros(128, np.float32))], progress=False)
+        assert not ran.remarks, ran.text()

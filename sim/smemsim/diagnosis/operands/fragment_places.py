@@ -15,7 +15,7 @@ from smemsim.core.spec.shared_memory import CHUNK
 from smemsim.diagnosis.recognised import Recognised
 from smemsim.run.engine.launch import Launch
 
-__all__ = ["Blocks", "Chunks", "other_order", "regular", "told_order"]
+__all__ = ["Blocks", "Chunks", "k_order", "other_order", "regular", "told_k_order", "told_order"]
 
 BLOCK = 8  # rows and columns of a matrix of ldmatrix
 MOST_CHUNKS = 8  # of a line of a swizzle pattern
@@ -26,8 +26,8 @@ class Blocks(NamedTuple):
 
 
 class Chunks(NamedTuple):
-    """The 16-byte chunks of each line are exchanged by an XOR: the numbers for lines 0 to 7. Lines are rows, or k if
-    rows are contiguous.
+    """The 16-byte chunks of each line are exchanged by an XOR: the numbers for the lines from 0 on. Lines are rows, or k
+    if rows are contiguous.
     """
 
     numbers: tuple[int, ...]
@@ -76,9 +76,9 @@ def other_order(at: np.ndarray, size: int) -> Blocks | Chunks | None:
 
 
 def _exchanged(lines: np.ndarray, size: int) -> tuple[int, ...] | None:
-    """By which XOR the chunks of lines 0 to 7 are exchanged, if that repeats after 8 lines."""
+    """By which XOR with bits of the line the chunks are exchanged, for each line until it repeats."""
     each, count = CHUNK // size, len(lines)
-    if lines.shape[1] % each or count % BLOCK or lines.size < 2 * BLOCK * each:
+    if lines.shape[1] % each or count not in (BLOCK, 2 * BLOCK) or lines.size < 2 * BLOCK * each:
         return None
     parts = lines.reshape(count, -1, each)
     if (np.diff(parts, axis=2) != size).any() or (parts[..., 0] % CHUNK).any():
@@ -94,15 +94,26 @@ def _exchanged(lines: np.ndarray, size: int) -> tuple[int, ...] | None:
         for first in range(MOST_CHUNKS - width + 1):
             by = (inside + first) ^ (inside[0] + first)
             if (by == by[:, :1]).all() and _is_swizzle(by[:, 0]):
-                return tuple(by[:BLOCK, 0].tolist())
+                return tuple(by[: BLOCK if (by[:BLOCK] == by[-BLOCK:]).all() else count, 0].tolist())
     return None
 
 
 def _is_swizzle(by: np.ndarray) -> bool:
-    """Are these the numbers of an XOR with bits of the line, which repeats after 8 lines?"""
+    """Are these the numbers of an XOR with bits of the line, also within 8 lines?"""
     line = np.arange(len(by))
-    linear = np.bitwise_xor.reduce([np.where(line >> bit & 1, by[1 << bit], 0) for bit in range(3)])
-    return bool(by[:BLOCK].any() and (by == linear).all())
+    bits = [np.where(line >> bit & 1, by[1 << bit], 0) for bit in range(len(by).bit_length() - 1)]
+    return bool(by[:BLOCK].any() and (by == np.bitwise_xor.reduce(bits)).all())
+
+
+def k_order(at: np.ndarray) -> tuple[int, ...] | None:
+    """In which order a product has the k of an operand, whatever its rows are; None if the k of a row are not evenly
+    apart, or not those of each row.
+    """
+    if (at < 0).any() or (at - at[:, :1] != at[:1] - at[0, 0]).any():
+        return None
+    order = np.argsort(at[0])
+    gaps = np.diff(at[0][order])
+    return tuple(np.argsort(order).tolist()) if (gaps == gaps[0]).all() and gaps[0] > 0 else None
 
 
 def told_order(order: Blocks | Chunks, side: str, i: Instruction, launch: Launch) -> Finding:
@@ -115,12 +126,22 @@ def told_order(order: Blocks | Chunks, side: str, i: Instruction, launch: Launch
         change = (
             "ldmatrix without .trans" if has_trans else "ldmatrix with .trans" if load is not None else "exchange rows and k of each block"
         )
+        change += "; or exchange the second and the third register of A" * (side == "a")
         why = "an array that holds its blocks transposed may look the same"
     else:
-        what = f"the 16-byte chunks of {name} are exchanged: chunk c of {order.lines} r is where c ^ x belongs, for r = 0 to 7 with x = {', '.join(map(str, order.numbers))}"
+        what = f"the 16-byte chunks of {name} are exchanged: chunk c of {order.lines} r is where c ^ x belongs, for r = 0 to {len(order.numbers) - 1} with x = {', '.join(map(str, order.numbers))}"
         change = "the same swizzle where shared memory is read as where it is written"
         why = f"so one product multiplies {'several k of each row' if order.lines == 'row' else 'other rows at each k'}; an array that is stored swizzled may look the same"
     return at_instruction("R508", where, what, change, why=why, milder=Severity.NOTE)
+
+
+def told_k_order(i: Instruction, launch: Launch) -> Finding:
+    """R508 as a remark: A and B of one product have their k in another order."""
+    where = _loaded_by(i, "b", launch) or i
+    return at_instruction(
+        "R508", where, f"the product at line {i.line} multiplies the first half of A's k with the second half of B's, and the second half with the first",
+        "exchange the registers of B, or those of A", why="an array whose halves of k are exchanged may look the same", milder=Severity.NOTE,
+    )  # fmt: skip
 
 
 def _loaded_by(i: Instruction, side: str, launch: Launch) -> Instruction | None:

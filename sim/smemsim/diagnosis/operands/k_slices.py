@@ -5,7 +5,7 @@ left out.
 from __future__ import annotations
 
 import collections
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -89,7 +89,17 @@ class KSlices:
         every, (line, _, width, *_) = list(groups.values()), next(iter(self._counts))
         if len(extents) != 1 or any(one != every[0] for one in every) or len({key[2] for key in self._counts}) > 1:
             return []
-        return _told(every[0], extents.pop(), width, self._lines[line])
+        return _told(every[0], extents.pop(), width, self._lines[line], lambda k: self._have_numbers(k, launch, every[0]))
+
+    def _have_numbers(self, k: np.ndarray, launch: Launch, counts: collections.Counter[int]) -> bool:
+        """Have the rows of A and of B of the first product numbers at these k, and not only zeros?"""
+        (_, size, _, *at), first = next(iter(self._counts)), next(iter(counts))
+        for begin, _, step in (at[:3], at[3:]):
+            held = [launch.memory.holding(one, one + size) for one in (begin + step * (k - first)).tolist()]
+            places = zip(held, (begin + step * (k - first)).tolist(), strict=True)
+            if not any(region is not None and region.data[one - region.begin : one - region.begin + size].any() for region, one in places):
+                return False
+        return True
 
 
 def _corner(begin: int, row: int, step: int, size: int) -> np.ndarray:
@@ -97,14 +107,23 @@ def _corner(begin: int, row: int, step: int, size: int) -> np.ndarray:
     return begin + np.arange(2)[:, None] * row + np.arange(2) * step
 
 
-def _told(counts: collections.Counter[int], extent: int, width: int, i: Instruction) -> list[Finding]:
+def _told(
+    counts: collections.Counter[int], extent: int, width: int, i: Instruction, has_numbers: Callable[[np.ndarray], bool]
+) -> list[Finding]:
     times = np.zeros(max(extent, max(counts) + width), np.int64)
     for k, count in counts.items():
         times[k : k + width] += count
     once = int(times[times > 0].min())
-    if times.min() > 0 or times.max() == once or len(times) > extent:
+    if times.min() > 0 or len(times) > extent:
         return []
     twice, never = _ranges(np.flatnonzero(times > once)), _ranges(np.flatnonzero(times == 0))
+    if not twice:
+        return [
+            at_instruction(
+                "R508", i, f"no mma.sync multiplies k = {never} of A and B", "one more step of the loop over K, unless the rest of K is meant to be left out",
+                why="both arrays have numbers there, and all other k of them are multiplied", milder=Severity.NOTE,
+            )
+        ] if _is_a_step(np.flatnonzero(times == 0), extent) and has_numbers(np.flatnonzero(times == 0)) else []  # fmt: skip
     return [
         at_instruction(
             "R508", i, f"the products of each row of A and of B have k = {twice} more often than others, and k = {never} never",
@@ -112,6 +131,11 @@ def _told(counts: collections.Counter[int], extent: int, width: int, i: Instruct
             why="the k of A and of B are the same in each product; if no sum has all of these products, the remark means nothing", milder=Severity.NOTE,
         )
     ]  # fmt: skip
+
+
+def _is_a_step(k: np.ndarray, extent: int) -> bool:
+    """May these k be one step of a loop: one range, of a quarter of all k or less?"""
+    return bool(4 * len(k) <= extent and (np.diff(k) == 1).all())
 
 
 def _ranges(k: Iterable[int]) -> str:

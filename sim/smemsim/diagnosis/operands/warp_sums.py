@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,7 +18,7 @@ import numpy as np
 from smemsim.core.finding import Finding
 from smemsim.core.spec.shared_memory import CHUNK
 from smemsim.diagnosis.operands.chunks import Chunks, all_chunks
-from smemsim.diagnosis.operands.fragment_places import other_order, regular, told_order
+from smemsim.diagnosis.operands.fragment_places import k_order, other_order, regular, told_k_order, told_order
 from smemsim.diagnosis.operands.k_slices import KSlices
 from smemsim.diagnosis.operands.thread_sums import Pointers, Sum, found_in
 from smemsim.diagnosis.recognised import Recognised
@@ -154,6 +155,8 @@ class WarpSums:
             self._memory = x.launch.memory
             self._pointers = given = Pointers(x.launch)
             self._chunks = all_chunks(region for region in self._memory.filled() if given.are_in(region.begin, region.end))
+        if products.sources is not None:
+            self._look_at_k(x, [products.sources(side)[row] for side in "ab"], i)
         found: list[Recognised] = []
         for n, side in enumerate("ab"):
             tile, last = products.tile(side, row), its.last[n]
@@ -170,6 +173,18 @@ class WarpSums:
             its.last[n] = now, 0 if last is None else now.at - last[0].at
             found.append(now)
         return found[0], found[1]
+
+    def _look_at_k(self, x: Wave, at: Sequence[np.ndarray], i: Instruction) -> None:
+        """Report a product whose A has the halves of its k in another order than its B, once a line. An array may be
+        stored in other orders, such as that of registers.
+        """
+        if self.found or (i.line, "") in self._orders:
+            return
+        self._orders[i.line, ""] = True
+        a, b = (k_order(one) for one in at)
+        if a is not None and b is not None and b == (*a[len(a) // 2 :], *a[: len(a) // 2]):
+            self.found = [told_k_order(i, x.launch)]
+            self.has_seen = True
 
     def _look_at_order(self, x: Wave, at: np.ndarray, size: int, side: str, i: Instruction) -> None:
         """Report an operand whose elements are in another order than rows and k, once a line."""
