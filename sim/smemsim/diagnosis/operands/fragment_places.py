@@ -26,8 +26,8 @@ class Blocks(NamedTuple):
 
 
 class Chunks(NamedTuple):
-    """The 16-byte chunks of each line are exchanged by an XOR: the numbers for the lines from 0 on. Lines are rows, or k
-    if rows are contiguous.
+    """The 16-byte chunks of each line are exchanged by an XOR. It has a number for each line, from line 0 on. Lines are
+    rows, or k if rows are contiguous.
     """
 
     numbers: tuple[int, ...]
@@ -63,6 +63,10 @@ def other_order(at: np.ndarray, size: int) -> Blocks | Chunks | None:
     """The order of elements that are not at fixed strides; None if it is not known, or if they are."""
     if (at < 0).any() or _steps(at) is not None:
         return None
+    if size == 1 and not at.shape[1] % 2 and (at[:, 1::2] - at[:, ::2] == 1).all():  # ldmatrix moves two bytes together
+        pairs = other_order(at[:, ::2], 2)
+        if isinstance(pairs, Blocks):
+            return pairs
     rows, k = at.shape
     if size == CHUNK // BLOCK and rows % BLOCK == 0 == k % BLOCK:
         turned = at.reshape(rows // BLOCK, BLOCK, k // BLOCK, BLOCK).transpose(0, 3, 2, 1).reshape(rows, k)

@@ -157,6 +157,8 @@ class WarpSums:
             self._chunks = all_chunks(region for region in self._memory.filled() if given.are_in(region.begin, region.end))
         if products.sources is not None:
             self._look_at_k(x, [products.sources(side)[row] for side in "ab"], i)
+            for side in "ab":
+                self._look_at_order(x, products.sources(side)[row], products.tile(side, row).itemsize, side, i)
         found: list[Recognised] = []
         for n, side in enumerate("ab"):
             tile, last = products.tile(side, row), its.last[n]
@@ -164,7 +166,6 @@ class WarpSums:
             if products.sources is not None:
                 at = products.sources(side)[row]
                 now = regular(at, tile.itemsize, x.launch)
-                self._look_at_order(x, at, tile.itemsize, side, i)
             if now is None:
                 now = self._tile(tile, last)
                 if now is None:
