@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from gpu_faults import BLACKWELL, FAULTS, PAIR, RING, Fault, launched, sub
+from gpu_faults import BLACKWELL, FAULTS, PAIR, RING, Fault, idesc, launched, only, sub
 from smemsim.diagnosis.operands.tiles import unread
 
 
@@ -44,6 +44,16 @@ def test_halves_of_a_pair_in_the_other_order_are_a_remark_where_they_are_shared(
     run, _ = launched(PAIR, Fault("", PAIR, "", "", sub(rf"shl\.b32 \t{side}, %r23, {count};", turned)))
     assert not [f for f in run.findings if f.code == "R508"]
     assert [f.code for f in run.remarks if f.code == "R508"] == remarks
+
+
+@pytest.mark.parametrize("maps", [only(0, data_type="f16"), lambda _, arguments: arguments | {"data_type": "f16"}], ids=["A", "both"])
+def test_bf16_by_a_map_of_float16_is_a_remark_unless_the_instruction_mixes_the_types(maps):
+    """TMA brings the same bytes, and programs name 16-bit words so."""
+    run, _ = launched(BLACKWELL, Fault("", BLACKWELL, "", "", lambda ptx: ptx, maps=maps))
+    assert not run.findings
+    assert "I603" in [f.code for f in run.remarks]
+    mixed, _ = launched(BLACKWELL, Fault("", BLACKWELL, "", "", idesc(10, 3, 0), maps=maps))
+    assert {f.code for f in mixed.findings} == {"I603"}
 
 
 def test_what_threads_or_stores_read_of_a_tile_is_not_missed():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from smemsim.core.finding import Finding, at_instruction
+from smemsim.core.spec.findings import Severity
 from smemsim.core.spec.formats import element_format
 from smemsim.diagnosis.operands.read import Issued
 from smemsim.run.engine.records import Mma
@@ -10,20 +11,25 @@ from smemsim.run.engine.records import Mma
 __all__ = ["READ_AS", "other_type"]
 
 
+WORDS = "FLOAT16"  # the type that programs also give to tensors of other 16-bit words
+
 # Maps of these bring numbers, which these types read; those of integers bring any bytes.
 READ_AS = {"BFLOAT16": ("bf16",), "FLOAT16": ("f16",), "FLOAT32": ("f32", "tf32")}
 
 
 def other_type(event: Mma, side: str, load: Issued) -> Finding | None:
     """I603 of an instruction descriptor, R508 or, of another width, T211 of a wgmma, where operand `side` ("a", "b") is
-    none of what the load brought.
+    none of what the load brought. A remark for bf16 by a map of FLOAT16, which brings the same bytes.
     """
     tm, dtype = load.transfer.tensor_map, event.a_type if side == "a" else event.b_type
+    is_named_so = tm.data_type.name == WORDS and dtype == "bf16" and event.a_type == event.b_type
     right = READ_AS.get(tm.data_type.name, (dtype,))
     if dtype in right:
         return None
     is_word, is_as_wide = event.idesc is not None, element_format(dtype).bits == tm.type_row.bits
-    if is_as_wide:
+    if is_named_so:
+        repair = "data_type BFLOAT16 in the map if the tensor has bf16; else an instruction for f16"
+    elif is_as_wide:
         repair = f"{side}_type {right[0]}{' in the instruction descriptor' if is_word else ''}"
     else:
         repair = (
@@ -34,5 +40,6 @@ def other_type(event: Mma, side: str, load: Issued) -> Finding | None:
         event.instruction,
         f"operand {side.upper()} is read as {dtype}; the tensor map of the load at line {load.event.instruction.line} has {right[0]}",
         repair,
-        why="" if is_as_wide else "the elements have another width",
+        why="TMA moves 16-bit words of either type unchanged" if is_named_so else "" if is_as_wide else "the elements have another width",
+        milder=Severity.NOTE if is_named_so else None,
     )
