@@ -937,3 +937,19 @@ def test_the_rows_of_a_move_behind_a_product_with_ashift():
     assert run.findings == [], run.text()
     np.testing.assert_array_equal(out[:, 0], 16 * row)
     np.testing.assert_array_equal(out[row % 32 < 31, 1], 16 * (row + 1)[row % 32 < 31])
+
+
+@pytest.mark.parametrize("first", [0, 9, 15, 24, 31, 32, 40])
+def test_an_operand_that_its_own_result_overwrites_is_a_finding(first: int):
+    """A has 8 columns of tensor memory, D has 16: of the first product from 0 on, of the second one from 16 on."""
+    i = InstrDescriptor(kind="f16", m=128, n=16, a_type="f16", b_type="f16", d_type="f32")
+    ptx = SHIFTED.format(word=1 << 46 | 256 >> 4 << 32 | 128 >> 4 << 16, idesc=i.word)
+    ptx = ptx.replace("add.u32 %a, %s, 32;", f"add.u32 %a, %s, {first};").replace(".ashift", "")
+    gpu = Gpu("sm_100a")
+    run = gpu.launch(ptx, block=128, args=[gpu.array(np.zeros((128, 2), np.float32))], progress=False)
+    overlaps = [sorted({*range(first, first + 8)} & {*range(begin, begin + 16)}) for begin in (0, 16)]
+    found = [f.message for f in run.findings if "D overlaps A" in f.message]
+    assert len(found) == sum(map(bool, overlaps))
+    for columns, message in zip(filter(None, overlaps), found, strict=True):
+        span = f"column {columns[0]}" if len(columns) == 1 else f"columns {columns[0]} to {columns[-1]}"
+        assert message.startswith(f"D overlaps A of the same instruction in {span} of tensor memory;")

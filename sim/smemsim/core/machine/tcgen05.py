@@ -37,6 +37,7 @@ from smemsim.core.machine.tmem.layout import (
     cells_of_d,
     cells_of_metadata,
     cells_of_scales,
+    copies_of,
     lane_set,
 )
 from smemsim.core.machine.tmem.memory import TensorMemory, check_together, memories_of
@@ -212,6 +213,22 @@ class Prepared:
         lanes = [cells[cta][0][written[cta * rows : (cta + 1) * rows]] for cta in range(self.d.cta_group)]
         return tuple((cta, lane_set(lanes[cta]), first, end) for cta, _, first, end in boxes if lanes[cta].size)
 
+    @functools.cached_property
+    def overwritten(self) -> tuple[str, int, int] | None:
+        """The first operand in tensor memory that has cells in common with D: its name, and the first and the last of
+        these columns. None if there is none, or if some lanes of D are not written.
+        """
+        operands: list[tuple[str, ATmemLayout | ScaleLayout | MetadataLayout]] = []
+        if not isinstance(self.a, SharedOperand):
+            operands.append(("A", self.a))
+        operands += [(f"the scale factors of {layout.operand}", layout) for layout in self.scales or ()]
+        operands += [("the metadata", self.metadata)] if self.metadata else []
+        for name, layout in operands if self.written is None else ():
+            columns = _columns_of_d_in(self.d, layout)
+            if len(columns):
+                return name, int(columns.min()), int(columns.max())
+        return None
+
     @property
     def only_adds(self) -> bool:
         """Is D, all of it, what it reads and writes of tensor memory?"""
@@ -247,6 +264,26 @@ class Prepared:
         """The rows of smemsim.DISPUTES that the result rests on."""
         in_tensor = not isinstance(self.a, SharedOperand)
         return _disputes(self.i, self.d, a_in_tensor=in_tensor, is_masked=self.zero_columns is not None)
+
+
+def _columns_of_d_in(d: AccumulatorLayout, layout: ATmemLayout | ScaleLayout | MetadataLayout) -> np.ndarray:
+    """The columns of the cells that D and an operand in tensor memory have in common."""
+    boxes = [(cta, first, end) for cta, _, first, end in boxes_of_d(d)]
+    if not any(
+        cta == its and first < end_of_its and begin < end for cta, _, begin, end_of_its in boxes_of(layout) for its, first, end in boxes
+    ):
+        return np.empty(0, np.int64)
+    of_d = np.concatenate([_places(cta, lane, column).reshape(-1) for cta, (lane, column) in enumerate(cells_of_d(d))])
+    both: np.ndarray = np.intersect1d(
+        of_d, np.concatenate([_places(cta, lane, column).reshape(-1) for cta, lane, column, _ in copies_of(layout)])
+    )
+    return both % COLUMNS
+
+
+def _places(cta: Any, lane: np.ndarray, column: np.ndarray) -> np.ndarray:
+    """The places of cells among those of all CTAs of a group."""
+    found: np.ndarray = (cta * LANES + lane) * COLUMNS + column
+    return found
 
 
 def prepare(mma: Tcgen05Mma) -> Prepared:

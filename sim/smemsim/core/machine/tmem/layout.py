@@ -78,6 +78,7 @@ __all__ = [
     "cells_of_metadata",
     "cells_of_scales",
     "check_kind",
+    "copies_of",
     "lane_set",
     "legal_n",
 ]
@@ -690,6 +691,13 @@ def cells_of_metadata(layout: MetadataLayout) -> Copies:
     return tuple(layout.location(m, k, copy) for copy in range(layout.copies))
 
 
+def copies_of(layout: ATmemLayout | ScaleLayout | MetadataLayout) -> Copies:
+    """Cells of A, scale factors or metadata, as `cells_of_a` and its siblings give them."""
+    if isinstance(layout, ATmemLayout):
+        return cells_of_a(layout)
+    return cells_of_scales(layout) if isinstance(layout, ScaleLayout) else cells_of_metadata(layout)
+
+
 def lane_set(lanes: np.ndarray) -> Lanes:
     """Lanes as a slice where they follow one another."""
     each = distinct(lanes)
@@ -706,10 +714,7 @@ def boxes_of_d(layout: AccumulatorLayout) -> tuple[Box, ...]:
 @remembered(64)
 def boxes_of(layout: ATmemLayout | ScaleLayout | MetadataLayout) -> tuple[Box, ...]:
     """Where A, scale factors or metadata lie, all copies of them, a box in each CTA that has any."""
-    if isinstance(layout, ATmemLayout):
-        copies = cells_of_a(layout)
-    else:
-        copies = cells_of_scales(layout) if isinstance(layout, ScaleLayout) else cells_of_metadata(layout)
+    copies = copies_of(layout)
     cta, lane, column = (np.stack([copy[n] for copy in copies]) for n in range(3))
     boxes = []
     for number in distinct(cta).tolist():

@@ -259,9 +259,19 @@ class _Mma:
         for problem in _wrong_bits(i):
             message = f"instruction descriptor {i.word:#010x}: {problem.message}"
             launch.find(problem.code, self.i, message, problem.repair, because=problem.because)
+        if overwritten := operation.issue.mma.overwritten:
+            self._note_overlap(x, *overwritten)
         if i.row.block_scaled:
             self._note_scale_ids(x, operation.issue.mma.of)
         launch.result.evidence |= evidence_of(operation.issue)
+
+    def _note_overlap(self, x: Wave, operand: str, first: int, last: int) -> None:
+        """D overlaps an operand of the same instruction."""
+        columns = f"column {first}" if first == last else f"columns {first} to {last}"
+        x.launch.find(
+            "X012", self.i, f"D overlaps {operand} of the same instruction in {columns} of tensor memory", "put D in columns that no operand of the instruction uses",
+            because="PTX ISA 9.1 §9.7.16.10", why="no document says whether the instruction reads all of its operands before it writes D",
+        )  # fmt: skip
 
     def _note_scale_ids(self, x: Wave, of: Tcgen05Mma) -> None:
         """Remark an address of scale factors that names another scale id than the instruction descriptor."""
