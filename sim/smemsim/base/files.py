@@ -149,7 +149,7 @@ def source_line(name: str, line: int, folders: Sequence[pathlib.Path]) -> str:
 
 
 def same_file(a: pathlib.Path, b: pathlib.Path) -> bool:
-    """Are two names those of one file, also where the file system does not tell capitals from small letters?"""
+    """Are two names those of one file, also if the file system does not distinguish capitals from small letters?"""
     return str(a.resolve()).casefold() == str(b.resolve()).casefold()
 
 

@@ -47,7 +47,7 @@ RUNNERS: dict[str, Callable[[Bench, Any], dict[str, Any]]] = {}  # what a proces
 
 
 def kernel_files(*names: str) -> None:
-    """Register NAME.cu beside this file."""
+    """Register NAME.cu in the folder of this file."""
     for name in names:
         KERNELS[name] = (HERE / f"{name}.cu").read_text
 

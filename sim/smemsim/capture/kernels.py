@@ -1,5 +1,5 @@
 """Machine code of the kit's kernels: from the PTX in this package, which the driver compiles, or by nvcc from the CUDA
-C++ beside this file.
+C++ in the folder of this file.
 
 The PTX of a kernel is found by a digest of its CUDA C++. So a user needs no toolkit. Only changed CUDA C++ needs nvcc.
 `python -m tools.kit_ptx` writes the PTX.

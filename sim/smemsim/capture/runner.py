@@ -68,8 +68,8 @@ def is_finished(out: pathlib.Path, suite: str, card: dict[str, str], arch: str) 
 
 
 def run(out: pathlib.Path, arch: str, card: dict[str, str], planned: Sequence[Planned], minutes: float, tell: Callable[[Planned, Done | None], None]) -> list[Done]:  # fmt: skip
-    """Run suites in their order for so many minutes. `tell` hears of each suite when it begins (None) and when it is
-    over.
+    """Run suites in their order for so many minutes. The function `tell` is called with each suite when it begins
+    (None) and when it is over.
 
     A suite that does not fit what is left of the time is skipped. Ctrl-C leaves what is finished, and so does
     InputError of a full disk.

@@ -1,4 +1,6 @@
-"""The output and the error stream of a command: they are always there, and a reader who leaves changes no exit code."""
+"""The output and the error stream of a command. They always exist, and a reader that closes its end changes no exit
+code.
+"""
 
 from __future__ import annotations
 

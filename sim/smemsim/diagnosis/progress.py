@@ -92,7 +92,7 @@ class Progress:
             print(f"smemsim: {self.name}: {self.done} of {self.total} CTAs in {told(self.seconds)}{rest}", file=sys.stderr, flush=True)
 
     def _left(self) -> float:
-        """Seconds for the rest; 0 if it is too early to tell: the first wave alone counts only if it was slow."""
+        """Seconds for the rest. 0 if it is too early to know them: the first wave alone counts only if it was slow."""
         now = self.seconds
         if self._first is None:
             self._first = now, self.done

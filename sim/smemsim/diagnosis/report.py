@@ -192,7 +192,7 @@ class Report(metaclass=OwnMembers):
         )  # fmt: skip
 
     def html(self) -> str:
-        """One self-contained page: the findings beside every operand's tile and shared memory."""
+        """One self-contained page: the findings next to every operand's tile and shared memory."""
         from smemsim.core.picture.page import page_html
 
         return page_html(self.page())

@@ -96,7 +96,7 @@ def slice_of(machine: Machine, number: int, step: MmaStep, side: str, group: int
 
 
 def _mode(number: int, step: MmaStep, tensor: GlobalTensor, meant: Meant) -> ScaleMode | None:
-    """How many scales a row has; None where nothing tells."""
+    """How many scales a row has. None if nothing shows it."""
     kind = KINDS[kind_of_step(step, "sm_103a") or ""]
     found = _VECTOR.search(step.instruction or "")
     asked = step.scale_vec if step.scale_vec is not None else (found[1] or found[2]) if found else None

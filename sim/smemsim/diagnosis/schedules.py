@@ -185,8 +185,8 @@ class Schedules:
         return found
 
     def text(self) -> str:
-        """One line, and one for each group of schedules that differ from the default schedule in the same things, which
-        the findings tell at length.
+        """One line, and one for each group of schedules that differ from the default schedule in the same things. The
+        findings have the details.
         """
         groups: dict[tuple[int | str, ...], list[str]] = {}
         for schedules, what in (

@@ -141,7 +141,7 @@ class ThreadTiles:
         self._sums.clear()
 
     def _close(self, own: Sum | None) -> None:
-        """A sum is over: tell where its A and B parted, and note if nothing shows that they did not."""
+        """A sum is over. Report where the k of its A and B differ, and note if nothing shows that they do not."""
         if own is None or any(key[0] == "step" for key in self.found):
             return
         fault = own.fault()

@@ -3,9 +3,9 @@
 
 Parameters have the order of the signature without constexprs; members of tuples follow one another. A host tensor
 descriptor becomes the map of 128 bytes, then its shape as 32-bit and its strides as 64-bit integers. A kernel without
-TMA gets a pointer, shape and strides, two flags, shape and strides. Two pointers to scratch memory follow, zeroed
-here, null if the kernel needs none. Older versions have fewer flags and pointers (`FORMS`); the number of parameters
-tells them apart.
+TMA gets a pointer, shape and strides, two flags, shape and strides. Two pointers to scratch memory follow, zeroed here,
+null if the kernel needs none. Older versions have fewer flags and pointers (`FORMS`). The number of parameters
+distinguishes them.
 """
 
 from __future__ import annotations

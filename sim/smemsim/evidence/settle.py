@@ -108,7 +108,7 @@ class Settlement:
         return "\n".join([*(lines or ["nothing is settled: these traces tell no rule from an alternative"]), *self._summary()])
 
     def _left(self, rule: str) -> list[tuple[str, Alternative]]:
-        """The alternatives of a rule that these traces do not tell from it."""
+        """The alternatives of a rule that these traces do not distinguish from it."""
         told = {s.alternative for s in self.of(rule) if s.outcome != OPEN}
         return [(name, a) for name, a in _alternatives(self.arch).items() if a.rule == rule and name not in told]
 

@@ -186,7 +186,7 @@ def unchecked(rows: int, k: int, **arguments: Any) -> Plan:
 
 
 def _planned(wish: Wish) -> Plan:
-    """The plan, its strides held against those of the CuTe layout."""
+    """The plan, with its strides compared with those of the CuTe layout."""
     tile = arrange(wish)
     matrix = matrix_of(tile)
     loop, box, why = loads_of(tile, matrix)

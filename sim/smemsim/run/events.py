@@ -375,7 +375,7 @@ class MergeableObserver(Observer):
     """
 
     def fresh(self) -> Self:
-        """One that has heard of nothing, for CTAs that another process executes."""
+        """An observer without events so far, for CTAs that another process executes."""
         raise NotImplementedError
 
     def finish(self) -> Self:
@@ -383,7 +383,7 @@ class MergeableObserver(Observer):
         return self
 
     def merge(self, other: Any) -> None:
-        """Add what a `fresh` one has heard of, of CTAs that come after this one's."""
+        """Add the record of a `fresh` observer, about CTAs that come after this one's."""
         raise NotImplementedError
 
 

@@ -252,8 +252,8 @@ def _moved(held: np.ndarray, by: int) -> np.ndarray:
 
 
 def _merged(one: tuple[np.ndarray, np.ndarray], two: tuple[np.ndarray, np.ndarray], *, adds: bool) -> tuple[np.ndarray, np.ndarray]:
-    """(values, origins) of a sum or a disjunction: a byte beside a zero one stays what it is. If it `adds`, a carry
-    may change all of the register.
+    """The (values, origins) of a sum or a disjunction: a byte combined with a zero one stays what it is. If it `adds`,
+    a carry may change all of the register.
     """
     (a, of_a), (b, of_b) = one, two
     is_a, is_b = (b == 0) & ((a != 0) | (of_b == FOREIGN)), (a == 0) & ((b != 0) | (of_a == FOREIGN))

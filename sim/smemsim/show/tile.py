@@ -1,4 +1,4 @@
-"""Operands as SVG and pages: the tile beside shared memory, the tile as swizzle atoms, and a checked scenario."""
+"""Operands as SVG and pages: the tile next to shared memory, the tile as swizzle atoms, and a checked scenario."""
 
 from __future__ import annotations
 

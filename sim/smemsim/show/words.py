@@ -220,8 +220,8 @@ def _instr_meaning(d: InstrDescriptor, name: str) -> str:
 
 
 def instr_view(d: InstrDescriptor, findings: Sequence[Finding], *, context: bool, width: int) -> list[Line]:
-    """An instruction descriptor as lines of text: bits, fields and findings. `context` says whether anything of the
-    instruction beside the word was known.
+    """An instruction descriptor as lines of text: bits, fields and findings. If `context` is set, something of the
+    instruction besides the word was known.
     """
 
     def number(name: str, field: Field) -> str:

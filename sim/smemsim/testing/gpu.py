@@ -81,8 +81,8 @@ def _numbers(text: str | None) -> tuple[int | str, ...] | None:
 
 
 def _open_to_children(policy: Policy) -> Journal | None:
-    """Have the processes that tests start find the device: what they tell. None under
-    `smemsim exec`, whom they tell.
+    """Let the processes that tests start find the device. Returns the report of these processes, None under
+    `smemsim exec`, which gets it.
     """
     given = os.environ.get("SMEMSIM_SOCKET")
     if sys.platform != "linux":
@@ -240,7 +240,7 @@ class Session:
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """A worker hands over what it launched; else write the page."""
+        """A worker passes its launches on. Else write the page."""
         output = getattr(session.config, "workeroutput", None)
         if output is not None:
             output[OUTPUT] = json.dumps([x.fields() for x in self.launches], default=str)

@@ -1,7 +1,7 @@
 """`cuda.bindings` in a process that has the device: its driver and runtime functions are answered by `local.session()`.
 
 The classes, enumerations and constants of cuda.bindings stay NVIDIA's. A function that is not answered here returns
-error 801 and tells its name.
+error 801, and its name is printed.
 """
 
 from __future__ import annotations

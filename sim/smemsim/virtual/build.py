@@ -79,7 +79,7 @@ def _kept() -> pathlib.Path | None:
 
 
 def _built_in(base: pathlib.Path, folder: pathlib.Path) -> bool:
-    """Build the libraries beside their folder, and give them its name; False if that fails: the disk may be full."""
+    """Build the libraries next to their folder, then rename the result. False if that fails: the disk may be full."""
     chosen = _chosen()
     try:
         store.make(base)

@@ -267,7 +267,7 @@ def _print_error(code: int) -> None:
 
 @_entry("pi", "CuteDSLRT_TVMFFISetRaisedCudaError")
 def _raised(set_raised: int, code: int) -> None:
-    """The host code of a TVM FFI function has met an error: its caller gets an exception from what is set here."""
+    """The host code of a TVM FFI function has had an error. Its caller gets an exception from what is set here."""
     _set_raised(set_raised, code)
 
 

@@ -94,8 +94,8 @@ def _own_memory(address: int, size: int) -> bytes:
 
 
 def images(code: bytes) -> list[Image]:
-    """All code in what a program hands over: PTX text, a fat binary, a cubin. InputError for what is none of these, and
-    for what is damaged.
+    """All code in an image that a program passes: PTX text, a fat binary, a cubin. InputError for other and for damaged
+    images.
     """
     try:
         if code[:4] == struct.pack("<I", FATBIN_MAGIC):

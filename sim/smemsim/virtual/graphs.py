@@ -212,8 +212,8 @@ class Graph(_Holder):
         return made
 
     def part(self, before: Node, node: Node) -> None:
-        """A node does not run after another one any more. CudaError 1 where it does not, 801 beside nodes that take or
-        give back memory.
+        """A node does not run after another one any more. CudaError 1 if it does not run after it now, 801 for nodes
+        that allocate or free memory.
         """
         self._check_memory()
         if before not in node.after:

@@ -490,7 +490,7 @@ class Launcher:
         return [f for f in run.remarks if f.code not in COST_NOTES or not about.costs or self.device.policy.quiet]
 
     def _named_in(self, run: Run) -> list[str]:
-        """A line for each allocation that findings name: its size, and who asked for it."""
+        """A line for each allocation that findings name: its size, and its requester."""
         found = [self.device.memory.at(address) for f in run.findings for address in f.arrays]
         return [a.told() for a in dict.fromkeys(found) if a is not None and a.name]
 

@@ -142,7 +142,7 @@ class Machine:
         return self.memory.heap.is_used
 
     def forget_garbage(self) -> None:
-        """A launch has not run, or not as it is: nothing is known of who has written what."""
+        """A launch has not run, or not as it is: its writes are not known."""
         self.memory.forget_garbage()
 
     def run(self, kernel: LinkedKernel, arguments: Sequence[bytes], config: dict[str, Any], **options: Any) -> tuple[Run, int]:

@@ -46,7 +46,7 @@ class _Streams:
         return number
 
     def get(self, number: int) -> Stream:
-        """A stream by its number; those from elsewhere are made when first met."""
+        """A stream by its number. Streams from elsewhere are made at the first use."""
         return self.by_number.setdefault(number, Stream())
 
 

@@ -210,9 +210,7 @@ def _open_accelerator() -> None:
 
 
 def _profile_the_cpu() -> None:
-    """Let torch.profiler record what runs on the CPU where the card's work is asked for: of kernels, the summary of the
-    device tells.
-    """
+    """Let torch.profiler record the CPU if the card's work is asked for. Kernels are in the summary of the device."""
     import torch.autograd.profiler as of_torch
 
     real = of_torch.profile.__init__

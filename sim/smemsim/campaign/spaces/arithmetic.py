@@ -161,7 +161,7 @@ LAWS: dict[str, Law] = {"step by step": step_by_step, "in any order": any_order,
 
 
 def case(seed: int, chunk: int, number: int) -> Case:
-    """One instruction, held against all laws that its numbers have."""
+    """One instruction, compared with all laws that its numbers have."""
     rng = drawn("arithmetic", seed, chunk, number)
     p = Product(rng)
     laws = INTEGER_LAWS if p.is_integer else LAWS

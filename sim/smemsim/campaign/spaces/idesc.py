@@ -245,7 +245,7 @@ def _by_problems(word: int, kind: str) -> str:
 
 
 def case_of_word(word: int, kind: str) -> Case:
-    """One word, held against the public interface."""
+    """One word, compared with the public interface."""
     mine, theirs = broken_by(word, kind), _by_problems(word, kind)
     shown: dict[str, Any] = {"kind": kind, "word": f"{word:#010x}", "class": mine}
     if mine == theirs:

@@ -233,13 +233,13 @@ def _case(word: int, operand: int, flags: Flag) -> Case:
 
 
 def case(seed: int, chunk: int, number: int) -> Case:
-    """One case, held against the public interface."""
+    """One case, compared with the public interface."""
     words, of, out = _some(seed, chunk, [number])
     return _case(int(words.view(np.uint64)[0]), int(of[0]), Flag(int(out[0])))
 
 
 def run(seed: int, chunk: int) -> ChunkResult:
-    """All cases of a chunk; the first of every class and some others are held against the public interface."""
+    """All cases of a chunk. The first of every class and some others are compared with the public interface."""
     masks = np.array([int(mask) for _, mask in CLASSES], np.int64)
     counts = np.zeros((len(ARCHITECTURES), len(NAMES)), np.int64)
     firsts = np.full_like(counts, -1)

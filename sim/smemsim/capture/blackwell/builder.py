@@ -1,5 +1,5 @@
-"""Dot products made to tell one way of summing from another: their elements, C, and scale factors. scaled.py adds those
-of the block-scaled kinds.
+"""Dot products that distinguish ways of summing: their elements, C, and scale factors. Those of the block-scaled kinds
+are in scaled.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The kit's harness on a Hopper card: the same kernels with wgmma in place of tcgen05, held against what is known of
+"""The kit's harness on a Hopper card: the same kernels with wgmma in place of tcgen05, compared with what is known of
 Hopper.
 
 It exercises what surrounds the instructions: contents, passes, tags, processes, layouts read back, the ring of the

@@ -1,4 +1,4 @@
-"""Dot products made to tell one way of summing from another, for one instruction."""
+"""Dot products that distinguish ways of summing, for one instruction."""
 
 from __future__ import annotations
 

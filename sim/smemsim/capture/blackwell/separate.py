@@ -45,7 +45,7 @@ class Separation:
 
     @property
     def told(self) -> tuple[str, ...]:
-        """Alternatives that this MMA tells from the rule."""
+        """Alternatives that this MMA distinguishes from the rule."""
         return tuple(name for name, found in self.results.items() if found != self.results[AS_IT_IS])
 
 
@@ -91,8 +91,8 @@ def _chosen(results: dict[str, tuple[int, ...]]) -> list[int]:
 
 
 def separations(of: Iterable[Instruction] | None = None) -> list[Separation]:
-    """For each instruction that the kit can issue the MMA that tells the most apart, then those that tell from the rule
-    what none before told.
+    """For each instruction that the kit can issue: the MMA that distinguishes the most alternatives, then those that
+    distinguish further alternatives from the rule.
     """
     found: list[Separation] = []
     for i in instructions() if of is None else of:

@@ -327,8 +327,8 @@ BYTES_OF_OWNERS = 0x14, 0x28  # wherever 4 or 6 bits lie in a byte, these two ar
 
 
 def owner_words(dtype: str) -> tuple[int, int]:
-    """Cells of A that tell the even CTA from the odd one: elements 1 and 2, or bytes where it is asked what a byte
-    means.
+    """Cells of A that distinguish the even CTA from the odd one: elements 1 and 2, or bytes if the question is what a
+    byte means.
     """
     element = ELEMENTS[dtype]
     if element.bits < 8 and dtype != "e2m1x2":

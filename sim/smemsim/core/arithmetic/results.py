@@ -208,7 +208,7 @@ def double_product(a: float, b: float) -> int:
 
 
 def double_quotient(a: float, b: float) -> int:
-    """`div.rn.f64`; of two NaNs it hands on the first one."""
+    """The result of `div.rn.f64`. With two NaNs it is the first one."""
     return double_bits(a / b, b, a, 0.0)
 
 
@@ -218,7 +218,7 @@ def double_root(a: float) -> int:
 
 
 def double_fused(a: float, b: float, c: float, mode: int) -> int:
-    """`fma.f64` in any mode; of several NaNs it hands on that of b, then of c."""
+    """The result of `fma.f64` in any mode. With several NaNs it is that of b, then of c."""
     code = fused_double(a, b, c, mode)
     return quiet(a, c, b) if code & 0x7FFFFFFFFFFFFFFF > 0x7FF0000000000000 else code
 

@@ -1,4 +1,4 @@
-"""Clusters: how an address names the shared memory of another CTA, and who receives a multicast load.
+"""Clusters: how an address names the shared memory of another CTA, and which CTAs receive a multicast load.
 
 In a cluster the `.shared` addresses of a CTA have its rank in bits 31:24, because the shared::cta window is inside the
 shared::cluster window. An array at offset 0x400 is at 0x400 in CTA 0 and at 0x3000400 in CTA 3. A low address is CTA

@@ -989,7 +989,7 @@ def tcgen05_mma(
 
 
 def _explained(issue: Issue) -> MmaResult:
-    """Run one instruction, and note who wrote what it reads, before it writes D."""
+    """Run one instruction, and note the writers of its operands before it writes D."""
     mma, i, tensor = issue.mma, issue.mma.i, issue.tensor
     if isinstance(mma.a, SharedOperand):
         of_a: tuple[MmaOperand, ...] = (mma.a.explain(issue.shared),)

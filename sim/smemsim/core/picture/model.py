@@ -66,7 +66,7 @@ def colour(number: int) -> str:
 
 
 class Mark(enum.StrEnum):
-    """A mark of a cell beside its label. The value is the text that a terminal prints, which has no hatching."""
+    """A mark of a cell next to its label. The value is the text that a terminal prints, which has no hatching."""
 
     WRONG = "!"
     SHARED = "&"

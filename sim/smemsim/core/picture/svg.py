@@ -359,7 +359,7 @@ def _strides(picture: Picture, at: _Layout) -> tuple[list[str], list[str]]:
 
 
 def _brackets(at: _Layout, memory: Grid, tall: Sequence[tuple[Stride, float, float]]) -> list[str]:
-    """Strides that lead to another line, beside the addresses, with their names."""
+    """Strides that lead to another line, next to the addresses, with their names."""
     parts, lowest, left = list[str](), 0.0, at.left[-1]
     edge = left - at.gutters[-1]
     for number, (stride, y0, y1) in enumerate(tall):
@@ -377,7 +377,7 @@ def _brackets(at: _Layout, memory: Grid, tall: Sequence[tuple[Stride, float, flo
 
 
 def _across(at: _Layout, number: int, stride: Stride) -> list[str]:
-    """From a grid's first cell to the one where the stride leads, beside what stands in the cells."""
+    """An arrow from a grid's first cell to the one to which the stride leads, next to the text of the cells."""
     grid = at.picture.grids[number]
     end, first = grid.place(stride.end), next(grid.cells(), None)
     if end is None or first is None or first[0].number or not first[2].holds(stride.begin):

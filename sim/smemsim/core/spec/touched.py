@@ -1,7 +1,7 @@
-"""Which alternatives a computation could tell from their rules: those that would have changed something that passed
+"""The alternatives that a computation could distinguish from their rules. They would have changed something that passed
 their point.
 
-A program that no change of an alternative would have met says nothing of it, and need not be run under it.
+A program that an alternative would not have changed gives no evidence about it, and need not be run under it.
 """
 
 from __future__ import annotations

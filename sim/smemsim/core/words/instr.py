@@ -98,8 +98,8 @@ class InstrDescriptor(metaclass=OwnMembers):
         """The fields by value. Types left out are the kind's only one, or its first; D is f32 (s32 for i8) where it can
         be.
 
-        Raises InputError if the format cannot hold a field's value; what it can hold and the hardware has not,
-        `problems` tells.
+        Raises InputError if the format cannot hold a field's value. Values that it can hold and the hardware does not
+        have are reported by `problems`.
         """
         row = kind_of(kind)
         values: dict[str, int] = {"m": whole("m", m), "n": whole("n", n)}

@@ -37,7 +37,7 @@ class Compared:
 
     @classmethod
     def of(cls, product: Product, hardware: np.ndarray, extra: np.ndarray | None = None) -> Compared:
-        """Raw bits of hardware beside those of the model."""
+        """Raw bits of hardware next to those of the model."""
         steps = product.partial()
         room = bound(product, steps)
         return cls(product, hardware.astype(steps[-1].dtype), steps[-1], room if extra is None else room + extra, extra=extra)

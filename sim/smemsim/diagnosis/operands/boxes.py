@@ -23,9 +23,9 @@ def in_boxes(p: Product) -> Product:
     """A product whose rows and k continue from one dimension to the next like its boxes, if its instructions follow
     them; else the product unchanged.
 
-    CUTLASS's GETT with two modes of K, 32 x 2, has boxes of 8 x 8 of them. After k = 7 comes the element that a
-    tensor with one K has at 32, in both operands. Strides do not tell the dimensions apart: one of K may be wider
-    than a row's. The way of the instructions through the boxes does, and the common K of both operands.
+    CUTLASS's GETT with two modes of K, 32 x 2, has boxes of 8 x 8 of them. After k = 7 comes the element that a tensor
+    with one K has at 32, in both operands. Strides do not distinguish the dimensions: one of K may be wider than a
+    row's. The way of the instructions through the boxes does, and the common K of both operands.
     """
     a, b = p.a[0], p.b[0]
     if a is None or b is None or (a.is_matrix and b.is_matrix) or p.events[0].is_sparse or _goes_on_as_it_is(p):

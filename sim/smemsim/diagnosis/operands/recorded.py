@@ -240,8 +240,8 @@ class Reads(MergeableObserver):
             self.copies += not (followed and all(followed))
 
     def _loaded_together(self, x: Wave, loads: Sequence[Load]) -> None:
-        """Loads of boxes that lie inside a tensor, which CTAs without a cluster issue alike: as if heard of one after
-        the other.
+        """Loads of boxes that lie inside a tensor, which CTAs without a cluster issue alike. They are recorded as if
+        they came one after the other.
         """
         ctas, first = [x.numbered(load.cta) for load in loads], loads[0]
         numbers, key = [cta.number for cta in ctas], self._map_key(first.tensor_map)

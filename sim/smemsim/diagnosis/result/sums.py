@@ -222,7 +222,7 @@ def _weights(mine: np.ndarray, other: np.ndarray, found: np.ndarray, itemsize: i
 
 
 def _solved(terms: np.ndarray, sums: np.ndarray) -> np.ndarray | None:
-    """How often each term is in the sums; None where they do not tell."""
+    """How often each term is in the sums. None if the sums do not show it."""
     square = terms.T @ terms
     try:
         return np.asarray(np.linalg.solve(square, terms.T @ sums))

@@ -504,8 +504,8 @@ class Launch:
 
     @property
     def observers(self) -> list[Observer]:
-        """Those that hear what happens in each wave, besides the sanitizer: what records its operations, the operand
-        check, and those of the options.
+        """The observers of each wave, besides the sanitizer: the recorder of its operations, the operand check, and
+        those of the options.
         """
         result, uses = self.result, self.program.uses
         recorder = [] if uses.isdisjoint(Recorder.OPERATIONS) else [Recorder(result.events)]

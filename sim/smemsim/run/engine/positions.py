@@ -81,7 +81,7 @@ class Positions:
 
     @functools.cached_property
     def met(self) -> np.ndarray:
-        """Threads that others have met at a bar.warp.sync, and that have not gone on yet."""
+        """Threads that have synchronised with others at a bar.warp.sync, and have not continued yet."""
         return np.zeros(self.grid.total, bool)
 
     def lowest(self) -> int:

@@ -144,7 +144,7 @@ class Wave:
     # ---- the wave's life
 
     def is_observed_by(self, sanitizer: Any, others: Sequence[Any]) -> None:
-        """The sanitizer, where there is one, and other observers hear what happens from now on."""
+        """From now on the sanitizer, if there is one, and other observers get the events."""
         self.checks = sanitizer
         self.taint = None if sanitizer is None else sanitizer.taint
         self.values_wanted = frozenset() if sanitizer is None else sanitizer.wants.values

@@ -274,7 +274,9 @@ class Frame:
         return CompiledAccesses(code.placed, self.begins, room.leads, 1, room.places, room.shapes, NOT_THERE, first, last)
 
     def note_stores(self, x: Wave, stores: Sequence[Access]) -> None:
-        """That something was stored, by each of these that a thread did, is all that they change beside bytes."""
+        """Besides bytes, these steps change only the note that something was stored, for each one that a thread
+        executed.
+        """
         runs = self.runs.tolist()
         for access in stores:
             if access.instruction.guard is None or runs[access.number]:
@@ -896,7 +898,7 @@ class CompiledChain:
         return tuple(block for block in blocks if id(block.instructions) not in counted)
 
     def __call__(self, x: Wave) -> None:
-        """Run the chain: lanes have met as often as its blocks let them."""
+        """Run the chain. Lanes have synchronised as often as its blocks let them."""
         code = self.code(is_counted=x.is_counted)
         if x.is_counted not in self._functions:
             (self._functions[x.is_counted],) = objects.functions(code.text, ("run", _RUN))

@@ -99,7 +99,7 @@ def hears_outside(i: Instruction) -> bool:
 
 
 def waits_outside(program: Program, n: int) -> bool:
-    """Does the shortest loop around block n hear of CTAs of other clusters?"""
+    """Does the shortest loop around block n depend on CTAs of other clusters?"""
     return any(hears_outside(i) for m in loop_around(program, n) for i in program.blocks[m].instructions)
 
 

@@ -364,7 +364,7 @@ class Program:
 
     @functools.cached_property
     def is_apart(self) -> bool:
-        """Does a CTA hear of no other one, and does nothing happen in it but what its threads do themselves?"""
+        """Is a CTA independent of all others, and does nothing happen in it except what its threads do themselves?"""
         return not self.hears_others and "relaxed" not in self.excuses and self.uses.isdisjoint(_ASYNCHRONOUS)
 
     @functools.cached_property

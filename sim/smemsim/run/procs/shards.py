@@ -2,10 +2,10 @@
 
 CTAs that do not wait for each other may run anywhere. On Linux, copies of this process take waves from the end of the
 grid while this one takes them from its begin (`smemsim.run.procs.forks`). Elsewhere and on a Dask cluster, processes
-get plain data (`smemsim.run.procs.workers`). The results are merged in the order of the CTAs' numbers: what they
-wrote, and their accesses to global memory (`run/sanitizer/shard_record.py`). If CTAs of two processes have met there,
-or if anything else differs from one process, the CTAs run again, here and in their order. So findings and bytes are
-those of one process.
+get plain data (`smemsim.run.procs.workers`). The results are merged in the order of the CTAs' numbers: what they wrote,
+and their accesses to global memory (`run/sanitizer/shard_record.py`). If CTAs of two processes have accessed the same
+bytes there, or if anything else differs from one process, the CTAs run again, here and in their order. So findings and
+bytes are those of one process.
 """
 
 from __future__ import annotations

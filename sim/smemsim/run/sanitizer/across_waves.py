@@ -13,8 +13,8 @@ __all__ = ["ACROSS_WAVES", "AcrossWaves", "StrongStore"]
 
 @dataclasses.dataclass(eq=False)
 class StrongStore:
-    """A strong store at an address: the wave, the warp, its clock, and who has read it, by wave and warp, with the
-    clock of the first read.
+    """A strong store at an address: the wave, the warp, its clock, and its readers, by wave and warp, with the clock of
+    the first read.
     """
 
     instruction: Instruction

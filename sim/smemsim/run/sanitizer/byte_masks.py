@@ -141,5 +141,5 @@ class Parts:
             np.bitwise_and.at(self._holes, at[open_], ~bits[open_] & np.uint8(WHOLE))
 
     def holes_of(self, at: np.ndarray) -> np.ndarray:
-        """Which bytes of words have no value beside others that have one: a bit for each."""
+        """The bytes of words that have no value, next to others that have one: a bit for each."""
         return self._holes[at] if self.has_holes else np.zeros(at.shape, np.uint8)

@@ -67,7 +67,7 @@ class Epochs:
         return True
 
     def ends(self, ctas: np.ndarray) -> None:
-        """All threads of these CTAs that are left have met."""
+        """All threads of these CTAs that are left have synchronised."""
         if int(self.epoch.max()) >= LAST:
             self.forget()
             return

@@ -177,8 +177,9 @@ def _note(suspects, found, n, cell, epoch, role):  # type: ignore[no-untyped-def
 
 @compiled
 def _second_reader(reader, other, own, warp, known):  # type: ignore[no-untyped-def]
-    """(the other reader to keep, a reader without a place) of the two that were kept, beside one that reads now: one of
-    another CTA rather than of the own. The reader without a place is 0 if no write can race with it alone.
+    """The (other reader to keep, reader without a place) of the two that were kept, next to one that reads now. A
+    reader of another CTA is kept rather than one of the own. The reader without a place is 0 if no write can race with
+    it alone.
     """
     mine = ((own >> WHO) - 1) // known.per_cta
     is_mine = ((reader >> WHO) - 1) // known.per_cta == mine

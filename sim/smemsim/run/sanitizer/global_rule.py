@@ -150,8 +150,8 @@ class GlobalRule:
         return Suspects("proxy fence", rows, np.full(len(rows), warp))
 
     def that_change(self, array: ArrayShadow, unfenced: Suspects, stays: Stays | None) -> Suspects:
-        """Those of unfenced writes that are plain, and whose bytes the operation changes: reductions beside atomics of
-        threads are left alone.
+        """The unfenced writes that are plain, and whose bytes the operation changes. Reductions that follow atomics of
+        threads are not reported.
         """
         rows = unfenced.rows[self.history.numbers.scope[unfenced.rows[:, loops.EPOCH] & loops.INDEX] == 0]
         rows = rows[self._change(array, rows, stays)]

@@ -98,7 +98,7 @@ class OperationColumns:
     learn of each other's operations.
 
     The column after the last operation that a warp knows to be complete is `known`. The flag `have_news` says that a
-    warp has learned of a completion since all warps of each CTA last met.
+    warp has learned of a completion since all warps of each CTA last synchronised.
     """
 
     units: int
@@ -273,7 +273,7 @@ class VectorClocks:
         )
 
     def has_seen(self, warps: Any, others: Any) -> Any:
-        """Up to which clocks warps have seen others of whom they may have heard."""
+        """The clocks up to which warps have seen others from which they may have learned."""
         return self.seen[warps, others % self.columns]
 
     # ---- scopes
@@ -484,7 +484,7 @@ class VectorClocks:
 
     @_both
     def hands_on(self, warps: np.ndarray, what: Any) -> None:
-        """Warps arrive at a barrier of threads: what they have fenced, those who wait there hand on too, as in `meet`
+        """Warps arrive at a barrier of threads. Warps that wait there pass on what these have fenced, too, as in `meet`
         (rule order.fenced_by_others).
         """
         for is_next, held, others in self._at_fences:
@@ -497,7 +497,7 @@ class VectorClocks:
 
     @_both
     def takes_over(self, warps: np.ndarray, what: Any) -> None:
-        """Warps have waited at a barrier of threads for those who have handed something on."""
+        """Warps have waited at a barrier of threads for warps that pass knowledge on."""
         for is_next, held, others in self._at_fences:
             for scope in range(GPU + 1):
                 rows, foreign = self.phases.at(what).handed_on.get((is_next, scope), (None, {}))
@@ -588,7 +588,7 @@ class VectorClocks:
         return bool(self.phases.places)
 
     def _includes(self, warps: np.ndarray, phase: Phase, scope: int) -> np.ndarray:
-        """Do warps that access what lies at an address, and who wrote it, include each other in their scopes?"""
+        """Do warps that access an address, and its writer, include each other in their scopes?"""
         if phase.carrier is None:
             return np.ones(len(warps), bool)
         wave, cta, wide = phase.carrier

@@ -33,7 +33,9 @@ _PARTS = (1 << PART_BITS) - 1
 
 
 class Lanes:
-    """When the lanes of each warp last met: `now` by warp. A mark of an access is the time of its warp and its lane."""
+    """The time at which the lanes of each warp last synchronised: `now` by warp. A mark of an access is the time of its
+    warp and its lane.
+    """
 
     def __init__(self, x: Wave, count: int = 0, *, follows: frozenset[int] = frozenset()) -> None:
         """`count` warps have their own times, if these are the first ones; else those of the wave.
@@ -75,12 +77,12 @@ class Lanes:
         self._some(self.x.threads if threads is None else threads, learns_only=False)
 
     def forget_parts(self) -> None:
-        """All lanes of the wave have met: what parts of warps know of each other is over."""
+        """All lanes of the wave have synchronised. The separate knowledge of parts of warps is over."""
         self._met.clear()
         self._have_met.clear()
 
     def all_have_met(self) -> None:
-        """All lanes of the wave have met at a barrier, which `now` has already."""
+        """All lanes of the wave have synchronised at a barrier, which `now` has already."""
         self.forget_parts()
         if self.by_barriers is not None:
             self.by_barriers.meet()
@@ -155,24 +157,30 @@ class Lanes:
         return found
 
     def is_since(self, mark: int, now: int) -> bool:
-        """Have all lanes of a warp met last at the same time, for a mark and for one of now?"""
+        """Have all lanes of a warp last synchronised at the same time, for a mark and for one of now?"""
         return mark >> LANE_BITS + PART_BITS == now >> LANE_BITS + PART_BITS
 
     def not_met(self, marks: np.ndarray, warp: int, lane: int) -> np.ndarray:
-        """Has a lane of a warp not met those that made accesses with these marks, whatever it has learned?"""
+        """Has a lane of a warp not synchronised with those that made accesses with these marks, whatever it has
+        learned?
+        """
         by = marks & (1 << LANE_BITS) - 1
         late: np.ndarray = (marks >> LANE_BITS + PART_BITS == self.now[warp] >> PART_BITS) & (by != lane)
         met = self._have_met.get(warp)
         return late if met is None else late & (met[lane, by] <= marks >> LANE_BITS & _PARTS)
 
     def has_met(self, warp: int, lanes: np.ndarray) -> np.ndarray:
-        """Up to which meetings of a part of a warp some of its lanes have met each lane since all of them met."""
+        """The synchronisations of a part of a warp up to which some of its lanes have synchronised with each lane,
+        since all of them did.
+        """
         met = self._have_met.get(warp)
         found: np.ndarray = np.zeros(WARP, np.int64) if met is None else met[lanes].max(axis=0)
         return found
 
     def apart(self, marks: np.ndarray, warps: np.ndarray, lanes: np.ndarray) -> np.ndarray:
-        """Have these lanes of warps not met those that made accesses with these marks, of the same warp?"""
+        """Have these lanes of warps not synchronised with those that made accesses with these marks, of the same
+        warp?
+        """
         other = marks & (1 << LANE_BITS) - 1
         same = marks >> LANE_BITS + PART_BITS == self.now[warps] >> PART_BITS
         late: np.ndarray = same & (other != lanes) & (other != MANY)

@@ -168,8 +168,8 @@ class Lifetimes:
         )  # fmt: skip
 
     def met(self, first: int, count: int) -> None:
-        """The warps of a cluster, `count` from `first` on, have arrived at its barrier: relaxed or not, what they did
-        before is over for who waits there.
+        """The warps of a cluster, `count` from `first` on, have arrived at its barrier. Relaxed or not, their earlier
+        actions are over for warps that wait there.
         """
         self._met[first] = self.clocks.clock[first : first + count].copy()
 

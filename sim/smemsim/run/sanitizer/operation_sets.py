@@ -189,7 +189,7 @@ def are_over(entries, begin, count, over, sets):  # type: ignore[no-untyped-def]
 
 @compiled
 def _leaves(member, own, first, warps, over, chain):  # type: ignore[no-untyped-def]
-    """Is an operation over for all who can know that `own` of some warps is?"""
+    """Is an operation over for all warps that can know that `own` of some warps is?"""
     if chain[own] != 0 and chain[member] == chain[own]:
         return True
     late = False

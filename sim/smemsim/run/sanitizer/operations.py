@@ -47,7 +47,7 @@ GROUP = WARPGROUP // WARP
 
 
 def are_warps(who: np.ndarray) -> np.ndarray:
-    """Which entries of a table of who are warps?
+    """Which entries of a table of writers are warps?
 
     >>> are_warps(np.array([MBARRIER, NOBODY, 0, 7, OPERATIONS])).tolist()
     [False, False, True, True, False]

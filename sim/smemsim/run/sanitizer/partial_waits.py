@@ -141,8 +141,8 @@ class PartialWaits:
     # ---- waits
 
     def waits_now(self, threads: np.ndarray, met: np.ndarray) -> None:
-        """Threads are about to learn what a phase of an mbarrier has brought; `met` is by warp how often its lanes
-        have synchronised.
+        """Threads are about to learn what a phase of an mbarrier has released. By warp, `met` is the number of
+        synchronisations of its lanes.
         """
         if not self.waits and are_whole_warps(threads):
             return

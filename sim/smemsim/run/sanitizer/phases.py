@@ -78,7 +78,7 @@ class Released:
         return Released(known, {key: dict(clocks) for key, clocks in self.foreign.items()}, dict(self.near), dict(self.far))
 
     def of_twin(self, n: int) -> Released:
-        """The part of the `n`th of several equal barriers, which hear of no other wave."""
+        """The part of the `n`th of several equal barriers, which are independent of other waves."""
         known = {wave: {key: tuple(m[n] for m in rows) for key, rows in own.items()} for wave, own in self.known.items()}
         near = {wave: tuple(m[n] for m in rows) for wave, rows in self.near.items()}
         return Released(known, {}, near, {wave: clocks[n] for wave, clocks in self.far.items()})
@@ -260,8 +260,8 @@ class Phases:
         return phases[what]
 
     def looked_at(self, what: Any) -> tuple[Phase | None, int | None]:
-        """`found` for who only looks, and which of the barriers that are alike it is: these stay so. None where it
-        is all of them, or there are no others.
+        """The result `found` for a reader, and which of the equal barriers it is. They stay equal. None if it is all of
+        them, or there are no others.
         """
         if isinstance(what, Alike):
             return self.barriers.get(what.each[0]), None

@@ -59,7 +59,7 @@ class Named:
         return i.op == "tcgen05" and i.modifiers[0] == "ld"
 
     def at_once(self, load: Instruction) -> bool:
-        """Does the load's own block name a register that the load brings, before it tells other threads something?"""
+        """Does the load's own block name a register of the load, before it informs other threads?"""
         return self._about(load)[2]
 
     def unwaited_user(self, load: Instruction) -> Instruction | None:
@@ -120,7 +120,7 @@ class Named:
         return found
 
     def first(self, block: Block) -> int:
-        """The registers that a block names before it tells other threads something, as a bit set."""
+        """The registers that a block names before it informs other threads, as a bit set."""
         if block.index not in self._first:
             own = block.instructions
             # into registers that no instruction has named yet

@@ -52,7 +52,9 @@ class _Tick:
 
 
 class ReleaseMissingReads:
-    """Releases by some lanes of the warps of a wave, by the time of the warp: when all of its lanes had met last."""
+    """Releases by some lanes of the warps of a wave, by the time of the warp: when all of its lanes last
+    synchronised.
+    """
 
     def __init__(self, x: Wave, clocks: VectorClocks, lanes: Lanes, reporting: Reporting, shared: SharedTable) -> None:
         self.x, self.clocks, self.lanes, self.reporting, self.shared = x, clocks, lanes, reporting, shared

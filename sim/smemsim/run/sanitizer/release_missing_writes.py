@@ -171,8 +171,8 @@ class _Stored:
 
 
 class _Met:
-    """By which instructions lanes meet, and for each time (`Lanes.now`) at which lanes of a warp have stored since
-    they all met: the clock of each lane's first store.
+    """The instructions by which lanes synchronise. For each time (`Lanes.now`) at which lanes of a warp have stored
+    since they all synchronised, it has the clock of each lane's first store.
     """
 
     def __init__(self, lanes: Lanes) -> None:

@@ -310,7 +310,7 @@ class Reporting:
         return self.by(self.operations[who - OPERATIONS], "write") if who >= OPERATIONS else self.access("write", who, line)
 
     def writer(self, who: int, line: int) -> str:
-        """Whoever wrote a word last, by the number in the table of who."""
+        """The last writer of a word, by the number in the table of writers."""
         if who >= OPERATIONS:
             return self.operations[who - OPERATIONS].name
         return f"warp {self.warp(who)} wrote at line {line}{f' ({self.lines[line].name})' if line in self.lines else ''}"

@@ -859,8 +859,8 @@ class Sanitizer(Events, Observer):
         return self.clocks.hands_on_at(distinct(threads >> 5), space, memory, at)
 
     def loaded(self, accesses: Sequence[tuple[np.ndarray, Any]], *, relaxed: bool, scope: int) -> None:
-        """Threads of the same warps have read so by operations that synchronise with who wrote there, unless that was
-        a plain store.
+        """Threads of the same warps have read so by operations that synchronise with the writer, unless that was a
+        plain store.
         """
         strong = [(threads, what) for threads, what in accesses if self._is_strong(what)]
         if strong:
@@ -886,15 +886,15 @@ class Sanitizer(Events, Observer):
             self.clocks.left(gone, what)
 
     def complete(self, whats: Sequence[Any]) -> None:
-        """Phases of barriers are complete: those who acquire from now on see what was released into them."""
+        """Phases of barriers are complete. Warps that acquire from now on see what was released into them."""
         for _, what in self.clocks.together([_NO_WARPS] * len(whats), whats):
             self.clocks.complete(what)
         for what in whats:
             self.at_end.lifetimes.complete(what)
 
     def acquire(self, x: Wave, threads: np.ndarray, what: Any, *, meets: int) -> None:
-        """Threads have seen the last complete phase of a barrier of threads: those that have met at one of this scope
-        (`meets`) have fenced (rule order.barrier_fences).
+        """Threads have seen the last complete phase of a barrier of threads: those that have synchronised at one of
+        this scope (`meets`) have fenced (rule order.barrier_fences).
         """
         warps = distinct(threads >> 5)
         self.clocks.acquire(warps, what)

@@ -116,7 +116,7 @@ def _are_unfenced(word, warp, fenced, when):  # type: ignore[no-untyped-def]
 
 @compiled
 def _are_apart(mark, mine):  # type: ignore[no-untyped-def]
-    """Have two lanes of one warp, by the marks of their accesses, not all met since the first?"""
+    """Have two lanes of one warp, by the marks of their accesses, not synchronised since the first?"""
     return (mark ^ mine) >> _TIME == 0 and (mark ^ mine) & _LANES != 0 and mark & _LANES != _MANY
 
 
@@ -322,7 +322,7 @@ def _may_read(begins, count, first, warps, mine, own, is_generic, stops_at_opera
 
 @compiled
 def _others_have_written(begins, count, first, warps, tables, known):  # type: ignore[no-untyped-def]
-    """Do warps know that the operations that write words beside the last one are over?"""
+    """Do warps know that the operations that write words together with the last one are over?"""
     for n in range(len(begins)):
         for warp in range(first, first + warps):
             if not are_over(tables.joint, begins[n], count, known.done[warp], tables.sets):

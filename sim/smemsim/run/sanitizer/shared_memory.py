@@ -77,7 +77,7 @@ class SharedShadow:
         return bool(done)
 
     def read(self, i: Instruction, at: np.ndarray, warps: np.ndarray, flat: np.ndarray, size: int) -> np.ndarray:
-        """Warps read words, or `size` bytes of them at `flat`; returns who had written them."""
+        """Warps read words, or `size` bytes of them at `flat`. Returns the writers."""
         self.table.epochs.forget()
         table, rule, a = self.table, self.rule, WordAccess(i, at, warps, "read")
         who: np.ndarray = table.who[at]

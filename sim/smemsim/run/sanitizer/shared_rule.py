@@ -194,7 +194,7 @@ class SharedRule:
     # ---- other writers of words: of bytes, by strong accesses, together with the last one
 
     def byte_writers(self, a: WordAccess, bits: np.ndarray | np.uint8, *, is_strong: bool = False) -> Suspects:
-        """The writers of accessed bytes (`bits` of each word) who are not the last ones of their words. `is_strong`:
+        """The writers of accessed bytes (`bits` of each word) that are not the last ones of their words. `is_strong`:
         strong writes make no race with this access.
         """
         if not self.table.parts.has_others:
@@ -335,7 +335,7 @@ class SharedRule:
     # ---- lanes of one warp
 
     def lanes_wrote(self, a: WordAccess, lanes: np.ndarray, mine: np.ndarray) -> Suspects:
-        """Other lanes of an accessing lane's warp, which has written words (`mine`), and has not met since."""
+        """Other lanes of an accessing lane's warp, which has written words (`mine`), and has not synchronised since."""
         late = mine & self.lanes.apart(self.table.mark[a.at], a.warps, lanes)
         if a.values is not None and late.any():
             late &= ~a.values.lay_there
@@ -346,7 +346,7 @@ class SharedRule:
             yield self._of_lanes(a, late, lanes, Access("write", who, self.reporting.lines.get(line)), line)
 
     def lanes_read(self, a: WordAccess, lanes: np.ndarray) -> Suspects:
-        """Other lanes of a writing lane's warp that have read words, and have not met it since."""
+        """Other lanes of a writing lane's warp that have read words, and have not synchronised with it since."""
         late = self.lanes.apart(self.table.read_mark[a.at], a.warps, lanes)
         if a.values is not None and late.any():
             late &= ~a.values.lay_there
@@ -579,8 +579,8 @@ class SharedRule:
         return found
 
     def are_beside(self, op: Operation, who: np.ndarray, lay_there: np.ndarray | None) -> np.ndarray:
-        """Which of the last writers of words are operations beside which another one may write: reductions, or copies
-        like it where the bytes are the same? Each of several warps may issue a copy, and the barrier counts them all.
+        """Which of the last writers of words are operations at whose time another one may write? These are reductions,
+        or equal copies of the same bytes. Each of several warps may issue a copy, and the barrier counts them all.
         """
         mine = who == OPERATIONS + op.number
         beside: np.ndarray = self.operations.piped(op, np.maximum(who - OPERATIONS, 0)) & (who >= OPERATIONS) & ~mine

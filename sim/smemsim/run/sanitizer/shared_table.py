@@ -216,8 +216,8 @@ class SharedTable:
         self.is_noted(note)
 
     def keeps_writers(self, at: np.ndarray, warps: np.ndarray, who: np.ndarray) -> None:
-        """Warps, by operations, write words beside operations (`who`, NOBODY for none) that make no race with theirs:
-        those that they do not know to be over count on (`joint`).
+        """Warps, by operations, write words that other operations (`who`, NOBODY for none) write without a race. Those
+        that they do not know to be over still count (`joint`).
         """
         others = np.flatnonzero((who >= OPERATIONS) & ~self.clocks.done[warps, self.clocks.column(np.maximum(who - OPERATIONS, 0))])
         if others.size and not self.tables.has_joint:

@@ -319,7 +319,7 @@ class _Made:
 
 
 class Initialised:
-    """The mbarriers that have been initialised, and who has seen that."""
+    """The mbarriers that have been initialised, and the warps that have seen that."""
 
     def __init__(self, clocks: VectorClocks) -> None:
         self.clocks = clocks
@@ -347,7 +347,7 @@ class Initialised:
         self._published |= {barrier for barrier, made in self._made.items() if made.warp in warps}
 
     def met(self, warps: set[int]) -> None:
-        """The warps of a cluster have met at its barrier."""
+        """The warps of a cluster have synchronised at its barrier."""
         for barrier in [b for b in self._published if self._made[b].warp in warps]:
             self._made[barrier].seen_by |= warps
             self._published.discard(barrier)

@@ -201,8 +201,8 @@ class Taint:
         return self.origins.of(("shared", i.line), lambda user: self.is_used(i.line, user, is_voted=self.is_voted), is_whole=is_whole)
 
     def padding(self, i: Instruction) -> int:
-        """The mark of uninitialised bytes of shared memory beside bytes of the same element that are written:
-        compilers copy the padding of structures.
+        """The mark of uninitialised bytes of shared memory next to written bytes of the same element. Compilers copy
+        the padding of structures.
         """
         return self.origins.of(
             ("shared padding", i.line), lambda user: self.is_used(i.line, user, is_copied=self.is_stored, is_voted=self.is_voted),
@@ -571,8 +571,8 @@ class Taint:
             self.loads(threads, given[threads][:, None], bits_of(i.modifiers[-1]) // 8)
 
     def _store(self, x: Wave, i: Instruction, step: Callable[[Any], Any], threads: np.ndarray, items: Sequence[Operand]) -> list[Piece]:
-        """A store hands on the marks of what it stores to words of shared and local memory, to global memory it is a
-        use; gives where it has stored any.
+        """A store passes the marks of its values to words of shared and local memory. To global memory it is a use.
+        Returns the places at which it has stored any.
         """
         size = bits_of(i.modifiers[-1]) // 8
         marks = [self._stored(item, threads, size) for item in items]

@@ -34,7 +34,7 @@ _TOLD: Slot[set[str]] = Slot(lambda launch: set())  # the remark, once for a lau
 
 
 class UnscopedArrivals:
-    """What CTAs of a cluster have heard of others by other means than arrivals without a scope:
+    """The knowledge of a cluster's CTAs about others from other sources than arrivals without a scope:
     `VectorClocks.explicit`. A word that a thread of another CTA stored later is known by such an arrival alone.
     """
 

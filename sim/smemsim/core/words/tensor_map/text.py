@@ -360,7 +360,8 @@ def _unsure(text: str) -> dict[str, str]:
 
 
 def _macros(text: str) -> list[tuple[str, Definition]]:
-    """Macros without arguments. A sum without brackets is none: beside another operator it would not be a sum any more.
+    """Macros without arguments. A sum without brackets is none: next to another operator it would not be a sum any
+    more.
 
     >>> _macros("#define M (2 + 3)\\n#define N M+1")[1][1].why_not
     'is a macro without brackets around its value'

@@ -162,8 +162,8 @@ class ClusterBarrier:
     """A cluster's barrier. A thread that has arrived in the current phase has `arrived` set. Threads that have not
     arrived since they waited are `idle`.
 
-    Threads in `told` have not waited, but have met one that has, at a barrier of their CTA. So that phase is complete,
-    and they may arrive in the next one. The warps of Triton's kernels that wait for work do so (TLX's
+    Threads in `told` have not waited, but have synchronised with one that has, at a barrier of their CTA. So that phase
+    is complete, and they may arrive in the next one. The warps of Triton's kernels that wait for work do so (TLX's
     test_explicit_cluster_sync_ws, which its project runs on H100 and B200).
     """
 
@@ -275,8 +275,8 @@ def _wait(x: Wave, i: Instruction, following: int) -> None:
 
 
 def _tell(x: Wave, came: np.ndarray, waiting: np.ndarray) -> None:
-    """Threads came to a barrier of their CTA: those that wait there hear from the others that a phase of the
-    cluster's barrier is over.
+    """Threads came to a barrier of their CTA. Those that wait there learn from the others that a phase of the cluster's
+    barrier is over.
     """
     for barrier in _BARRIERS.peek(x) or ():
         own = waiting[(waiting >= barrier.first) & (waiting < barrier.own.stop)] - barrier.first

@@ -160,7 +160,7 @@ class State:
     # ---- what happens to it
 
     def comes(self, x: Wave, threads: np.ndarray, count: int, i: Instruction) -> None:
-        """Note who arrives."""
+        """Note the arriving threads."""
         self._note("arrives", i)
         if len(threads):
             self.arrivals.come(x, threads, i, count, self._cta.index - self._cta.rank)
@@ -232,7 +232,7 @@ class State:
         self._note(ADDS_OWN, i)
 
     def sent(self, by: Delivery) -> None:
-        """Remember who stores here by st.async or red.async."""
+        """Remember the threads that store here by st.async or red.async."""
         self.deliveries.send(by)
 
     @property
@@ -311,7 +311,7 @@ def _settle(x: Wave, states: Sequence[State]) -> None:
 
 
 def _wake(x: Wave, barrier: Mbarrier) -> None:
-    """Those who wait for a phase that is over go on."""
+    """Threads that wait for a phase that is over continue."""
     phase, waits = barrier.state.phase, barrier.waits
     barrier.waits = [wait for wait in waits if wait[1] >= phase]
     for wait, its in waits:

@@ -99,8 +99,8 @@ def _check_hints(form: Access, hints: list[str]) -> None:
 
 
 def _check_order(i: Instruction, space: str | None, hints: list[str]) -> None:
-    """InputError for orders of memory that a thread has for itself, and beside words that say how caches are gone
-    through; ptxas 13.0.88 refuses these.
+    """InputError for orders on memory that a thread has for itself, and for orders together with cache operators. ptxas
+    13.0.88 refuses these.
     """
     order = next((m for m in i.modifiers if m in _ORDERS), None)
     if order is not None and (space or "").partition("::")[0] in ("const", "local", "param"):

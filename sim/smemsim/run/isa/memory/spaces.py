@@ -510,6 +510,6 @@ def own(x: Wave, piece: Piece, size: int, *, changed: bool = True) -> None:
 
 
 def note_read(x: Wave, i: Instruction, piece: Piece, size: int, *, strong: bool = False, scope: int = GPU, is_joint: bool = False) -> None:
-    """Threads have read: observers hear of it."""
+    """Threads have read: observers get the event."""
     if x.events.accessed:
         x.events.accessed(x, Access(x, i, "read", piece, size, strong, scope, is_joint))

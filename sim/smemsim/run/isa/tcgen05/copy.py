@@ -117,7 +117,7 @@ def _operation(
     x: Wave, i: Instruction, issuer: tuple[Cta, int], members: tuple[Cta, ...], shape: CopyShape, word: int, cells: tuple[np.ndarray, np.ndarray],
     *, is_packed: bool,
 ) -> TensorCoreOp:  # fmt: skip
-    """A copy as observers hear of it."""
+    """A copy as observers get it."""
     lane, column = cells
     box, operand = (lane_set(lane), int(column.min()), int(column.max()) + 1), copied_operand(shape, word)
     return TensorCoreOp(

@@ -329,8 +329,8 @@ class _Issued:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Batch:
-    """Instructions of threads whose groups of CTAs are not the same, and who issues them: the CTA's number in the
-    grid, the thread's in the CTA.
+    """Instructions of threads whose groups of CTAs are not the same, and their issuers: the CTA's number in the grid,
+    the thread's in the CTA.
     """
 
     operations: list[_Issued]
