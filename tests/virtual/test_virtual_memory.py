@@ -788,6 +788,8 @@ FLAT = "ld.shared.u32 %r2, [%r23]; st.global.u32 [%d2], %r2;"
 ONE_BY_ONE = """setp.ne.u32 %p2, %r1, 0; @%p2 bra END; mov.u32 %r3, %r20; mov.u64 %d3, %d20; mov.u32 %r4, 0;
 NEXT: ld.shared.u32 %r2, [%r3]; st.global.u32 [%d3], %r2; add.u32 %r3, %r3, 4; add.u64 %d3, %d3, 4; STEP
 add.u32 %r4, %r4, 1; setp.lt.u32 %p3, %r4, 32; @%p3 bra NEXT; END:"""
+IN_BULK = """fence.proxy.async.shared::cta; bar.sync 0; setp.ne.u32 %p2, %r1, 0; @%p2 bra END;
+cp.async.bulk.global.shared::cta.bulk_group [%d20], [%r20], 128; cp.async.bulk.commit_group; cp.async.bulk.wait_group 0; END:"""
 SKIPS = "and.b32 %r5, %r4, 7; setp.eq.u32 %p4, %r5, 7; @%p4 sub.u64 %d3, %d3, 8;"  # rows of six follow one another
 
 
@@ -812,7 +814,10 @@ DECIDES = "ld.global.u32 %r2, [%d20+28]; setp.gt.u32 %p1, %r2, 7; @%p1 st.global
         (tile("setp.gt.u32 %p1, %r22, 1;"), ALL_OF_IT, ONLY_STORED),  # in front of the rows
         (tile(PADDED).replace("u32 [%r23]", "u8 [%r23]").replace(".u32 %r2,", ".u8 %r2,").replace("%r1, 4, %r20", "%r1, 1, %r20").replace(
             "st.global.u32 [%d2]", "sub.u64 %d2, %d2, %d1; cvt.u64.u32 %d3, %r1; add.u64 %d2, %d2, %d3; st.global.u8 [%d2]"), ALL_OF_IT, ONLY_STORED),
+        (tile(PADDED, IN_BULK), ALL_OF_IT, ONLY_STORED),
         # wrong ones
+        (tile("setp.ne.u32 %p1, %r1, 13;", IN_BULK), NO_PAD, IS_USED),
+        (tile("setp.lt.u32 %p1, %r1, 24;", IN_BULK), NO_PAD, IS_USED),
         (tile(PADDED), PAD_ALONE, IS_USED),
         (tile(PADDED), lambda card_, at: card_.device.launch(card_.device.load(kernel(1, DECIDES)).function("k"), 1, 32, [word(at)]), IS_USED),
         (tile("setp.lt.u32 %p1, %r1, 24;"), ALL_OF_IT, IS_USED),  # the last row is missing
@@ -824,7 +829,7 @@ DECIDES = "ld.global.u32 %r2, [%d20+28]; setp.gt.u32 %p1, %r2, 7; @%p1 st.global
         (tile(PADDED, FLAT.replace("st.", "shfl.sync.bfly.b32 %r3, %r2, 1, 31, -1; add.u32 %r2, %r2, %r3; st.")), PAD_ALONE, IS_USED),
     ],
     ids=[
-        "copied", "changed alone", "by one thread", "left out by the host", "in front", "of bytes",
+        "copied", "changed alone", "by one thread", "left out by the host", "in front", "of bytes", "in bulk", "a hole, in bulk", "a row is missing, in bulk",
         "the host gets it alone", "it decides", "a row is missing", "a hole", "the next word", "rows of another length", "transposed", "added up",
     ],
 )  # fmt: skip

@@ -473,13 +473,20 @@ class Sanitizer(Events, Observer):
             blank = np.where(who == NOBODY, np.uint8(WHOLE), self.shared.table.blank_bytes(at))
             nobody = blank != 0
             if nobody.any():
-                self.early.note(op.instruction, at[nobody], self._running(self.x), blank[nobody])
+                padding = self._padding(op.instruction, at[nobody])
+                self.early.note(op.instruction, at[nobody], self._running(self.x), blank[nobody], padding)
             if is_elsewhere:
                 self._elsewhere(who)
         if op.products:
             op.products[-1].read(at, nobody)
         elif self.taint.shared is not None:
             self.taint.origins.tell(op.instruction, self.taint.shared.of_words(at))
+
+    def _padding(self, i: Instruction, words: np.ndarray) -> np.ndarray | int:
+        """Which bytes of words, as bits, are padding of rows that a copy to global memory leaves where it is?"""
+        if i.op != "cp" or i.modifiers[:2] != ("async", "bulk") or "global" not in i.modifiers:
+            return 0
+        return np.packbits(self.taint.gaps(words), axis=-1, bitorder="little")[..., 0]
 
     def reads_for_all_lanes(self, op: Operation, cta: Cta, offsets: np.ndarray | WordRanges) -> bool:
         """An operation of one lane, reported to `op_reads`, reads the same for each lane of its warp. False: each must

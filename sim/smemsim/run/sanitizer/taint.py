@@ -349,13 +349,13 @@ class Taint:
         if bits.any():
             nobody = np.full(1, self.nobody(i), np.int32)
             if i.op == "ld":
-                gaps = self._gaps(words)
+                gaps = self.gaps(words)
                 nobody = np.where(gaps, self.origins.apart(nobody, "gap"), nobody)
             own = np.where(bits == WHOLE, nobody, np.int32(self.padding(i)))
             found = np.where(bits >> np.arange(WORD, dtype=np.uint8) & 1, own, found)
         return found
 
-    def _gaps(self, words: np.ndarray) -> np.ndarray:
+    def gaps(self, words: np.ndarray) -> np.ndarray:
         """Which bytes of words of shared memory, (..., 4), lie as the padding of rows does."""
         per_cta = self.x.pitch // WORD
         found = np.zeros((*words.shape, WORD), bool)
@@ -380,7 +380,7 @@ class Taint:
         if blank.any():
             nobody = np.full(blank.shape, self.nobody(i), np.int32)
             if i.op == "ld":
-                gaps = np.take_along_axis(self._gaps(flat >> 2), (flat & WORD - 1)[:, None] + np.arange(size), axis=1)
+                gaps = np.take_along_axis(self.gaps(flat >> 2), (flat & WORD - 1)[:, None] + np.arange(size), axis=1)
                 nobody = np.where(gaps, self.origins.apart(nobody, "gap"), nobody)
             own = np.where(blank.all(axis=1, keepdims=True), nobody, np.int32(self.padding(i)))
             found = np.where(blank, own, found)

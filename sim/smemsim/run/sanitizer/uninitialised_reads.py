@@ -43,15 +43,20 @@ class UninitialisedReads:
         # words that arrived later: how to report that when the value is used
         self.late: dict[int, Callable[[], None]] = {}
 
-    def note(self, i: Instruction, at: np.ndarray, warps: np.ndarray, bits: np.ndarray | int = WHOLE) -> None:
+    def note(
+        self, i: Instruction, at: np.ndarray, warps: np.ndarray, bits: np.ndarray | int = WHOLE, padding: np.ndarray | int = 0
+    ) -> None:
         """Warps read words, of which these bytes have no value: wrong at once, unless the value is followed, which
         may be thrown away.
         """
         words = self._reads.setdefault(i.line, (i, np.zeros(self.words, np.uint8)))[1]
         if not is_followed(i):
             own = np.zeros(self.words, np.uint8)
-            np.bitwise_or.at(own, at, bits)
-            self._say(i, own)
+            np.bitwise_or.at(own, at, bits & ~np.uint8(padding))
+            is_copied = not own.any()
+            if is_copied:
+                np.bitwise_or.at(own, at, bits)
+            self._say(i, own, is_copied=is_copied)
         np.bitwise_or.at(words, at, np.asarray(bits, np.uint8))
         if i.line not in self._waits and (waited := self.reporting.last_wait(warps, at)) is not None:
             self._waits[i.line] = waited
