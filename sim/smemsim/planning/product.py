@@ -138,7 +138,7 @@ def _held(p: ProductPlan) -> ProductPlan:
 
 
 def _operands(m: int, n: int, k: int, cta_group: int, base_address: int, stages: int, given: dict[str, Any]) -> ProductPlan:
-    """The plans of both operands, behind one another."""
+    """The plans of both operands, B after A in memory."""
     shares = []
     for name, extent in (("M", m), ("N", n)):
         if whole(name, extent, minimum=1) % cta_group:

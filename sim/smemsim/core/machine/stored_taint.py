@@ -43,9 +43,9 @@ def strided(shape: Sequence[int], strides: Sequence[int], size: int) -> Callable
 
 
 def pad_columns(offsets: np.ndarray) -> np.ndarray:
-    """Which of these bytes, by their sorted offsets, lie as the padding of rows does: in gaps between other bytes, of
-    which the next one, or the one after it, has the same length. Of what lies before the first and after the last row
-    as much may be padding.
+    """The bytes among these, by their sorted offsets, that lie like the padding of rows. They are in gaps between other
+    bytes. The next gap, or the one after it, has the same length. As many bytes before the first row and after the last
+    one may be padding, too.
 
     >>> rows = np.arange(40).reshape(4, 10)
     >>> pad_columns(rows[:, 7:].ravel()).all(), pad_columns(rows[1:, :3].ravel()).all(), pad_columns(rows[2:].ravel()).any()
@@ -72,8 +72,8 @@ def pad_columns(offsets: np.ndarray) -> np.ndarray:
 
 
 class StoredDoubt(Protocol):
-    """Why stored values are in doubt. `findings` are those of the launch that has stored them. `is_pad`: where they lie
-    as padding does, the host may copy them. `is_gap`: they are padding where they come from, too.
+    """The doubt about stored values. The findings of the launch that has stored them are `findings`. If `is_pad` is
+    set, the host may copy those that lie like padding. If `is_gap` is set, they are padding in their source, too.
     """
 
     findings: Any

@@ -1,5 +1,5 @@
-"""The values that a texture makes of 8-bit sRGB elements: a table of multiples of 2^-16 (golden/sm_90a/textures). Of
-these, 8 neighbours share an exponent.
+"""The values that a texture makes of 8-bit sRGB elements: a table of multiples of 2^-16 (golden/sm_90a/textures). Each
+8 neighbours share an exponent.
 """
 
 from __future__ import annotations

@@ -542,7 +542,9 @@ def _tensor_memory(f: Finding, at: InLaunch, i: Instruction, code: _Code) -> Ite
 
 
 def _columns_apart(f: Finding, code: _Code) -> Iterator[Candidate]:
-    """More columns from one accumulator to the next, if two overlap. What computes the addresses is changed."""
+    """More columns from one accumulator to the next, if two overlap. The instructions that compute the addresses are
+    changed.
+    """
     apart, columns = f.numbers.get("apart"), f.numbers.get("columns")
     if not isinstance(apart, int) or not isinstance(columns, int):
         return

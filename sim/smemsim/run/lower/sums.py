@@ -210,8 +210,8 @@ class _Values:
         return None
 
     def _places(self, slots: frozenset[int]) -> dict[frozenset[int], set[Place]]:
-        """What loads behind registers read of global memory, by array: the parameters of 64 bits, or the register, that
-        the address comes from.
+        """The reads of global memory by loads whose values reach these registers, by array. An array is the parameters
+        of 64 bits, or the register, that the address comes from.
         """
         found = dict[frozenset[int], set[Place]]()
         for i in self._behind(slots):

@@ -17,9 +17,9 @@ __all__ = ["FlatCopies"]
 
 
 class FlatCopies:
-    """Where the threads of a wave have loaded a value last, by the line of the load. A store leaves the layout as it is
-    if its addresses are as far from those of the load for each thread of a CTA. So are they for later stores of the
-    same tile: until the load begins again at a lower address.
+    """The addresses from which the threads of a wave have loaded a value last, by the line of the load. A store leaves
+    the layout as it is if its addresses are as far from those of the load for each thread of a CTA. So are they for
+    later stores of the same tile: until the load begins again at a lower address.
     """
 
     def __init__(self, x: Wave) -> None:
