@@ -221,7 +221,7 @@ def test_a_stage_that_is_loaded_again_before_anybody_has_read_it(waits):
     st.global.u32 [%d21], %r7; fence.proxy.async.shared::cta; mbarrier.arrive.shared::cta.b64 _, [bar+8]; add.u32 %r3, %r3, 1; setp.lt.u32 %p3, %r3, 2; @%p3 bra T; E:"""
     wait = "U: mbarrier.try_wait.parity.shared::cta.b64 %p2, [bar+8], %r5; @!%p2 bra U;" if waits else ""
     told = found(body.format(wait), np.arange(64, dtype=np.uint32), np.zeros(1, np.uint32), block=64)
-    assert ("before any thread has read what the earlier copy brought" in told.get("X005", "")) == (not waits)
+    assert ("no thread has read yet what the earlier copy brought" in told.get("X005", "")) == (not waits)
     assert not (waits and told)
 
 

@@ -243,7 +243,7 @@ def test_the_scope_of_a_flag_is_why_it_does_not_order_the_data(set_by, read_by, 
         ("an arrival too many", RING, "mbarrier.init with 2 arrivals in lines 50, 58, 66"),
         ("no wgmma.fence", RING, "wgmma.fence.sync.aligned before line 289"),
         ("CTAs end on their own", MULTICAST, "barrier.cluster.arrive and barrier.cluster.wait before line 316"),
-        ("zeros not waited for", BLACKWELL, "tcgen05.wait::st.sync.aligned after line 77"),
+        ("zeros not waited for", BLACKWELL, "tcgen05.wait::st.sync.aligned after triton_matmuls.py:52 (PTX line 77)"),
     ],
 )
 def test_faults_of_real_kernels_have_a_fix_that_was_executed(name, base, trial):

@@ -191,7 +191,9 @@ def _explain(text: str, name: str, size: int) -> None:
     if re.search(r"cuTensorMapEncode|TensorMap\.", text):
         raise InputError(f"{what}no encode call to read: the name stands in a comment, a string or a declaration only")
     if re.search(r"^\s*\.version\b", text, re.MULTILINE):
-        raise InputError(f"{what}is PTX: smemsim run {name or 'kernel.ptx'}")
+        raise InputError(
+            f"{what}is PTX, and decode reads one descriptor word (0x…), one tensor map or one encode call. To execute PTX: smemsim run {name or 'kernel.ptx'}"
+        )
     if name:
         raise InputError(
             f"{name} ({size} bytes) is no tensor map: needs {SIZE} bytes, a dump of them (xxd, od -t x1, hexdump -C), or an encode call. A "

@@ -344,9 +344,10 @@ def _check_arguments(launch: LaunchFile, module: Module, o: dict[str, Any]) -> N
     from smemsim.run.engine.arrays import miscounted
     from smemsim.run.engine.device import entry_of
 
-    parameters = module.functions[entry_of(module, launch.about["entry"] or None)].parameters
+    function = module.functions[entry_of(module, launch.about["entry"] or None)]
+    parameters = function.parameters
     if launch.path != COMMAND_LINE and not o["given"]:
-        launch.check_count(parameters)
+        launch.check_count(function)
     elif told := miscounted(parameters, len(launch.about["args"])):
         raise InputError(
             f"{told}; give each one its --arg, as --arg zeros:f32:1024 --arg u32:64, or fill in a launch file: smemsim run KERNEL --init > launch.toml"

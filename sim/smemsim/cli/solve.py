@@ -27,6 +27,13 @@ MOST_BYTES = 1 << 28
 
 
 OF_PRODUCT = "--d --a --b"  # of the forms of the command the one that explains a D
+FORMS = {  # what is given, and what solve then finds
+    "a scenario": ("SCENARIO", "descriptors for an operand of a scenario"),
+    "a dump and an operand": ("DUMP OPERAND", "descriptors that read an array in a memory dump"),
+    OF_PRODUCT: ("--d FILE --a FILE --b FILE", "the fault behind a wrong D"),
+    "--layout": ("--layout LAYOUT", "descriptors for a CuTe layout"),
+    "--conflicts": ("--conflicts --access OP:BYTES:AT", "a layout without bank conflicts"),
+}
 PRODUCT = ("a_type", "b_type", "d_type", "kind", "a_swizzle", "b_swizzle", "a_major", "b_major", "m", "n")
 DUMP = ("base", "dtype", "major", "rows", "k", "packing")
 CONFLICTS = ("access", "pitch", "steps", "tma")
@@ -139,17 +146,12 @@ def solve(
 
 def _form(ctx: click.Context, paths: tuple[pathlib.Path, ...], layout: str | None, *, is_product: bool) -> str:
     """Which of the forms is asked for. Raises InputError if options of another form are given, too."""
-    forms = {
-        "a scenario": len(paths) == 1,
-        "a dump and an operand": len(paths) == 2,
-        OF_PRODUCT: is_product,
-        "--layout": layout is not None,
-        "--conflicts": False,
-    }
+    forms = dict(zip(FORMS, (len(paths) == 1, len(paths) == 2, is_product, layout is not None, False), strict=True))
     given = [name for name, is_ in forms.items() if is_]
     if len(given) != 1 or len(paths) > 2:
         told = " and ".join(given) + ": needs" if given else "no input: give" if not paths else f"{len(paths)} files: give"
-        raise InputError(f"{told} one of: {'; '.join(forms)}. smemsim solve --help has an example of each")
+        listed = "".join(f"\n    {how:<36}{what}" for how, what in FORMS.values())
+        raise InputError(f"{told} one of:{listed}\n  smemsim solve --help has an example of each")
     strange = strangers(
         ctx,
         [

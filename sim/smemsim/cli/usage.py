@@ -66,12 +66,19 @@ def as_sentence(error: click.UsageError, group: click.Context | None = None) -> 
         name = (
             error.param.get_error_hint(error.ctx).replace("'", "") if error.param is not None and error.ctx is not None else "a parameter"
         )
-        example = EXAMPLES.get((ctx.info_name if ctx is not None else "") or "")
+        example = _example(ctx)
         return UsageError(f"{name} is missing{f'; for example: {example}' if example else lists}")
     if isinstance(error, click.BadParameter) and error.param is not None:
         is_option = isinstance(error.param, click.Option)
         return UsageError(f"{error.param.opts[0] if is_option else error.param.human_readable_name}: {_small(error.message)}")
     return UsageError(f"{_small(error.format_message())}{lists}")
+
+
+def _example(ctx: click.Context | None) -> str:
+    """A command line that has what is missing, with the launch file that was given."""
+    name = (ctx.info_name if ctx is not None else "") or ""
+    launch = ctx.params.get("launch_path") if ctx is not None else None
+    return EXAMPLES.get(name, "") if launch is None else f"smemsim {name} kernel.ptx --launch {launch}"
 
 
 def _value_of(error: click.BadOptionUsage, group: click.Context | None) -> str:
@@ -90,7 +97,7 @@ def _near(error: click.NoSuchOption, group: click.Context | None) -> str:
     """The option of this command that was meant; "" if none is close, or if another command has just this one."""
     name, ctx = error.option_name, error.ctx
     if name[1:2].isdigit():
-        return "; a negative number is read as an option: write sizes without a sign, and the negative value of an option after =, as --at=-1,0"
+        return "; a size has no sign: leave the - out; the negative value of an option follows =, as --at=-1,0"
     known = [n for param in ctx.command.params if isinstance(param, click.Option) for n in _names(param)] if ctx is not None else []
     if OTHER_NAMES.get(name) in known:
         return f"; did you mean {OTHER_NAMES[name]!r}?"
@@ -107,7 +114,11 @@ def _elsewhere(name: str, group: click.Context | None) -> str:
     longer = sorted({n for own in options.values() for n in own if len(name) > len("--x") and n.startswith(name)}, key=len)
     having = [f"smemsim {other}" for other, own in options.items() if longer and longer[0] in own]
     more = f" and {len(having) - 3} more" * (len(having) > 3)
-    return f"; {longer[0]} is an option of {', '.join(having[:3])}{more}" if having else ""
+    told = f"; {longer[0]} is an option of {', '.join(having[:3])}{more}" if having else ""
+    own = group.invoked_subcommand if group is not None else ""
+    return told + f"; smemsim {own} chooses the card by --arch, as --arch sm_100a" * (
+        name == "--card" and "--arch" in options.get(own or "", ())
+    )
 
 
 def _options(group: click.Context | None) -> dict[str, list[str]]:

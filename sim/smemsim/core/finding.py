@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, NotRequired, TypeAlias, TypedDict
 
 from smemsim.base.errors import SmemsimError
@@ -340,7 +340,6 @@ NOTES = {Severity.NOTE: "note: ", Severity.LUCK: "works by accident: "}  # befor
 STYLES = {Severity.TRAP: "red", Severity.WRONG: "red", Severity.LUCK: "yellow", Severity.NOTE: "cyan"}
 MOST_LINES = 12  # lines of instructions with the same finding that are listed
 MOST_FOLLOWERS = 6  # places of findings of one code that follow from another finding
-MOST_MENTIONED = 4  # lines of PTX for which the source line is printed
 
 
 @dataclasses.dataclass(frozen=True)
@@ -391,7 +390,6 @@ class Finding(metaclass=OwnMembers):
     changes: tuple[Fix, ...] = dataclasses.field(default=(), hash=False)
     check: Finding | None = None
     alike: tuple[InLaunch, ...] = ()
-    mentions: tuple[tuple[int, Location], ...] = dataclasses.field(default=(), compare=False, repr=False)
     compiler: str = ""  # whose fault it is, if it is one of a compiler: "Triton", "TileLang" ...
     # whose sources may be shown
     folders: tuple[pathlib.Path, ...] = dataclasses.field(default=(), compare=False, repr=False)
@@ -461,7 +459,8 @@ class Finding(metaclass=OwnMembers):
         """The relation to the cause, in words; "" without a cause."""
         if self.cause is None:
             return ""
-        return f"follows from {self.cause.code}" + (f" at line {self.cause.line}" if isinstance(self.cause.at, InLaunch) else "")
+        at = self.cause.at.instruction if isinstance(self.cause.at, InLaunch) else None
+        return f"follows from {self.cause.code}" + ("" if at is None else f" at {at.at}")
 
     @property
     def breaks_rule(self) -> bool:
@@ -561,9 +560,10 @@ class Finding(metaclass=OwnMembers):
 
     @property
     def other(self) -> Other | None:
-        """The other access of a race. None if there is none, or if it is on the same line of the PTX."""
+        """The other access of a race. None if there is none, or if it is the same
+        instruction."""
         other = self.at.other if isinstance(self.at, InLaunch) else None
-        if other is None or other.line == self.line:
+        if other is None or self._is_same(other):
             return None
         place = self.other_place
         return Other("" if place is None else str(place), other.line, other.text, other.location)
@@ -571,9 +571,13 @@ class Finding(metaclass=OwnMembers):
     @property
     def other_place(self) -> Location | None:
         """The source line of `other`, with the calls that were inlined."""
-        if not isinstance(self.at, InLaunch) or self.at.other is None or self.at.other.line == self.line:
+        if not isinstance(self.at, InLaunch) or self.at.other is None or self._is_same(self.at.other):
             return None
         return self.at.other_place or self.at.other.location
+
+    def _is_same(self, other: Instruction) -> bool:
+        """Is it the instruction of the finding, or a copy of it in another inlined call?"""
+        return other.line == self.line and other.text == self.instruction
 
     @property
     def is_within_warp(self) -> bool:
@@ -646,32 +650,10 @@ class Finding(metaclass=OwnMembers):
         style = STYLES[self.severity]
         note = _note(self.severity, follows=self.cause is not None)
         place = f"{self._headed}  " * (not self.what.startswith(self._headed))
-        return message_lines(Line([(f"{self.code}  ", style), (place, "")]), f"{note}{self._what_by_sources}", self.rows(), width, before)
+        return message_lines(Line([(f"{self.code}  ", style), (place, "")]), f"{note}{told(self.what)}", self.rows(), width, before)
 
     def rows(self) -> Iterator[Labelled]:
         """The labelled lines of a message."""
-        sources = {line: str(place) for line, place in self._sources.items()}
-        named = _lines_in(self.what) | {self.line, *(half.instruction.line for half in self.halves if half.instruction is not None)}
-        yield from _by_sources(self._rows(), sources, [line for line, _ in self.mentions if line not in named])
-
-    @property
-    def _sources(self) -> dict[int, Location]:
-        """The lines of the source of the lines of PTX that the text names."""
-        sources = dict(self.mentions)
-        if self.other is not None and self.other_place is not None:
-            sources[self.other.line] = self.other_place
-        for half in self.halves:
-            if half.instruction is not None and (place := half.place or half.instruction.location) is not None:
-                sources[half.instruction.line] = place
-        return sources | ({self.line: self.place} if self.line and self.place is not None else {})
-
-    @property
-    def _what_by_sources(self) -> str:
-        """The fault, lines of the PTX with their lines of the source."""
-        return _by_source(told(self.what), {line: str(place) for line, place in self._sources.items()})
-
-    def _rows(self) -> Iterator[Labelled]:
-        """The labelled lines, with lines of the PTX by their numbers."""
         if isinstance(self.at, InLaunch):
             yield from self._rows_of_launch(self.at)
         else:
@@ -695,9 +677,7 @@ class Finding(metaclass=OwnMembers):
         return OR.join(row.text for row in _fix_rows(self._fix()) if row.label in ("fix", "or"))
 
     def _rows_of_launch(self, at: InLaunch) -> Iterator[Labelled]:
-        """The place: each access with its lines, or the instruction; then the source lines of other PTX lines that
-        the text names.
-        """
+        """The place: each access with its lines, or the instruction."""
         for half in self.halves:
             yield Labelled(half.does, told(half.text), half.at(at.launch) if half.instruction is not None else "")
         if len(self.ctas) > 1:
@@ -725,11 +705,16 @@ class Finding(metaclass=OwnMembers):
                 return said | {
                     "line": self.line, "location": str(self.place) if self.place else None,
                     "chain": [str(place) for place in self.location.chain] if self.location else [], "count": self.count, "lines": list(self.lines),
-                    "locations": [place.path for place in self.places], "mentions": [{"line": line, "location": str(place)} for line, place in self.mentions], "instruction": self.instruction, "other": self._other(), "halves": [self._half(half) for half in self.halves],
+                    "locations": [place.path for place in self.places], "mentions": self._mentions(), "instruction": self.instruction, "other": self._other(), "halves": [self._half(half) for half in self.halves],
                     "ctas": {"count": len(self.ctas), "first": self.ctas[0]} if self.ctas else None,
                     "message": self.message,
                     "repair": self.repair, "because": self.because, "follows": None if self.cause is None else {"code": self.cause.code, "line": self.cause.line or None}, "compiler": self.compiler or None, "check": self.check.as_dict() if self.check else None,
                 }  # fmt: skip
+
+    def _mentions(self) -> list[dict[str, Any]]:
+        """The lines of the PTX that the message names, except the finding's own, with their lines of the source."""
+        own = {half["line"]: half["location"] for half in map(self._half, self.halves) if half["location"] and half["line"] != self.line}
+        return [{"line": line, "location": location} for line, location in own.items()]
 
     @staticmethod
     def _half(half: Half) -> dict[str, Any]:
@@ -807,7 +792,7 @@ def message_of(found: Mapping[str, Any], before: int = 0) -> str:
     return plain(
         message_lines(
             Line([(f"{found['code']}  ", ""), (f"{_head_of(found)}  ", "")]),
-            f"{_note(Severity(found['severity']), follows=bool(found.get('follows')))}{_by_source(told(found['what']), _sources_of(found))}",
+            f"{_note(Severity(found['severity']), follows=bool(found.get('follows')))}{told(found['what'])}",
             rows_of(found),
             before=before,
         )
@@ -841,54 +826,6 @@ def _note(severity: Severity, *, follows: bool) -> str:
 
 def rows_of(found: Mapping[str, Any]) -> Iterator[Labelled]:
     """The labelled lines of a finding, of what `Finding.as_dict` says about it: the accesses, why, fix."""
-    named = _lines_in(found["what"]) | {found.get("line"), *(half["line"] for half in found.get("halves", ()))}
-    mentioned = [one["line"] for one in found.get("mentions", ()) if one["line"] not in named]
-    yield from _by_sources(_rows_of(found), _sources_of(found), mentioned)
-
-
-def _sources_of(found: Mapping[str, Any]) -> dict[int, str]:
-    """The lines of the source of the lines of PTX that a finding names."""
-    mentions = {one["line"]: one["location"] for one in found.get("mentions", ())}
-    halves = {half["line"]: half["location"] for half in found.get("halves", ()) if half["line"] and half["location"]}
-    own = {found["line"]: found["location"]} if found.get("line") and found.get("location") else {}
-    return mentions | halves | own
-
-
-def _lines_in(text: str) -> set[int]:
-    """The lines of PTX that a text names one by one."""
-    return {int(line) for line in _LINE.findall(text)}
-
-
-def _by_source(text: str, sources: Mapping[int, str]) -> str:
-    """A text whose lines of PTX have their line of the source, if it is known."""
-
-    def source(found: re.Match[str]) -> str:
-        at = sources.get(int(found[1]))
-        return f"PTX line {found[1]}" if at is None else f"{at.rpartition('/')[2]} (PTX line {found[1]})"
-
-    return _LINE.sub(source, text) if sources else text
-
-
-def _by_sources(rows: Iterable[Labelled], sources: Mapping[int, str], mentioned: Sequence[int]) -> Iterator[Labelled]:
-    """Rows whose lines of PTX have their line of the source, if known. A last row is for lists.
-
-    >>> rows = [Labelled("fix", ".cluster instead of .cta in line 189"), Labelled("tried", "0 in lines 7 and 9")]
-    >>> for row in _by_sources(rows, {189: "/a/gemm.cu:43", 7: "/a/gemm.cu:5"}, [189, 7]): print(row.label, row.text)
-    fix .cluster instead of .cta in gemm.cu:43 (PTX line 189)
-    tried 0 in lines 7 and 9
-    lines line 7 is gemm.cu:5
-    """
-    named: set[int] = set()
-    for row in rows:
-        named |= _lines_in(row.text)
-        yield row._replace(text=_by_source(row.text, sources))
-    left = [line for line in mentioned if line not in named]
-    if left:
-        yield Labelled("lines", ", ".join(_line_is(line, sources[line]) for line in left[:MOST_MENTIONED]))
-
-
-def _rows_of(found: Mapping[str, Any]) -> Iterator[Labelled]:
-    """The labelled lines, with lines of the PTX by their numbers."""
     for half in found.get("halves", ()):
         source = str(half["location"] or "").rpartition("/")[2]
         yield Labelled(
@@ -905,11 +842,6 @@ def _rows_of(found: Mapping[str, Any]) -> Iterator[Labelled]:
 def _alone(because: str, *, follows: bool) -> Labelled:
     """The row of a finding without a reason of its own: the finding that it `follows` from, or the document."""
     return Labelled("cause", because.removeprefix("follows from ")) if follows else Labelled("rule", told(because))
-
-
-def _line_is(line: int, location: str) -> str:
-    """A line of PTX with its line of the source."""
-    return f"line {line} is {location.rpartition('/')[2]}"
 
 
 def _fix_rows(fix: Mapping[str, Any]) -> Iterator[Labelled]:
@@ -937,7 +869,7 @@ def _below_here(path: str) -> str:
 
 
 def _of_line(half: Half) -> str:
-    return "" if half.instruction is None else f" (line {half.instruction.line})"
+    return "" if half.instruction is None else f" ({half.instruction.at})"
 
 
 def _changed(path: str | None, old: Value, new: Value) -> dict[str, Value]:
@@ -999,30 +931,27 @@ class TensorMapError(SmemsimError, ValueError):
 MOST_ITEMS = 8  # registers of a list that are shown
 LONGEST_LINE = 160  # characters of a line of PTX or source
 LONGEST_INSTRUCTION = 56  # characters of an instruction's name in a sentence
-_LINE = re.compile(r"(?<!PTX )\bline (\d+)\b")
 _LIST = re.compile(r"\{([^{}]*)\}")
 _NAME = re.compile(r"\w+(?:(?:\.|::)\w+){3,}")  # of an instruction
 
 
-def expect_words(numbers: Sequence[tuple[int, int]], made: int = 0) -> str:
-    """The bytes that lines of PTX should expect, in words. Pairs are (line, bytes). If one line has the number of all
-    of them, it is `made`, else 0. Examples:
+def expect_words(numbers: Sequence[tuple[int, int]], made: int, at: Callable[..., str]) -> str:
+    """The bytes that lines of PTX should expect, in words; pairs of a line and its bytes. `made` is the line that has
+    the number of all of them; 0 for none. `at` names lines.
 
-    >>> expect_words([(69, 16384), (203, 16384), (322, 8192)])
+    >>> def at(*lines): return f"line{'s' * (len(lines) > 1)} {', '.join(map(str, lines))}"
+    >>> expect_words([(69, 16384), (203, 16384), (322, 8192)], 0, at)
     'expect 16384 bytes in lines 69, 203, and 8192 bytes in line 322'
-    >>> expect_words([(69, 16384), (203, 16384)], 67)
+    >>> expect_words([(69, 16384), (203, 16384)], 67, at)
     'expect 16384 bytes: change the number in line 67, which lines 69, 203 use'
     """
     if made and len({size for _, size in numbers}) == 1:
-        many = len(numbers) > 1
-        users = ", ".join(str(line) for line, _ in numbers)
-        return f"expect {numbers[0][1]} bytes: change the number in line {made}, which line{'s' * many} {users} use{'s' * (not many)}"
+        users = [line for line, _ in numbers]
+        return f"expect {numbers[0][1]} bytes: change the number in {at(made)}, which {at(*users)} use{'s' * (len(users) == 1)}"
     lines: dict[int, list[int]] = {}
     for line, size in numbers:
         lines.setdefault(size, []).append(line)
-    return "expect " + ", and ".join(
-        f"{size} bytes in line{'s' * (len(own) > 1)} {', '.join(map(str, own))}" for size, own in lines.items()
-    )
+    return "expect " + ", and ".join(f"{size} bytes in {at(*own)}" for size, own in lines.items())
 
 
 def of_ctas(ctas: Sequence[object]) -> str:

@@ -186,7 +186,7 @@ def _repair(launch: Launch, counting: Counting, buffer: _Buffer, wavefronts: tup
         i, swizzle = reader
         change = "give the operand another swizzle and the layout of that swizzle, or " * (swizzle != Swizzle.B128)
         return (
-            f"{i.op} at line {i.line} reads this buffer through a descriptor with swizzle {swizzle}, which fixes the addresses of its rows: "
+            f"{i.op} at {i.at} reads this buffer through a descriptor with swizzle {swizzle}, which fixes the addresses of its rows: "
             f"{change}let the lanes of a warp access other rows (not tried)"
         )
     fixed = _tma(launch, buffer)

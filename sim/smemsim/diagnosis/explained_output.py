@@ -191,7 +191,7 @@ def _begins(run: Executed) -> str:
         if isinstance(e, Mma):
             begun.setdefault((e.cta, e.thread, e.d), e)
     first = next((e for e in begun.values() if e.scale_d), None)
-    return f"{first.instruction.op} at line {first.instruction.line}" if first is not None else ""
+    return f"{first.instruction.op} at {first.instruction.at}" if first is not None else ""
 
 
 def writers_of(launch: Launch) -> str:

@@ -438,9 +438,9 @@ def tell_apart(launch: Launch, i: Instruction, answer: str, apart: Sequence[Regi
     names = ", ".join(dict.fromkeys(region_name(launch, region.begin, region.begin + len(region.data)) for region in apart))
     launch.find(
         "X020", i,
-        "no query_cancel reads the response of try_cancel: " * is_unread + f"the result in {names} differs between --cancel {EVERY_ANSWER[0]} and --cancel {answer}",
-        "after each granted request do the work of the cluster that the response names (query_cancel.get_first_ctaid), and of no other (the response to a declined request names no cluster)",
-        why="--cancel sets which requests of try_cancel are granted; on a card this depends on which clusters have begun" + "; sums of floats in another order differ too" * sums,
+        "the kernel does not read the response of try_cancel (no query_cancel): " * is_unread + f"the result in {names} differs if requests are granted (--cancel {answer}) and if none is (--cancel {EVERY_ANSWER[0]})",
+        ("read the response: " * is_unread) + "if query_cancel.is_canceled, do the work of the cluster whose first CTA is query_cancel.get_first_ctaid; if not, request no more",
+        why="a granted request cancels a cluster that has not begun, and the CTA that asked must do its work; on a card, timing decides which requests are granted" + "; sums of floats in another order differ too" * sums,
         milder=Severity.LUCK if sums else None,
     )  # fmt: skip
 

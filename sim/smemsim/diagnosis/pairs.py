@@ -43,14 +43,14 @@ def _found(side: str, event: Mma, first: OperandRead, second: OperandRead) -> It
     if abs(by) < rows and max(of_first, of_second) + rows < extent and low + 2 * rows <= extent:
         which = "the same rows" if not by else f"overlapping rows ({rows - abs(by)} of {rows})"
         yield at_instruction(
-            "R508", load.event.instruction, f"both CTAs of the pair load {which} of {name} for line {event.instruction.line}: rows "
+            "R508", load.event.instruction, f"both CTAs of the pair load {which} of {name} for {event.instruction.at}: rows "
             f"{_rows(of_first, rows)} in CTA {first.loads[0].cta}, rows {_rows(of_second, rows)} in CTA {load.cta}",
             f"row {of_first + rows} in the second CTA of the pair (the rank in the pair times {rows})", because=_SOURCE,
             why=f"each CTA of a pair has half of the {2 * rows} rows of {name}",
         )  # fmt: skip
     elif side == "b" and by == -rows:
         yield at_instruction(
-            "R508", load.event.instruction, f"the first CTA of the pair loads rows {_rows(of_first, rows)} of B for line {event.instruction.line}, the second rows "
+            "R508", load.event.instruction, f"the first CTA of the pair loads rows {_rows(of_first, rows)} of B for {event.instruction.at}, the second rows "
             f"{_rows(of_second, rows)}", f"row {of_second} in the first CTA, row {of_first} in the second",
             why=f"columns 0 to {rows - 1} of D then belong to the rows from {of_first} on", because=_SOURCE, milder=Severity.NOTE,
         )  # fmt: skip

@@ -14,12 +14,14 @@ from smemsim.base.distinct import distinct
 from smemsim.base.errors import InputError
 from smemsim.core.finding import Finding, Half, Path
 from smemsim.core.layout.banks import shared_cost
+from smemsim.core.layout.swizzle import swizzle
 from smemsim.core.layout.tensor_memory import scale_of_byte
 from smemsim.core.machine.tmem.address import TmemAddress
 from smemsim.core.spec.findings import Severity
 from smemsim.core.spec.formats import element_format
 from smemsim.core.spec.shared_memory import BANKS, CHUNK
 from smemsim.core.spec.smem_descriptor import START
+from smemsim.core.spec.swizzles import MODES
 from smemsim.core.spec.tensor_memory import LANES, WARP_LANES
 from smemsim.core.tables import TableError, mistake, plain
 from smemsim.diagnosis.scenario import AnyOperand, CopyStep, Grid, Meant, MmaStep, ScenarioTables, listed
@@ -295,8 +297,28 @@ def bank_notes(name: str, buffer: SharedBuffer) -> Iterator[Finding]:
         return
     lines, zeros = np.arange(threads), np.zeros(threads, np.int64)
     offset = layout.addresses(buffer.address, *((lines, zeros) if along_k else (zeros, lines)))
-    ways = int(shared_cost("ldmatrix", np.pad(offset, (0, WARP_LANES - threads)), (1 << threads) - 1, CHUNK).wavefronts[0])
+    ways = _passes(offset)
     if ways > 1:
         yield finding("P901", Path.of("buffer", name, "layout"), f"buffer {name}",
                       f"of {threads} consecutive lines, {ways} have their first {CHUNK} bytes in the same {CHUNK // BANKS.width} banks",
-                      "a swizzle, or another stride between lines", why=f"such an access of {threads} threads takes {ways} passes through shared memory")  # fmt: skip
+                      _apart(offset), why=f"{threads} threads that each access one of these chunks (ldmatrix, loads and stores of {CHUNK} B) take {ways} passes through shared memory instead of 1")  # fmt: skip
+
+
+def _apart(offset: np.ndarray) -> str:
+    """The fix for lines whose first chunks share banks: a swizzle, or a stride between lines, without conflicts."""
+    stride = int(offset[1] - offset[0])
+    begin = offset // stride * stride  # of each line, without a swizzle
+    modes = [mode for mode, its in MODES.items() if its.width == stride and its.mask]
+    fixes = [
+        f"swizzle = {str(mode)!r}"
+        for mode in modes
+        if _passes(np.array([swizzle(int(at), 0, MODES[mode].mask, MODES[mode].shift) for at in begin])) == 1
+    ]
+    fixes += [f"lines {stride + CHUNK} B apart (now {stride} B)"] * (_passes(np.arange(len(offset)) * (stride + CHUNK)) == 1)
+    return "; or ".join(fixes) or "a swizzle, or another stride between lines"
+
+
+def _passes(offset: np.ndarray) -> int:
+    """How often threads with these addresses of 16 bytes pass through shared memory."""
+    threads = len(offset)
+    return int(shared_cost("ldmatrix", np.pad(offset, (0, WARP_LANES - threads)), (1 << threads) - 1, CHUNK).wavefronts[0])

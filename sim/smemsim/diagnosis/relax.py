@@ -18,9 +18,10 @@ from smemsim.base.arguments import shown
 from smemsim.base.errors import InputError, SmemsimError
 from smemsim.core.finding import Finding, at_instruction
 from smemsim.core.ptx.module import Instruction
+from smemsim.core.ptx.sources import Sources
 from smemsim.diagnosis.again import MemoryCopy
 from smemsim.diagnosis.rings import shorter
-from smemsim.diagnosis.run import Run, Sources
+from smemsim.diagnosis.run import Run
 from smemsim.run.events import GroupKind, Observer
 
 if TYPE_CHECKING:

@@ -18,6 +18,7 @@ from smemsim.core.finding import Finding, Half, InLaunch, Path, Touched, folded,
 from smemsim.core.picture.message import coloured, plain
 from smemsim.core.ptx.demangle import demangled, shorter_name
 from smemsim.core.ptx.module import Instruction, Location
+from smemsim.core.ptx.sources import Sources
 from smemsim.core.spec.architectures import any_architecture
 from smemsim.core.spec.barriers import MBARRIER_SIZE
 from smemsim.core.spec.findings import TOLD_APART, UPSTREAM, UPSTREAM_IF_MENDED, Severity
@@ -67,7 +68,7 @@ if TYPE_CHECKING:
     from smemsim.diagnosis.tile import TilePicture
     from smemsim.run.engine.profile import Profile
 
-__all__ = ["Judged", "Run", "Sources", "findings_of", "judged_of"]
+__all__ = ["Judged", "Run", "findings_of", "judged_of"]
 
 
 # ---- The findings of a run: those of the sanitizer and of `check` on what was executed, each with its line, the most
@@ -77,46 +78,7 @@ __all__ = ["Judged", "Run", "Sources", "findings_of", "judged_of"]
 _NUMBER = re.compile(r"0x[0-9a-f]+|%?\w*\d[\d.]*")
 _PARENTHESES = re.compile(r"\([^()]*\)")
 _BETWEEN = re.compile(r"(?:[\s,]|\bto\b)+")  # of numbers in a list
-_LIBRARY = re.compile(
-    r"/(site|dist)-packages/|/triton/language/|/include/(cute|cutlass|cuda|thrust|cub|cccl|crt)/|/usr/(local/)?(include|lib)|/targets/[^/]+/include/"
-)
 OF_FUNCTIONS = ("R507", "X008")  # codes whose findings in an inlined function are one
-WRAPPER_LINES = 3  # lines of a function that does no more than wrap an instruction
-
-
-class Sources:
-    """Which line of the source a kernel author knows an instruction by: that of the call where a function only wraps
-    an instruction, or is a library's.
-
-    The functions that compilers inlined are those of `.loc … inlined_at`; one of at most three lines that hold
-    instructions, at some call, counts as a wrapper there.
-    """
-
-    def __init__(self, body: Iterable[Instruction]) -> None:
-        # by the place of a call: the lines of the function that was inlined there
-        self._lines: dict[Location, set[tuple[str, int]]] = {}
-        # the place of a function's inlined call, by its file and name
-        self._calls: dict[tuple[str, str], set[Location]] = {}
-        for location in {id(i.location): i.location for i in body if i.location is not None}.values():
-            for inner in location.chain:
-                if inner.caller is not None:
-                    self._lines.setdefault(inner.caller, set()).add((inner.file, inner.line))
-                    self._calls.setdefault((inner.file, inner.function), set()).add(inner.caller)
-
-    def place(self, location: Location) -> Location:
-        """The place of an instruction with this location, with its own callers."""
-        own = [place for place in location.chain if not _LIBRARY.search(place.file)]
-        for place in own or [location]:
-            if place.caller is None or _LIBRARY.search(place.caller.file) or len(self._lines.get(place.caller, ())) > WRAPPER_LINES:
-                return place
-        return (own or [location])[-1]
-
-    def function(self, place: Location | None) -> tuple[str, str] | None:
-        """The file and the name of the function with this line, if it was inlined in several places."""
-        if place is None or place.caller is None or not place.function:
-            return None
-        function = place.file, place.function
-        return function if len(self._calls.get(function, ())) > 1 else None
 
 
 def findings_of(
@@ -142,8 +104,8 @@ def findings_of(
     findings = upstream + sorted((f for part in parts for f in part), key=_is_mild)
     if not findings:
         return []
-    sources, locations = Sources(body), {i.line: i.location for i in body if i.location is not None}
-    findings = [_mentioning(_placed(f, sources), sources, locations) for f in findings]
+    sources = Sources(body)
+    findings = [_placed(f, sources) for f in findings]
     return _grouped(with_causes(findings, lambda i: _touched(i, reads)), sources)
 
 
@@ -163,20 +125,6 @@ def _placed(f: Finding, sources: Sources) -> Finding:
     other = f.at.other.location if f.at.other is not None else None
     at = f.at._replace(place=sources.place(f.location), other_place=sources.place(other) if other is not None else None)
     return dataclasses.replace(f, at=at)
-
-
-_LINES = re.compile(r"\blines? (\d+(?:(?:, | and | to )\d+)*)")
-
-
-def _mentioning(f: Finding, sources: Sources, locations: Mapping[int, Location]) -> Finding:
-    """A finding with the places in the source of the lines of PTX that its sentences name."""
-    if not isinstance(f.at, InLaunch) or not locations:
-        return f
-    texts = " ".join((f.message, f.repair, f.trial, f.failed))
-    named = [int(n) for found in _LINES.findall(texts) for n in re.findall(r"\d+", found)]
-    own = f.at.place
-    places = [(n, sources.place(locations[n])) for n in dict.fromkeys(named) if n in locations and n != f.line]
-    return dataclasses.replace(f, mentions=tuple((n, place) for n, place in places if own is None or place.path != own.path))
 
 
 def _grouped(findings: list[Finding], sources: Sources) -> list[Finding]:
@@ -586,10 +534,6 @@ class Run(metaclass=OwnMembers):
             (*report.findings, *report.remarks) if report else (), self.name, self.reads, self.launch.program.inlined.body, of_schedules,
         )  # fmt: skip
         findings = with_trials([with_outcome(f, self._outcomes) for f in findings], self._outcomes)
-        if self._outcomes:  # other texts than before
-            body = self.launch.program.inlined.body
-            sources, locations = Sources(body), {i.line: i.location for i in body if i.location is not None}
-            findings = [_mentioning(f, sources, locations) for f in findings]
         findings = blamed(findings, self.ptx, self.launch.program.uses, self.folders)
         return [dataclasses.replace(f, folders=self.folders) for f in findings]
 

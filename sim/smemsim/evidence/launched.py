@@ -63,9 +63,9 @@ def launch_file(
     launch = read_launch_file(_path("path", path), None if ptx is None else _path("ptx", ptx), allowed=folders)
     name = str(launch.folder / launch.about.get("ptx", KERNEL) if ptx is None else ptx)
     module = module_of(launch.ptx, name)
-    parameters = module.functions[entry_of(module, launch.about["entry"] or None)].parameters
-    launch.check_count(parameters)
-    launch.check_types(parameters)
+    function = module.functions[entry_of(module, launch.about["entry"] or None)]
+    launch.check_count(function)
+    launch.check_types(function.parameters)
     gpu = Gpu(arch_of(launch, module, name))
     ask("the arrays", 2 * launch.array_bytes)
     arrays, args = launch.placed(gpu, random=random)

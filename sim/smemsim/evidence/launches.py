@@ -484,13 +484,18 @@ class LaunchFile:
                     f"{self.called}: args[{n}]: type = {arg['type']}, parameter {parameter.name} is .{parameter.type}; write {_line_for(parameter)}"
                 )
 
-    def check_count(self, parameters: Sequence[Parameter]) -> None:
+    def check_count(self, function: Function) -> None:
         """Raise InputError, with the lines to write, if the file does not have one argument for each parameter."""
-        args = self.about["args"]
-        if len(args) != len(parameters):
-            lines = "".join(f"\n    {_line_for(p)},  # {p.name}" for p in parameters[len(args) :])
-            told = f"; add to args:{lines}" if lines else f"; take {len(args) - len(parameters)} away"
-            raise InputError(f"{self.called}: args: the file has {len(args)}, the kernel has {len(parameters)} parameters{told}")
+        given, wanted = len(self.about["args"]), len(function.parameters)
+        if given == wanted:
+            return
+        told = f"remove {given - wanted} from args"
+        if given < wanted:
+            missing = _sketched(function)[given:]
+            told = "\n    ".join(["add to args:", *(_listed(arg) for arg, _ in missing)])
+            if arrays := [_listed(array) for _, array in missing if array is not None]:
+                told += "\n    ".join(["\n  and to arrays:", *arrays])
+        raise InputError(f"{self.called}: args: the file has {given}, the kernel has {wanted} parameters; {told}")
 
     def placed(self, device: Device, *, random: bool = False) -> tuple[dict[str, DeviceArray], list[bytes]]:
         """(its arrays in a device's memory by name, the arguments of a launch there)."""
@@ -792,25 +797,34 @@ def sketch(module: Module, entry: str) -> str:
         about["cluster"] = about["grid"] = three("cluster", function.directives["reqnctapercluster"])
     if any(v.space == "shared" and not v.size for v in (*module.variables.values(), *function.variables)):
         about["shared_bytes"] = 1024
+    args = _sketched(function)
+    return launch_text({**about, "args": [arg for arg, _ in args]}, [array for _, array in args if array is not None])
+
+
+def _sketched(function: Function) -> list[tuple[dict[str, Any], dict[str, Any] | None]]:
+    """An entry of `args` for each parameter, as an example, and the entry of `arrays` that it names."""
     accessed = _accessed(function)
-    arrays: list[dict[str, Any]] = []
-    args: list[dict[str, Any]] = []
+    found: list[tuple[dict[str, Any], dict[str, Any] | None]] = []
     for n, p in enumerate(function.parameters):
         name = f"arg{n}"
         kind = f"u{8 * p.size}" if p.type[0] == "b" and p.size <= VALUES["u64"] else p.type
         if p.name in accessed and p.size == VALUES["u64"]:
-            arrays.append(
-                {"name": name, "dtype": accessed[p.name], "shape": [1024], "distribution": "zeros", "comment": f"{p.name} points here"}
-            )
-            args.append({"array": name, "comment": p.name})
+            array = {"name": name, "dtype": accessed[p.name], "shape": [1024], "distribution": "zeros", "comment": f"{p.name} points here"}
+            found.append(({"array": name, "comment": p.name}, array))
         elif p.size == MAP_BYTES and p.align >= MAP_BYTES // 2:
-            arrays.append({"name": name, "dtype": "bf16", "shape": [64, 64], "distribution": "zeros", "comment": f"the tensor of {p.name}"})
-            args.append({"map": {"global_address": name, **_MAP}, "comment": f"{p.name}, as an example: the arguments of the encode call"})
+            array = {"name": name, "dtype": "bf16", "shape": [64, 64], "distribution": "zeros", "comment": f"the tensor of {p.name}"}
+            comment = f"{p.name}, as an example: the arguments of the encode call"
+            found.append(({"map": {"global_address": name, **_MAP}, "comment": comment}, array))
         elif kind in VALUES and VALUES[kind] == p.size:
-            args.append({"value": 0, "type": kind, "comment": p.name})
+            found.append(({"value": 0, "type": kind, "comment": p.name}, None))
         else:
-            args.append({"bytes": "00" * p.size, "comment": f"{p.name}: a structure of {p.size} bytes"})
-    return launch_text({**about, "args": args}, arrays)
+            found.append(({"bytes": "00" * p.size, "comment": f"{p.name}: a structure of {p.size} bytes"}, None))
+    return found
+
+
+def _listed(entry: Mapping[str, Any]) -> str:
+    """An entry of `args` or `arrays` as a line of a launch file."""
+    return f"{_toml({key: value for key, value in entry.items() if key != 'comment'})},  # {entry['comment']}"
 
 
 def _accessed(function: Function) -> dict[str, str]:

@@ -10,7 +10,7 @@ from typing import Any
 from smemsim.base.arguments import whole
 from smemsim.base.errors import InputError
 from smemsim.core.machine.tmem.layout import AccumulatorLayout
-from smemsim.core.spec.tcgen05 import KINDS
+from smemsim.core.spec.tcgen05 import KINDS, kind_of, shapes_of
 from smemsim.core.spec.tensor_memory import ALLOCATION
 from smemsim.core.words.instr import InstrDescriptor
 from smemsim.planning.arrangement import IllegalPlan
@@ -117,6 +117,11 @@ class ProductPlan:
         return "\n".join(lines)
 
 
+def _rows_of_pair() -> list[int]:
+    """The M of the dense instructions of a pair of CTAs."""
+    return sorted({m for shape in shapes_of(kind_of("f16"), cta_group=2, ws=False, sparse=False, wide_k=False) for m in shape.m})
+
+
 def plan_product(m: int, n: int, k: int, *, cta_group: int = 1, base_address: int = 0x400, stages: int = 1, **given: Any) -> ProductPlan:
     """The plans of both operands of a tile of M x N x K, of the whole pair with `cta_group=2`. Other arguments and
     errors are those of `plan`, for both operands.
@@ -142,7 +147,8 @@ def _operands(m: int, n: int, k: int, cta_group: int, base_address: int, stages:
     shares = []
     for name, extent in (("M", m), ("N", n)):
         if whole(name, extent, minimum=1) % cta_group:
-            raise InputError(f"{name} = {extent}: a pair of CTAs holds half of it each; {name} must be even")
+            most = f"; one instruction of a pair has M = {' or '.join(map(str, _rows_of_pair()))}" if name == "M" else ""
+            raise InputError(f"{name} = {extent}: each CTA of a pair holds half of it, so {name} must be even{most}")
         shares.append(extent // cta_group)
     alike = {**given, "cta_group": cta_group, "stages": stages, "other_major": given["major"]}
     of_m = _share("A", "M", m, shares[0], k, side="a", base_address=base_address, **alike).arrangement.instruction.m

@@ -18,6 +18,7 @@ from smemsim.core.spec.assumptions import assumed, in_force
 from smemsim.core.spec.formats import SCALE_BIAS, element_format
 from smemsim.core.spec.grades import Grade
 from smemsim.core.spec.mma_arithmetic import ARITHMETIC, LARGEST_ZERO_EXPONENT, LEAST_KEPT_BITS, NAN, MmaArithmetic, arithmetic_of
+from smemsim.core.spec.tcgen05 import KINDS
 
 # powers of two, of a product of scale factors: times two numbers of 8 bits (2^16 each) and a sum of 2^8, far below half
 # the least f32 (2^-150)
@@ -80,8 +81,14 @@ def row_of(kind: str, a_type: str, b_type: str, d_type: str) -> MmaArithmetic:
     row = arithmetic_of(kind, a_type, b_type, d_type)
     if row is None:
         known = [f"{'/'.join(r.a_types)} x {'/'.join(r.b_types)} to {r.d_type}" for r in ARITHMETIC if kind in r.kinds]
+        rows = (r for r in ARITHMETIC if a_type in r.a_types and b_type in r.b_types and r.d_type == d_type)
+        others = dict.fromkeys(
+            name for r in rows for name in r.kinds if {kind, name} <= KINDS.keys() and KINDS[kind].block_scaled is KINDS[name].block_scaled
+        )
+        types = f"a_type = b_type = {a_type}" if a_type == b_type else f"a_type = {a_type}, b_type = {b_type}"
         raise InputError(
-            f"a_type = {a_type}, b_type = {b_type}, d_type = {d_type}: kind {kind} does not multiply these types, only {', '.join(known)}"
+            f"{types}, d_type = {d_type}: kind {kind} does not multiply these types, only {', '.join(known)}"
+            + (f"; kind = {' or '.join(others)} multiplies them" if others else "")
         )
     if row.grade is Grade.MEASURED:
         other: MmaArithmetic = assumed("wgmma.row", row)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeAlias
 
 from smemsim.base.errors import InputError
@@ -37,6 +37,7 @@ __all__ = [
     "Variable",
     "Vector",
     "instruction_forms",
+    "lines_of",
     "simd_selectors",
     "slots_in",
 ]
@@ -64,6 +65,18 @@ class Location:
     def chain(self) -> tuple[Location, ...]:
         """This line, the call that was inlined here, the call of that one, and so on out to the kernel."""
         return (self, *(self.caller.chain if self.caller is not None else ()))
+
+    @property
+    def place(self) -> Location:
+        """The line that the author of the kernel knows an instruction by, if the kernel is linked
+        (`core/ptx/sources.py`); else this line.
+        """
+        known: Location = self.__dict__.get("known", self)
+        return known
+
+    def note_place(self, place: Location) -> None:
+        """Keep the line that the author of the kernel knows."""
+        self.__dict__["known"] = place
 
     @property
     def path(self) -> str:
@@ -213,6 +226,11 @@ class Instruction:
         """The operation with its modifiers, as written."""
         return ".".join((self.op, *self.modifiers))
 
+    @property
+    def at(self) -> str:
+        """Its line in a sentence: "line 12", or with the line of the source "gemm.cu:43 (PTX line 12)"."""
+        return lines_of([self])
+
     @functools.cached_property
     def words(self) -> tuple[str, ...]:
         """The words of its name, and those for operands that not every target has (`spec.targets`)."""
@@ -261,6 +279,23 @@ class Instruction:
         """The names of the variables and functions that it names."""
         operands = [x for operand in self.operands for x in (operand.items if isinstance(operand, Arguments) else (operand,))]
         return tuple(leaf.name for operand in operands for leaf, _ in _leaves(operand) if isinstance(leaf, Symbol))
+
+
+MOST_NAMED = 6  # lines that a sentence lists
+
+
+def lines_of(those: Iterable[Instruction]) -> str:
+    """The lines of instructions in a sentence, those of the source first.
+
+    >>> first, second = (Instruction("bar", ("sync",), (), None, line, None, "bar.sync 0") for line in (12, 15))
+    >>> lines_of([first]), lines_of([first, second]), lines_of([])
+    ('line 12', 'lines 12, 15', '')
+    """
+    own = {i.line: i for i in those}
+    listed = ", ".join(map(str, [*own][:MOST_NAMED])) + " ..." * (len(own) > MOST_NAMED)
+    lines = f"line{'s' * (len(own) > 1)} {listed}" if own else ""
+    places = dict.fromkeys(str(i.location.place).rpartition("/")[2] for i in own.values() if i.location is not None)
+    return f"{', '.join([*places][:MOST_NAMED])} (PTX {lines})" if places else lines
 
 
 def _of_operands(i: Instruction) -> Iterator[str]:

@@ -12,6 +12,7 @@ from smemsim.core.layout.swizzle import swizzle
 from smemsim.core.spec.architectures import Architecture
 from smemsim.core.spec.evidence import RULES, Rule
 from smemsim.core.spec.grades import Grade
+from smemsim.core.spec.smem_descriptor import layout_codes
 from smemsim.core.spec.swizzles import MODES, Swizzle, SwizzleMode
 
 __all__ = [
@@ -79,7 +80,10 @@ def why_unmodelled(arch: Architecture, mode: Swizzle, code: int, absolute: bool,
     `k_bytes` are the bytes of K in one row of a K-major operand.
     """
     if mode is Swizzle.INVALID:
-        return f"layout code {code} (0b{code:03b}) is invalid on {arch.name}; what hardware does with it is not known"
+        return (
+            f"layout code {code} (0b{code:03b}) is invalid on {arch.name} (bits 63:61), and what hardware does with it is not known; "
+            f"valid codes: {', '.join(f'{known} = {name}' for known, name in sorted(layout_codes(arch.smem_descriptor).items()))}"
+        )
     if absolute and not arch.absolute_lbo:
         return f"bit 52 (absolute LBO) exists on sm_103a only; what {arch.name} does with it is not known"
     if absolute and (mode is not Swizzle.B128 or major != "K" or base_offset):

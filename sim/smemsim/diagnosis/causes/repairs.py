@@ -272,8 +272,15 @@ def _lost_bits(read: Read, s: FoundDescriptor, starts: np.ndarray, repair: Calla
         if raised[0, 0] != s.starts[0, 0]:
             steps += f", and start {int(raised[0, 0]):#x} must be {int(s.starts[0, 0]):#x}"
         if read.starts is None and s.words.size <= MOST_WORDS:  # there are words alone, and no offsets in the scenario
-            steps = f"use the words {', '.join(f'{word:#018x}' for word in _kept_words(read, s).reshape(-1).tolist())}: {steps}"
-        return repair("D304", f"start address {int(raised.max()):#x} does not fit the field",
+            words = ", ".join(f"{word:#018x}" for word in _kept_words(read, s).reshape(-1).tolist())
+            steps = f"{steps}: words = [{words}]"
+        step = int((raised >= end).any(axis=0).argmax())
+        what = (
+            f"the start address {int(raised[:, step].max()):#x} of K step {step}"
+            if raised.shape[1] > 1
+            else f"start address {int(raised.max()):#x}"
+        )
+        return repair("D304", f"{what} does not fit the field",
                       steps if (used != needed).any() else "mask the sum, or place the buffer at a lower address",
                       f"the field has {START.width} bits that count {unit} B, so it ends at {end - unit:#x}: the carry is lost, and the start is {int(raised.max()) % end:#x}")  # fmt: skip
     return None

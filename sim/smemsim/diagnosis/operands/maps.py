@@ -133,7 +133,7 @@ def _pitches(reads: Reads, arch: str) -> list[Finding]:
                 at_instruction(
                     "R501",
                     load.event.instruction,
-                    f"the map writes rows of {row} B without swizzle; operand {side.upper()} of line {p.events[0].instruction.line} is read in rows of {span} B "
+                    f"the map writes rows of {row} B without swizzle; operand {side.upper()} of {p.events[0].instruction.at} is read in rows of {span} B "
                     f"with swizzle {swizzle}",
                     f"box_dim = [{right}, {tm.box_dim[0] if turned else tm.box_dim[1]}] (dimension 0, the contiguous one, first) and swizzle = {swizzle}",
                 ),

@@ -370,7 +370,7 @@ class AllFactors:
             copy, idle = use.copies[-1].event if use.copies else use.event, self._idle_load()
             if shared.all() and idle is not None and use.copies and self._is_others_fault(use, idle):
                 continue
-            what = f"the factors that line {idle.instruction.line} loads are never used" if idle is not None else ""
+            what = f"the factors that {idle.instruction.at} loads are never used" if idle is not None else ""
             first = x.rows.first + int(np.flatnonzero(among(at, other))[0])
             return at_instruction(
                 "S701", copy.instruction,
@@ -392,7 +392,7 @@ class AllFactors:
             "S701", over.event.instruction,
             f"{int(wrong.sum())} of {len(at)} rows of {side}, the first one row {x.rows.first + int(np.flatnonzero(wrong)[0])}, get scale factors of {its}",
             f"separate columns for the scale factors of each operand: those of {side} begin at column {under.column}, those of {its} at {over.column}",
-            why=f"this copy overwrites columns that line {under.event.instruction.line} has filled for {side}",
+            why=f"this copy overwrites columns that {under.event.instruction.at} has filled for {side}",
             arrays=self._arrays(use), other=under.event.instruction,
         )  # fmt: skip
 
@@ -411,7 +411,7 @@ class AllFactors:
         return at_instruction(
             "S701", last.event.instruction,
             "rows of A and of B get the same scale factors", "separate columns for the scale factors of each operand",
-            why=f"this copy overwrites the columns from {last.column} on, whose factors (line {lost.event.instruction.line}) no product has used", arrays=self._arrays(use), other=lost.event.instruction,
+            why=f"this copy overwrites the columns from {last.column} on, whose factors, of {lost.event.instruction.at}, no product has used", arrays=self._arrays(use), other=lost.event.instruction,
         )  # fmt: skip
 
     def _is_others_fault(self, use: Use, idle: Bulk) -> bool:
@@ -603,13 +603,13 @@ class AllFactors:
             f"{named(x.rows)} are multiplied at k = {x.k[n]} with the {self.name} of k = {x.k[before]}, in columns {layout.column} to "
             f"{layout.column + layout.columns - 1}",
             f"the columns that hold the {self.name} of this k",
-            why=f"the {self.name} that line {copy.event.instruction.line} copies to columns from {copy.column} on are never used", arrays=self._arrays(use), other=copy.event.instruction,
+            why=f"the {self.name} that {copy.event.instruction.at} copies to columns from {copy.column} on are never used", arrays=self._arrays(use), other=copy.event.instruction,
         )  # fmt: skip
 
     def _not_refilled(self, x: InRows, n: int, before: int, *, is_certain: bool = True) -> Finding:
         use = x.uses[n]
         loader = self._loader(use)
-        line = f", which line {loader.line} loads" if loader is not None else ""
+        line = f", which {loader.at} loads" if loader is not None else ""
         return at_instruction(
             "R508", use.event.instruction,
             f"{named(x.rows)} are multiplied at k = {x.k[n]} with the {self.name} of k = {x.k[before]}, from {use.base:#x} on{line}",
@@ -758,7 +758,7 @@ def _same_id(rows: Rows, use: Use, k: tuple[int, int], idle: int, arrays: tuple[
         f"{named(rows)} are multiplied at k = {k[0]} with the scale factors of k = {k[1]} (scale id {use.layout.scale_id}, column {use.layout.column})",
         f"let the scale id of {rows.side.upper()} advance with k: {', '.join(map(str, mode.ids))}, in bits {field.low + field.width - 1}:{field.low} of the instruction descriptor "
         "(bits 31:30 of the address have no effect)" if len(mode.ids) > 1 else "the columns that have the scale factors of this k",
-        arrays=arrays, other=copy.instruction, why=f"line {copy.instruction.line} copied {idle} more bytes of factors, for other k, to these cells, and no instruction uses them",
+        arrays=arrays, other=copy.instruction, why=f"{copy.instruction.at} copied {idle} more bytes of factors, for other k, to these cells, and no instruction uses them",
     )  # fmt: skip
 
 
@@ -791,7 +791,7 @@ def _skipped(x: InRows, n: int, byte: tuple[int, int], column: int) -> Finding:
     return at_instruction(
         "S702", use.event.instruction,
         f"{named(x.rows)} are multiplied with byte {byte[1]} of column {column} at k = {x.k[n]}, and with byte {byte[0]} at k = {x.k[n - 1]}",
-        why=f"byte {idle}, which line {copy.instruction.line} copies there, is never used", repair=f"scale ids of {x.rows.side.upper()} that follow one another", arrays=(use.base,), other=copy.instruction,
+        why=f"byte {idle}, which {copy.instruction.at} copies there, is never used", repair=f"scale ids of {x.rows.side.upper()} that follow one another", arrays=(use.base,), other=copy.instruction,
     )  # fmt: skip
 
 

@@ -527,7 +527,7 @@ def _found_k(entry: _Entry, side: int, most: _At | None, *, meant: str) -> Findi
     return at_instruction(
         "R508",
         wrong.loads[0].event.instruction,
-        f"the product at line {entry.product.events[0].instruction.line} multiplies k = {k[0]} of A with k = {k[1]} of B",
+        f"the product at {entry.product.events[0].instruction.at} multiplies k = {k[0]} of A with k = {k[1]} of B",
         f"load {name} at k = {_k_wanted(entry, side, most)}, or read it from the stage that holds that k",
         why=f"{why}; the coordinates are {list(wrong.loads[0].event.coordinates)} for {name}, {list(other.loads[0].event.coordinates)} for {NAMES[1 - side]}"
         + f"; {meant}" * bool(meant),
@@ -551,7 +551,7 @@ def _found_rows(entry: _Entry, side: int, other: _Entry, *, is_sure: bool) -> Fi
     return at_instruction(
         "R508",
         load.instruction,
-        f"the sum at line {entry.product.events[0].instruction.line} multiplies {name}'s rows from {row} on at k = {k}, and from {others_row} on at k = {others_k}",
+        f"the sum at {entry.product.events[0].instruction.at} multiplies {name}'s rows from {row} on at k = {k}, and from {others_row} on at k = {others_k}",
         f"coordinates {meant} instead of {list(load.coordinates)}{'' if is_sure else ', unless shifted rows are meant'}",
         why=f"a sum is one tile of D: it has the same rows of {name} at every k",
         milder=None if is_sure else Severity.NOTE,

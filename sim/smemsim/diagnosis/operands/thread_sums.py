@@ -268,7 +268,7 @@ def _found_step(found: Parted, *, is_certain: bool) -> Finding:
     assert isinstance(own, Recognised)
     goes = f"by {rows} rows and no k" if rows else f"by {k} k"
     return at_instruction(
-        "R508", found.writer or event.instruction, f"the product at line {event.instruction.line} multiplies different k of A and B", halves=written_at(found.writer),
+        "R508", found.writer or event.instruction, f"the product at {event.instruction.at} multiplies different k of A and B", halves=written_at(found.writer),
         why=f"since the product before, {name} (threads load it from the array at {own.begin:#x}) advanced {goes}, {other} by {of_other} k" + f"; {found.meant}" * bool(found.meant), repair=
         f"load {name} at the same k as {other}, or read both from the same stage",
         milder=None if is_certain else Severity.NOTE,
@@ -279,7 +279,7 @@ def _found_odd(found: Odd) -> Finding:
     event, (of_a, of_b) = found.step.event, (k for _, k in found.step.at)
     name, k = ("A", of_b) if found.side == "a" else ("B", of_a)
     return at_instruction(
-        "R508", found.writer or event.instruction, f"the product at line {event.instruction.line} multiplies k = {of_a} of A with k = {of_b} of B",
+        "R508", found.writer or event.instruction, f"the product at {event.instruction.at} multiplies k = {of_a} of A with k = {of_b} of B",
         f"load {name} at k = {k}, or read it from the stage that holds that k", halves=written_at(found.writer),
         why="the other products of this sum multiply the same k of both; a list of blocks or a ring buffer may look the same", milder=Severity.NOTE,
     )  # fmt: skip

@@ -148,9 +148,9 @@ def turned(reads: Reads) -> list[Finding]:
                 at_instruction(
                     "R505",
                     odd.events[0].instruction,
-                    f"{side.upper()} is read {has}-major here, and {wants}-major at line {rest.events[0].instruction.line}",
+                    f"{side.upper()} is read {has}-major here, and {wants}-major at {rest.events[0].instruction.at}",
                     _as_written(odd.events[0], side, wants),
-                    why=f"both add into the same D; the tile was loaded at line {two.loads[0].event.instruction.line}",
+                    why=f"both add into the same D; the tile was loaded at {two.loads[0].event.instruction.at}",
                 )
             ]
     return []
@@ -160,7 +160,7 @@ def _as_written(event: Mma, side: str, major: str) -> str:
     """The other major-ness of an operand, as its instruction spells it."""
     bit = int(major == "MN")
     if event.idesc is None:
-        return f"{side.upper()} {major}-major: imm-trans-{side} = {bit} at line {event.instruction.line}"
+        return f"{side.upper()} {major}-major: imm-trans-{side} = {bit} at {event.instruction.at}"
     place = InstrDescriptor.decode(event.idesc, kind=event.kind).table.fields[f"transpose_{side}"].low
     return f"{side.upper()} {major}-major: bit {place} of the instruction descriptor (transpose {side.upper()}) = {bit}"
 
@@ -171,7 +171,7 @@ def _swapped(odd: Product, rest: Product) -> Finding:
         odd.events[0].instruction,
         "the tile of A is read as B here, and the tile of B as A",
         "swap the descriptors of A and B",
-        why=f"line {rest.events[0].instruction.line}, which adds into the same D, reads them the other way",
+        why=f"{rest.events[0].instruction.at}, which adds into the same D, reads them the other way",
     )
 
 
@@ -200,7 +200,7 @@ def _panel(reads: Reads, tiles: dict[tuple[int, int, str], _Tile], elsewhere: Co
             return at_instruction(
                 "I603" if event.idesc is not None else "R504",
                 event.instruction,
-                f"no instruction reads the tile that line {other.event.instruction.line} loads at coordinates {list(other.event.coordinates)}",
+                f"no instruction reads the tile that {other.event.instruction.at} loads at coordinates {list(other.event.coordinates)}",
                 f"a larger {name} (now {event.m if tile.side == 'a' else event.n}), or an instruction for the other tile",
                 why=f"it is next to the tile at {list(tile.load.event.coordinates)}, which is {tile.side.upper()} here",
                 milder=None if is_missed else Severity.NOTE,
@@ -224,13 +224,13 @@ def _of(tile: _Tile, other: _Tile | None, *, is_missed: bool) -> Finding:
     transposed, or for another K.
     """
     along_k, events = max(tile.turned.items(), key=lambda one: len(one[1]))
-    name, line = tile.side.upper(), tile.load.event.instruction.line
+    name, loader = tile.side.upper(), tile.load.event.instruction.at
     by_row = tile.wanted if along_k else tile.wanted.T
     missing = np.asarray(by_row.any(1))
     if (by_row.all(1) == missing).all():
         return _of_rows(tile, events[0], missing, is_missed=is_missed)
     rows, k = np.flatnonzero(missing), np.flatnonzero(by_row.any(0))
-    part = f"no instruction reads rows {rows[0]} to {rows[-1]}, k {k[0]} to {k[-1]}, of the tile of {name} that line {line} loads"
+    part = f"no instruction reads rows {rows[0]} to {rows[-1]}, k {k[0]} to {k[-1]}, of the tile of {name} that {loader} loads"
     if other is not None and len(other.turned) == 1:
         mine, yours = (sum(map(len, one.turned.values())) for one in (tile, other))
         odd, as_what = (other, name) if mine >= yours else (tile, other.side.upper())
@@ -260,7 +260,7 @@ def _of(tile: _Tile, other: _Tile | None, *, is_missed: bool) -> Finding:
 
 def _of_rows(tile: _Tile, event: Mma, missing: np.ndarray, *, is_missed: bool) -> Finding:
     name, size = ("M", event.m) if tile.side == "a" else ("N", event.n)
-    name_of, line = tile.side.upper(), tile.load.event.instruction.line
+    name_of, loader = tile.side.upper(), tile.load.event.instruction.at
     where = "the instruction descriptor" if event.idesc is not None else "the instruction"
     rows = np.flatnonzero(missing)
     first = int(rows[0])
@@ -268,7 +268,7 @@ def _of_rows(tile: _Tile, event: Mma, missing: np.ndarray, *, is_missed: bool) -
         return at_instruction(
             "R508",
             event.instruction,
-            f"{name_of} begins at row {len(rows)} of the tile that line {line} loads",
+            f"{name_of} begins at row {len(rows)} of the tile that {loader} loads",
             "a descriptor whose start address is that of the tile's first row",
             why=f"no instruction reads the {len(rows)} row{'s' * (len(rows) > 1)} before it",
             milder=tile.milder,
@@ -276,7 +276,7 @@ def _of_rows(tile: _Tile, event: Mma, missing: np.ndarray, *, is_missed: bool) -
     return at_instruction(
         "I603" if event.idesc is not None else "R504",
         event.instruction,
-        f"{where} has {name} = {size}, and line {line} loads {len(missing)} rows of {name_of} for it",
+        f"{where} has {name} = {size}, and {loader} loads {len(missing)} rows of {name_of} for it",
         f"{name} = {len(missing) * event.cta_group}, or a smaller box"
         if first == size // event.cta_group
         else "read the other rows too, or load a smaller box",

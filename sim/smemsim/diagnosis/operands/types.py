@@ -38,7 +38,7 @@ def other_type(event: Mma, side: str, load: Issued) -> Finding | None:
     return at_instruction(
         "I603" if is_word else "R508" if is_as_wide else "T211",
         event.instruction,
-        f"operand {side.upper()} is read as {dtype}; the tensor map of the load at line {load.event.instruction.line} has {right[0]}",
+        f"operand {side.upper()} is read as {dtype}; the tensor map of the load at {load.event.instruction.at} has {right[0]}",
         repair,
         why="TMA moves 16-bit words of either type unchanged" if is_named_so else "" if is_as_wide else "the elements have another width",
         milder=Severity.NOTE if is_named_so else None,

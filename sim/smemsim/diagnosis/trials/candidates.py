@@ -36,7 +36,19 @@ from typing import NamedTuple, cast
 
 from smemsim.core.finding import Finding, InLaunch, expect_words
 from smemsim.core.ptx.edits import Edit, instructions, replaced_by, with_number
-from smemsim.core.ptx.module import Address, Function, Immediate, Instruction, Label, Module, Register, RegisterType, Special, slots_in
+from smemsim.core.ptx.module import (
+    Address,
+    Function,
+    Immediate,
+    Instruction,
+    Label,
+    Module,
+    Register,
+    RegisterType,
+    Special,
+    lines_of,
+    slots_in,
+)
 from smemsim.core.ptx.origins import number_of, origin
 from smemsim.run.async_ops import is_bulk
 
@@ -80,6 +92,10 @@ class _Code:
         self.module, self.mbarriers = module, mbarriers
         bodies = {id(f.body): f.body for f in module.functions.values() if f.body is not None}
         self.bodies = list(bodies.values())
+
+    def at(self, *lines: int) -> str:
+        """Lines in a sentence, with those of the source."""
+        return lines_of([next(i for body in self.bodies for i in body if i.line == line) for line in lines])
 
     def named(self, *names: str) -> list[Instruction]:
         """The instructions whose name begins so."""
@@ -207,7 +223,7 @@ def _bytes(f: Finding, at: InLaunch, i: Instruction, code: _Code) -> Iterator[Ca
     def changed(numbers: Sequence[tuple[int, int]]) -> Candidate:
         return Candidate(
             tuple(Edit(expecting[line], (with_number(expecting[line], -1, size),)) for line, size in numbers),
-            expect_words(numbers, number_of(body, [line for line, _ in numbers])),
+            expect_words(numbers, number_of(body, [line for line, _ in numbers]), code.at),
         )
 
     for numbers in cast("Iterable[Sequence[tuple[int, int]]]", f.numbers.get("expect", ())):
@@ -261,10 +277,10 @@ def _other_parity(i: Instruction) -> Candidate:
     parity = i.operands[n]
     if isinstance(parity, Immediate):
         return Candidate(
-            (Edit(i, (with_number(i, n, 1 - (parity.value & 1)),)),), f"parity {1 - (parity.value & 1)} in line {i.line}", is_all=False
+            (Edit(i, (with_number(i, n, 1 - (parity.value & 1)),)),), f"parity {1 - (parity.value & 1)} in {i.at}", is_all=False
         )
     flip = dataclasses.replace(i, op="xor", modifiers=("b32",), operands=(parity, parity, Immediate(1)), guard=None)
-    return Candidate((Edit(i, (flip, i, flip)),), f"the other parity (xor 1) in line {i.line}", is_all=False)
+    return Candidate((Edit(i, (flip, i, flip)),), f"the other parity (xor 1) in {i.at}", is_all=False)
 
 
 def _counted_parity(i: Instruction, code: _Code, *, any_parity: bool = False) -> Iterator[Candidate]:
@@ -350,7 +366,7 @@ def _missing_wait(i: Instruction, code: _Code) -> Iterator[Candidate]:
     names = [*code.mbarriers.values()]
     listed = ", ".join(names[:MOST_NAMED]) + ", ..." * (len(names) > MOST_NAMED)
     mbarrier = f"load's mbarrier {listed}" if len(names) == 1 else f"mbarrier of the load's stage ({listed})"
-    said = f"mbarrier.try_wait.parity on the {mbarrier} before line {own.line}"
+    said = f"mbarrier.try_wait.parity on the {mbarrier} before {own.at}"
     if len(those) == 1:
         text = f"{COUNTER} mov.u32 %at, {those[0]}; mov.u32 %parity, 0;\n{wait}"
         yield Candidate((replaced_by(text, own, code.module, function, is_before=True),), f"{said}, parity 0", is_all=False, is_other=True)
@@ -375,7 +391,7 @@ def _missing_arrival(f: Finding, code: _Code) -> Iterator[Candidate]:
             address = ADDRESS.format(stages=stages, apart=8, base=f.touched[0].begin)
             edit = replaced_by(f"{COUNTER} {address} {text} add.u32 %n, %n, 1;", place, code.module, function, is_before=False)
             ring = f"{stages} mbarriers in turn" if stages > 1 else "mbarrier"
-            what = f"{who} after line {place.line}, at the {ring} that line {f.line} waits for"
+            what = f"{who} after {place.at}, at the {ring} that {f.at} waits for"
             yield Candidate((edit, _zero(function, COUNTER, code)), what, is_all=False, is_other=True)
 
 
@@ -413,7 +429,7 @@ def _masks_of_ctas(f: Finding, code: _Code) -> Iterator[Candidate]:
         n = next((n for n in range(len(i.operands) - 1, 0, -1) if isinstance(i.operands[n], (Register, Immediate))), None)
         n = n - 1 if n is not None and any("cache_hint" in word for word in i.modifiers) else n
         for mask in dict.fromkeys(masks if n is not None else ()):
-            yield Candidate((Edit(i, (with_number(i, n, mask),)),), f"{mask:#x} as the mask of every CTA in line {i.line}", is_all=False)  # type: ignore[arg-type]
+            yield Candidate((Edit(i, (with_number(i, n, mask),)),), f"{mask:#x} as the mask of every CTA in {i.at}", is_all=False)  # type: ignore[arg-type]
 
 
 def _ranks(f: Finding, code: _Code) -> Iterator[Candidate]:
@@ -433,9 +449,9 @@ def _ranks(f: Finding, code: _Code) -> Iterator[Candidate]:
             if name.endswith("^ 1"):
                 moved.append(dataclasses.replace(i, op="xor", modifiers=("b32",), operands=(given, given, Immediate(1))))
             mapped = dataclasses.replace(i, operands=(*i.operands[:-1], given))
-            yield Candidate((Edit(i, (*moved, mapped)),), f"mapa to rank {name} in line {i.line}", is_all=False)
+            yield Candidate((Edit(i, (*moved, mapped)),), f"mapa to rank {name} in {i.at}", is_all=False)
         for n in range(min(size, MOST_LINES)):
-            yield Candidate((Edit(i, (with_number(i, -1, n),)),), f"mapa to rank {n} in line {i.line}", is_all=False)
+            yield Candidate((Edit(i, (with_number(i, -1, n),)),), f"mapa to rank {n} in {i.at}", is_all=False)
 
 
 def _named_barrier(f: Finding, i: Instruction, code: _Code) -> Iterator[Candidate]:
@@ -458,7 +474,7 @@ def _named_barrier(f: Finding, i: Instruction, code: _Code) -> Iterator[Candidat
         for number in sorted(numbers - {i.operands[0].value})[:MOST_NUMBERS]:
             yield Candidate(
                 (Edit(i, (with_number(i, 0, number),)),),
-                f"barrier {number} instead of {i.operands[0].value} in line {i.line}",
+                f"barrier {number} instead of {i.operands[0].value} in {i.at}",
                 is_all=False,
             )
 
@@ -497,13 +513,13 @@ def _proxy_fence(f: Finding, at: InLaunch, i: Instruction, code: _Code) -> Itera
         if waits:
             yield Candidate(tuple(code.put(fence, wait) for wait in waits), f"{fence[:-1]} after {_lines(waits)}")
     else:
-        yield Candidate((code.put(fence, store),), f"{fence[:-1]} after line {store.line}")
+        yield Candidate((code.put(fence, store),), f"{fence[:-1]} after {store.at}")
         stores = [other for other in code.named("st.", "stmatrix", "red.", "atom.") if not other.name.startswith("st.local")]
         if len(stores) > 1:
             yield Candidate(tuple(code.put(fence, other) for other in stores), f"{fence[:-1]} after all ordinary stores")
     barrier = code.after(store, _orders)
     if barrier is not None:
-        yield Candidate((code.put(fence, barrier, is_before=True),), f"{fence[:-1]} before line {barrier.line}")
+        yield Candidate((code.put(fence, barrier, is_before=True),), f"{fence[:-1]} before {barrier.at}")
 
 
 def _orders(i: Instruction) -> bool:
@@ -511,7 +527,7 @@ def _orders(i: Instruction) -> bool:
 
 
 def _matrix_fence(f: Finding, at: InLaunch, i: Instruction, code: _Code) -> Iterator[Candidate]:
-    yield Candidate((code.put("wgmma.fence.sync.aligned;", i, is_before=True),), f"wgmma.fence.sync.aligned before line {i.line}")
+    yield Candidate((code.put("wgmma.fence.sync.aligned;", i, is_before=True),), f"wgmma.fence.sync.aligned before {i.at}")
 
 
 def _tensor_memory(f: Finding, at: InLaunch, i: Instruction, code: _Code) -> Iterator[Candidate]:
@@ -524,21 +540,21 @@ def _tensor_memory(f: Finding, at: InLaunch, i: Instruction, code: _Code) -> Ite
     kind = before.modifiers[0]
     wait = {"ld": "tcgen05.wait::ld.sync.aligned;", "st": "tcgen05.wait::st.sync.aligned;"}.get(kind, "")
     fence, late = "tcgen05.fence::before_thread_sync;", code.put("tcgen05.fence::after_thread_sync;", i, is_before=True)
-    said = f"tcgen05.fence::after_thread_sync before line {i.line}"
+    said = f"tcgen05.fence::after_thread_sync before {i.at}"
     if wait:
-        yield Candidate((code.put(wait, before),), f"{wait[:-1]} after line {before.line}", is_all=False)
+        yield Candidate((code.put(wait, before),), f"{wait[:-1]} after {before.at}", is_all=False)
     yield Candidate((late,), said, is_all=False)
     if wait:
         yield Candidate(
-            (code.put(f"{wait} {fence}", before), late), f"{wait[:-1]} and {fence[:-1]} after line {before.line}, {said}", is_all=False
+            (code.put(f"{wait} {fence}", before), late), f"{wait[:-1]} and {fence[:-1]} after {before.at}, {said}", is_all=False
         )
-        yield Candidate((code.put(fence, before), late), f"{fence[:-1]} after line {before.line}, {said}", is_all=False)
+        yield Candidate((code.put(fence, before), late), f"{fence[:-1]} after {before.at}, {said}", is_all=False)
         arrive = code.after(before, lambda other: other.name.startswith("mbarrier.arrive"))
         if arrive is None:
             return
         for text in (fence, wait, f"{wait} {fence}"):
             words = " and ".join(text.rstrip(";").split("; "))
-            yield Candidate((code.put(text, arrive, is_before=True),), f"{words} before line {arrive.line}", is_all=False)
+            yield Candidate((code.put(text, arrive, is_before=True),), f"{words} before {arrive.at}", is_all=False)
 
 
 def _columns_apart(f: Finding, code: _Code) -> Iterator[Candidate]:
@@ -581,7 +597,7 @@ def _waits(f: Finding, at: InLaunch, i: Instruction, code: _Code) -> Iterator[Ca
     for wait in [other for other in waits if "relaxed" in other.modifiers][:MOST_LINES]:
         words = tuple("acquire" if word == "relaxed" else word for word in wait.modifiers)
         yield Candidate(
-            (Edit(wait, (dataclasses.replace(wait, modifiers=words),)),), f".acquire instead of .relaxed in line {wait.line}", is_all=False
+            (Edit(wait, (dataclasses.replace(wait, modifiers=words),)),), f".acquire instead of .relaxed in {wait.at}", is_all=False
         )
     for wait in [other for other in waits if "parity" in other.modifiers][:2] if f.code in ("X004", "X005") else ():
         if f.code == "X004":
@@ -644,12 +660,12 @@ def _of_groups(kind: str, op: Instruction, access: Instruction, code: _Code, *, 
     if commits:
         for text in texts:
             if barrier is not None:
-                yield Candidate((code.put(text, barrier, is_before=True),), f"{text[:-1]} before line {barrier.line}", is_all=is_all)
+                yield Candidate((code.put(text, barrier, is_before=True),), f"{text[:-1]} before {barrier.at}", is_all=is_all)
         for text in texts:
             if after is not None:
-                yield Candidate((code.put(text, after, has_guard=True),), f"{text[:-1]} after line {after.line}", is_all=is_all)
+                yield Candidate((code.put(text, after, has_guard=True),), f"{text[:-1]} after {after.at}", is_all=is_all)
         if after is None or code.before(after, lambda other: other in waits or other is op) is not op:
-            yield Candidate((code.put(commit, op, has_guard=kind == "bulk"),), f"{commit[:-1]} after line {op.line}", is_all=is_all)
+            yield Candidate((code.put(commit, op, has_guard=kind == "bulk"),), f"{commit[:-1]} after {op.at}", is_all=is_all)
     for wait in [wait for wait in waits if wait not in of_access][:MOST_LINES]:
         yield from _fewer_pending(wait, waits, is_all=is_all)
     yield from _new_groups(kind, op, access, code, is_all=is_all)
@@ -686,11 +702,11 @@ def _new_groups(kind: str, op: Instruction, access: Instruction, code: _Code, *,
     places = [access] if kind == "wgmma" else []
     for place in (*places, code.after(op, _orders)):
         if place is not None:
-            yield Candidate((code.put(new, place, is_before=True),), f"{both} before line {place.line}", is_all=is_all)
+            yield Candidate((code.put(new, place, is_before=True),), f"{both} before {place.at}", is_all=is_all)
     if kind == "cp.async":
-        yield Candidate((code.put("bar.sync 0;", access, is_before=True),), f"bar.sync 0 before line {access.line}", is_all=is_all)
+        yield Candidate((code.put("bar.sync 0;", access, is_before=True),), f"bar.sync 0 before {access.at}", is_all=is_all)
         edit = code.put(f"{new} bar.sync 0;", access, is_before=True)
-        yield Candidate((edit,), f"{both}, then bar.sync 0 before line {access.line}", is_all=is_all)
+        yield Candidate((edit,), f"{both}, then bar.sync 0 before {access.at}", is_all=is_all)
 
 
 # ---- barriers
@@ -707,10 +723,10 @@ def _barrier(f: Finding, at: InLaunch, i: Instruction, code: _Code) -> Iterator[
         yield from _barrier_after_fence(at, i, code)
     if at.within_warp:
         yield Candidate(
-            (code.put("bar.warp.sync 0xffffffff;", i, is_before=True),), f"bar.warp.sync (__syncwarp) before line {i.line}", is_all=False
+            (code.put("bar.warp.sync 0xffffffff;", i, is_before=True),), f"bar.warp.sync (__syncwarp) before {i.at}", is_all=False
         )
     elif f.touched:
-        yield Candidate((code.put("bar.sync 0;", i, is_before=True),), f"bar.sync 0 (__syncthreads) before line {i.line}", is_all=False)
+        yield Candidate((code.put("bar.sync 0;", i, is_before=True),), f"bar.sync 0 (__syncthreads) before {i.at}", is_all=False)
     elif not at.arrays and (
         ends := [end for end in code.named("ret", "exit") if end.guard is None]
     ):  # shared memory of a CTA that may have ended
@@ -740,7 +756,7 @@ def _order_of_mbarriers(i: Instruction, code: _Code) -> Iterator[Candidate]:
             if word in other.modifiers:
                 words = tuple(by if old == word else old for old in other.modifiers)
                 edit = Edit(other, (dataclasses.replace(other, modifiers=words),))
-                yield Candidate((edit,), f".{by} instead of .{word} in line {other.line}", is_all=False)
+                yield Candidate((edit,), f".{by} instead of .{word} in {other.at}", is_all=False)
 
 
 def _barrier_after_fence(at: InLaunch, i: Instruction, code: _Code) -> Iterator[Candidate]:
@@ -752,7 +768,7 @@ def _barrier_after_fence(at: InLaunch, i: Instruction, code: _Code) -> Iterator[
     barriers = [code.with_numbers(other) for other in code.named("bar.sync", "barrier.sync") if other.guard is None]
     for other in {(one.name, one.operands): one for one in barriers if one is not None}.values():
         numbers = ", ".join(str(x.value) for x in other.operands if isinstance(x, Immediate))
-        yield Candidate((Edit(fence, (fence, other)),), f"{other.name} {numbers} after line {fence.line}", is_all=False)
+        yield Candidate((Edit(fence, (fence, other)),), f"{other.name} {numbers} after {fence.at}", is_all=False)
 
 
 def _scopes(f: Finding, at: InLaunch, i: Instruction, code: _Code) -> Iterator[Candidate]:
@@ -770,14 +786,14 @@ def _scopes(f: Finding, at: InLaunch, i: Instruction, code: _Code) -> Iterator[C
         if "cta" in other.modifiers and {"relaxed", "acquire", "release", "acq_rel", "sc"}.intersection(other.modifiers):
             words = tuple("gpu" if word == "cta" else word for word in other.modifiers)
             yield Candidate(
-                (Edit(other, (dataclasses.replace(other, modifiers=words),)),), f".gpu instead of .cta in line {other.line}", is_all=False
+                (Edit(other, (dataclasses.replace(other, modifiers=words),)),), f".gpu instead of .cta in {other.at}", is_all=False
             )
     for other in [one for one in code.nearest(orders, i) if "relaxed" in one.modifiers][:MOST_LINES]:
         right = {"ld": "acquire", "atom": "acq_rel"}.get(other.op, "release")
         words = tuple(right if word == "relaxed" else word for word in other.modifiers)
         yield Candidate(
             (Edit(other, (dataclasses.replace(other, modifiers=words),)),),
-            f".{right} instead of .relaxed in line {other.line}",
+            f".{right} instead of .relaxed in {other.at}",
             is_all=False,
         )
 

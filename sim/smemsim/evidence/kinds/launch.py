@@ -13,11 +13,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from smemsim.core.arithmetic.values import to_float64
+from smemsim.core.ptx.sources import Sources
 from smemsim.core.spec.evidence import RULES
 from smemsim.diagnosis.costs import limit_findings
 from smemsim.diagnosis.counted import counters_of
 from smemsim.diagnosis.numbers import Tolerance
-from smemsim.diagnosis.run import Sources
 from smemsim.evidence.format import Suite
 from smemsim.evidence.kinds.common import Comparer
 from smemsim.evidence.launches import LaunchFile, RecordedLaunches

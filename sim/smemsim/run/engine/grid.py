@@ -20,6 +20,7 @@ from smemsim.run.engine.launch import CANCEL, Launch, Queue
 from smemsim.run.engine.multiprocessors import Multiprocessors, fitting
 from smemsim.run.engine.sampling import trap_of_part, waits_for_others
 from smemsim.run.engine.scheduler import OutOfTime, Stuck, run_wave
+from smemsim.run.engine.traps import fix_of_stop
 from smemsim.run.engine.warp_scheduler import WarpScheduler
 from smemsim.run.engine.wave import WARP, Wave
 from smemsim.run.isa.threads.control import check_registers
@@ -263,7 +264,8 @@ def _trapped(launch: Launch, trap: HardwareTrap) -> None:
     launch.result.status = trap.cuda_error
     if instruction is not None and not any(f.line == instruction.line for f in launch.result.findings.values()):
         code = "X013" if instruction.op == "trap" else _CODES.get(trap.cuda_error, "X015")
-        launch.find(code, instruction, trap.reason, why=f"the kernel ends with CUDA error {trap.cuda_error}")
+        repair = fix_of_stop(launch.program, instruction) if code == "X013" else ""
+        launch.find(code, instruction, trap.reason, repair, why=f"the kernel ends with CUDA error {trap.cuda_error}")
     for wave in launch.waves:
         if wave.events.wave_stopped:
             wave.events.wave_stopped(wave)

@@ -20,11 +20,13 @@ from smemsim.run.isa.barriers.cta import tell_parted
 from smemsim.run.isa.barriers.hang_causes import check_bytes, is_wait
 from smemsim.run.isa.barriers.mbarrier import Mbarrier, mbarriers
 from smemsim.run.isa.barriers.mbarrier_lifetime import check_reused
+from smemsim.run.lower.cfg import loop_around
 
 __all__ = ["count_bytes", "refuse_host", "report_hang"]
 
 
 MOST_PLACES = 4  # groups of threads that a message lists
+MOST_READS = 2  # instructions of an endless loop that are named
 FULL = 0xFFFFFFFF
 MASKED = ("shfl", "vote", "match", "redux", "elect", "bar", "barrier")  # for the lanes that a mask names
 
@@ -109,9 +111,23 @@ def report_hang(launch: Launch, outside: int = 0) -> None:
                 who, is_single = _who(wave, own), _is_single(wave, own)
                 i = _instruction(wave, at - first, polls=first == YIELDED)
                 launch.find(
-                    "X006", i, f"{who} {_does(wave, is_single=is_single)}", repair or wave.progress.way_out, why=f"{what}{full}",
+                    "X006", i, f"{who} {_does(wave, is_single=is_single)}", repair or wave.progress.way_out or _end_of_loop(wave, at - first), why=f"{what}{full}",
                     halves=(Half("loop", f"{who} ({i.name})", i),),
                 )  # fmt: skip
+
+
+def _end_of_loop(x: Wave, block: int) -> str:
+    """The fix for an endless loop: what it reads has to change, or its condition."""
+    blocks = x.program.blocks
+    body = [i for n in sorted(loop_around(x.program, block) or {block}) for i in blocks[n].instructions]
+    reads = {i.line: i for i in body if i.op in ("ld", "atom") or is_wait(i)}
+    if reads:
+        named = [f"{i.at} ({i.name})" for i in [*reads.values()][:MOST_READS]]
+        return f"let another thread change what {' and '.join(named)} read{'s' * (len(named) == 1)}; or end the loop after some iterations"
+    ends = [i for i in body if i.guard is not None and i.op in ("bra", "exit", "ret")]
+    if ends:
+        return f"let the loop change the condition of {ends[-1].at} ({ends[-1].text})"
+    return "a branch that leads out of the loop"
 
 
 # ---- who waits for whom
@@ -166,7 +182,14 @@ def _suspicion(x: Wave, wait: Wait) -> tuple[int, str]:
     held = np.isin(missing, np.concatenate([other.threads for other in at.values()])) if at else np.zeros(len(missing), bool)
     if held.all() and all(other.missing is not None for other in at.values()):
         return 1, "let all threads come to the same barrier: the same number, outside branches that only some threads take"
-    return LEAST_SUSPICIOUS, ""
+    parted = np.intersect1d(wait.threads // WARP, missing // WARP)
+    if parted.size:
+        lanes = np.flatnonzero(np.isin(np.arange(len(x.pc)) // WARP, parted) & (x.pc < EXITED))
+        return (
+            LEAST_SUSPICIOUS,
+            f"let all lanes of a warp come to {wait.instruction.at} together: a branch has split {_who(x, lanes)}",
+        )
+    return LEAST_SUSPICIOUS, "let the missing threads come to this barrier: look at what holds them up"
 
 
 def _report_parted_warps(launch: Launch, x: Wave) -> None:
@@ -249,12 +272,18 @@ def _who(wave: Wave, threads: np.ndarray) -> str:
     for cta in distinct(wave.cta_of[threads]).tolist():
         own = threads[wave.cta_of[threads] == cta]
         warps = distinct(wave.tid[own] // WARP).tolist()
-        lanes = _lanes(wave, own) if len(warps) == 1 else ""
+        lanes = _lanes(wave, own) if len(warps) == 1 else "some lanes" * _are_parts(wave, own)
         parts.setdefault((lanes, tuple(warps)), []).append(wave.ctas[cta].ctaid)
     said = []
     for (lanes, its), ctas in parts.items():
         said.append(f"{f'{lanes} of ' if lanes else ''}warp{'s' * (len(its) > 1)} {ranges(its)} {of_ctas(ctas)}")
     return "; ".join(said[:MOST_PLACES]) + " ..." * (len(said) > MOST_PLACES)
+
+
+def _are_parts(x: Wave, own: np.ndarray) -> bool:
+    """Do warps of these threads have other threads, too, that have not exited?"""
+    of_warps = np.isin(np.arange(len(x.pc)) // WARP, own // WARP)
+    return int((of_warps & (x.pc < EXITED)).sum()) > len(own)
 
 
 def _does(x: Wave, *, is_single: bool) -> str:
@@ -303,5 +332,5 @@ def _whereabouts(x: Wave, threads: np.ndarray) -> str:
     sentences = []
     for (does, line, name), parts in sorted(places.items(), key=lambda item: item[0][1]):
         all_of_them = distinct(np.concatenate(parts))
-        sentences.append(f"{_who(x, all_of_them)} {does}{'s' * _is_single(x, all_of_them)} at line {line} ({name})")
+        sentences.append(f"{_who(x, all_of_them)} {does}{'s' * _is_single(x, all_of_them)} at {x.program.at(line)} ({name})")
     return "; ".join(sentences[:MOST_PLACES]) + " ..." * (len(sentences) > MOST_PLACES)

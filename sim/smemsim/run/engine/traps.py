@@ -10,17 +10,20 @@ import numpy as np
 
 from smemsim.base.distinct import distinct
 from smemsim.base.errors import HardwareTrap
-from smemsim.core.finding import Half
+from smemsim.core.finding import Half, shortened
 from smemsim.core.ptx.module import Instruction
 from smemsim.core.spec.launches import LAUNCH_LIMITS, LOCAL_WINDOW, SHARED_WINDOW
 from smemsim.core.spec.traps import ILLEGAL_ADDRESS, ILLEGAL_INSTRUCTION, LAUNCH_FAILURE, MISALIGNED_ADDRESS
 from smemsim.run.engine.wave import OFFSET_MASK, RANK_SHIFT
+from smemsim.run.lower.cfg import conditions
+from smemsim.run.lower.dataflow import givers_of
 from smemsim.run.warps import warp_name
 
 if TYPE_CHECKING:
     from smemsim.core.machine.global_memory import Region
     from smemsim.run.engine.launch import Launch
     from smemsim.run.engine.wave import Wave
+    from smemsim.run.lower.program import Program
 
 __all__ = [
     "MAY_REACH",
@@ -28,6 +31,7 @@ __all__ = [
     "find_misuse",
     "find_outside",
     "find_uninitialised",
+    "fix_of_stop",
     "foreign",
     "misaligned",
     "miscount",
@@ -184,14 +188,14 @@ def elsewhere(x: Wave, i: Instruction, at: np.ndarray, part: np.ndarray | None, 
     raise HardwareTrap(message, cuda_error=ILLEGAL_ADDRESS)
 
 
-def foreign(x: Wave, i: Instruction, at: np.ndarray) -> NoReturn:
-    """`.shared::cta` addresses in the window of another CTA of the cluster: the kernel ends."""
-    message = (
-        f"{i.name}: shared address {int(at[0]):#x} lies in another CTA's window, which only .shared::cluster and generic addresses reach"
-    )
+def foreign(x: Wave, i: Instruction, address: int, thread: int) -> NoReturn:
+    """A `.shared::cta` address of a thread in the window of another CTA of the cluster: the kernel ends."""
+    message = f"{i.name}: shared address {address:#x} lies in another CTA's window, which only .shared::cluster and generic addresses reach"
     x.launch.find(
-        "X001", i, f"shared address {int(at[0]):#x} is in the window of another CTA", "take the address from a variable, or with mapa of the own rank",
-        because="golden/sm_90a/reserved_shared", why=f"only .shared::cluster and generic addresses reach another CTA, not {i.name}",
+        "X001", i, f"shared address {address:#x} is in the window of CTA rank {address >> RANK_SHIFT} of the cluster, not of the own CTA",
+        "take the address of the shared variable itself (mov, cvta.to.shared), or use ld or st with .shared::cluster",
+        because="golden/sm_90a/reserved_shared", halves=(Half("access", f"{thread_name(x, thread)} ({i.name})", i),),
+        why=f"bits 31:24 of a .shared address are the rank of the CTA; {i.name} reaches the own CTA only",
     )  # fmt: skip
     raise HardwareTrap(message, cuda_error=ILLEGAL_INSTRUCTION)
 
@@ -316,3 +320,17 @@ def _about_local(x: Wave, address: int, size: int) -> tuple[str, str]:
 
 
 _ABOUT: dict[str, Any] = {"global": _about_global, "shared": _about_shared, "local": _about_local}
+
+
+MOST_CONDITIONS = 2  # branches to a trap that are named
+
+
+def fix_of_stop(program: Program, i: Instruction) -> str:
+    """The fix for a kernel that stops itself at an instruction: the comparison and the branch that lead there."""
+    named = []
+    for branch in conditions(program, i)[:MOST_CONDITIONS]:
+        assert branch.guard is not None
+        tests = [test for test in givers_of(program).get(branch.guard.slot, ()) if test.line <= branch.line]
+        test = f", which {tests[-1].at} sets ({shortened(tests[-1].text)})" if tests else ""
+        named.append(f"{branch.at} ({shortened(branch.text)}) depends on {branch.guard.name}{test}")
+    return f"correct the condition that leads here, or its data: {', and '.join(named)}" if named else ""

@@ -34,7 +34,9 @@ def special(name: str) -> Read:
     if name in CLOCKS:
         shift = 32 if name.endswith("_hi") else 0
         return lambda x: np.uint64(x.progress.clock(x.launch.schedule) >> shift)
-    raise Unmodelled(f"%{name}: this special register is not modelled")
+    raise Unmodelled(
+        f"%{name}: smemsim has no values for this special register; to execute the rest, write a constant in its place, as mov.u32 %r1, 0"
+    )
 
 
 @functools.cache

@@ -17,6 +17,7 @@ __all__ = [
     "block_of",
     "comes_by",
     "computes",
+    "conditions",
     "following",
     "hears_outside",
     "is_read",
@@ -124,6 +125,25 @@ def _before(program: Program) -> dict[int, list[int]]:
         for after in following(program, n) or ():
             before[after].append(n)
     return before
+
+
+def conditions(program: Program, i: Instruction) -> list[Instruction]:
+    """The instructions whose guards let threads come to an instruction: the instruction itself, or the last guarded
+    branches before it.
+    """
+    if i.guard is not None:
+        return [i]
+    before, found = _before(program), []
+    pending, seen = [*before[program.starts[id(i)]]], set()
+    while pending:
+        n = pending.pop()
+        last = program.blocks[n].instructions[-1:]
+        if last and last[0].guard is not None:
+            found.append(last[0])
+        elif n not in seen:
+            pending += before[n]
+        seen.add(n)
+    return sorted(dict.fromkeys(found), key=lambda branch: branch.line)
 
 
 def comes_by(program: Program, n: int, blocks: set[int]) -> bool:

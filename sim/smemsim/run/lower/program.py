@@ -33,9 +33,11 @@ from smemsim.core.ptx.module import (
     Special,
     Symbol,
     Variable,
+    lines_of,
     slots_in,
 )
 from smemsim.core.ptx.parser import CHECKED, read_module
+from smemsim.core.ptx.sources import Sources
 from smemsim.core.spec.architectures import any_architecture
 from smemsim.core.spec.assumptions import remembered
 from smemsim.core.spec.barriers import MBARRIER_SIZE
@@ -184,6 +186,8 @@ def _in_source(place: Place) -> str:
 _WORD = (1 << 64) - 1
 MOST_BARRIERS = 64  # of a variable that has nothing else
 BRANCHING = ("bra", "ret", "exit")  # not the instruction that a finding at this line is about
+ACCESSES = {"read": ("ld", "ldu", "ldmatrix", "atom", "red"), "write": ("st", "stmatrix", "atom", "red")}  # of memory, by threads
+SPACES = frozenset(("shared", "shared::cta", "shared::cluster", "global", "local", "param", "const"))
 
 
 @dataclasses.dataclass(eq=False)
@@ -303,6 +307,46 @@ class Program:
             else:
                 found.setdefault(i.line, i)
         return found
+
+    def access_at(self, line: int, does: str, space: str) -> Instruction | None:
+        """The instruction of a line that accesses a memory: it "read"s or "write"s "shared", "global" or "tensor" memory. Inline
+        assembly may have several instructions on one line. None for a line without an instruction.
+        """
+        own, wanted = self._accesses.get(line, ()), {space, f"{space}::cta", f"{space}::cluster"}
+        if space == "tensor":
+            fitting = (i for i in own if i.op == "tcgen05" and (i.modifiers[0] == "ld") is (does == "read"))
+        else:
+            fitting = (i for i in own if i.op in ACCESSES.get(does, ()) and SPACES.isdisjoint({*i.modifiers} - wanted))
+        return next(fitting, self.lines.get(line))
+
+    @functools.cached_property
+    def _accesses(self) -> dict[int, list[Instruction]]:
+        """The loads, stores and atomic operations of each line."""
+        found: dict[int, list[Instruction]] = {}
+        for i in self.inlined.body:
+            if any(i.op in ops for ops in ACCESSES.values()) or (i.op == "tcgen05" and i.modifiers[0] in ("ld", "st")):
+                found.setdefault(i.line, []).append(i)
+        return found
+
+    def named(self, i: Instruction) -> str:
+        """An instruction in a sentence: its line, and its name if other instructions that do more than compute are on that
+        line.
+        """
+        return f"{i.name} of {i.at}" if len(self._by_line.get(i.line, ())) > 1 else i.at
+
+    def at(self, *lines: int) -> str:
+        """Lines of the PTX in a sentence, with those of the source."""
+        found = [self.lines[line] for line in lines if line in self.lines]
+        return lines_of(found) if len(found) == len({*lines}) else f"line{'s' * (len(lines) > 1)} {', '.join(map(str, lines))}"
+
+    @functools.cached_property
+    def _by_line(self) -> dict[int, list[Instruction]]:
+        """The instructions of each line that do more than compute and branch, each once."""
+        found: dict[int, dict[str, Instruction]] = {}
+        for i in self.inlined.body:
+            if i.op not in BRANCHING and i.op not in COMPUTING:
+                found.setdefault(i.line, {}).setdefault(i.text, i)
+        return {line: [*own.values()] for line, own in found.items()}
 
     @functools.cached_property
     def never_given(self) -> dict[int, Instruction]:
@@ -495,6 +539,7 @@ def link(module: Module, entry: str, arch: str, *, in_small_blocks: bool = False
     inlined.body = fused.body
     if not in_small_blocks:
         in_order(inlined)
+    Sources(inlined.body).note()
     places = Places(module, kernel, inlined, arch)
     _check_static(places, module.own_target, arch)
     linker = Linker(module, inlined, places, arch, kernel.directives)

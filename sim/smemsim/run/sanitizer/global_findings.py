@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from smemsim.base.distinct import distinct
-from smemsim.core.ptx.module import Instruction
+from smemsim.core.ptx.module import Instruction, lines_of
 from smemsim.core.spec.findings import Severity
 from smemsim.run.async_ops import is_bulk
 from smemsim.run.lower.cfg import leads_past
@@ -132,7 +132,7 @@ class GlobalFindings:
             said = races.unfenced(mine, theirs, where)
             return Said(
                 said,
-                f"fence.proxy.async (or fence.proxy.async.global) after line {other.line}, and before the barrier, arrival or wait that orders the two accesses",
+                f"fence.proxy.async (or fence.proxy.async.global) after {other.at}, and before the barrier, arrival or wait that orders the two accesses",
             )
         if lacks == "atomicity":
             said = races.lost_update(mine, theirs, self.rule.updates[id(a.i)], where, flag[0])
@@ -154,7 +154,7 @@ class GlobalFindings:
             why, repair, is_note = f"{flag[0]}; no failure is known{held} (rule order.reader_fence)", flag[1], True
         elif is_copy and not is_read:
             why = "no thread has waited for the write, or nothing orders the two"
-            repair = f"{self._waits_for(other)} (without .read) in the thread that issues it, then {self._order(is_near)}"
+            repair = f"{self._waits_for(other)} (without .read) in the thread that issues it, then {self._order(other, a.i, is_near)}"
             if a.does == "read":
                 return Said(races.read_before_arrival(mine, theirs, where, why), repair)
         elif is_copy:
@@ -188,13 +188,13 @@ class GlobalFindings:
     def _completion(self, copy: Instruction, write: Instruction, near: bool) -> str:
         """How threads wait until a copy has read its source."""
         wait = (
-            f"wait for the mbarrier of the copy in line {copy.line} (mbarrier.try_wait)"
+            f"wait for the mbarrier of the copy in {copy.at} (mbarrier.try_wait)"
             if is_bulk(copy)
-            else f"cp.async.wait_all or cp.async.wait_group in the threads that execute line {copy.line}"
+            else f"cp.async.wait_all or cp.async.wait_group in the threads that execute {copy.at}"
         )
         if not near:
-            return f"{wait}, then {self._order(near)}"
-        return f"{wait} before the write in line {write.line}; if another thread writes: {BARRIER} between the wait and the write"
+            return f"{wait}, then {self._order(copy, write, near)}"
+        return f"{wait} before the write in {write.at}; if another thread writes: {BARRIER} between the wait and the write"
 
     def _has_held(self, i: Instruction, other: Instruction, scopes: tuple[int, int], near: bool) -> str:
         """Why a race is one by the letter alone: rules order.looks_again, order.replaced_alike and order.past_l1; ""
@@ -219,28 +219,28 @@ class GlobalFindings:
             least, most = sorted(scopes)
             word = {1: ".cta", 2: ".cluster"}.get(int(least), "")
             if most == least and i.line != other.line:
-                lines = "lines {}, {}".format(*sorted((i.line, other.line)))
+                lines = lines_of(sorted((i, other), key=lambda one: one.line))
                 return f"the scope {word} of {lines} does not reach the other CTA", f".gpu instead of {word} in {lines}"
             narrow, wide = (i, other) if scopes[0] <= scopes[1] else (other, i)
-            repair = f".gpu instead of {word} in line {narrow.line}"
+            repair = f".gpu instead of {word} in {narrow.at}"
             if most < GPU and self.x.launch.cluster_size == 1:
-                repair += f", and instead of .cluster in line {wide.line}"
-            return f"the scope {word} of line {narrow.line} does not reach the other", repair
+                repair += f", and instead of .cluster in {wide.at}"
+            return f"the scope {word} of {narrow.at} does not reach the other", repair
         if scopes[0] or scopes[1]:
             weak = other if scopes[0] else i
             return (
-                f"line {weak.line} is neither atomic nor .relaxed, and nothing orders the two",
-                f"if line {weak.line} polls a flag: .acquire.gpu there; if not: .relaxed.gpu or .volatile there, or {self._order(near)}",
+                f"{weak.at} is neither atomic nor .relaxed, and nothing orders the two",
+                f"if {weak.at} polls a flag: .acquire.gpu there; if not: .relaxed.gpu or .volatile there, or {self._order(other, i, near)}",
             )
         if near:
             lock = "; if a lock or a flag orders them: __threadfence() (fence.acq_rel) after the atomic that takes it and before the one that releases it"
-            return "nothing orders the two", f"put {BARRIER} between them{lock if self.clocks.carries_global else ''}"
+            return "nothing orders the two", self.reporting.between(BARRIER, other, i) + lock * self.clocks.carries_global
         if narrow_flag := self._narrow_flag(i, other):
             return narrow_flag
         both_write = does == "write" and not is_read
         change = "let one thread write it, or add with atom or red" if both_write else "if threads add to it, use atom or red"
         flag = maybe_flag(self.x.launch.program, other, i)
-        return "nothing orders the two", f"{flag or f'{change}; otherwise '}{self._order(near)}"
+        return "nothing orders the two", f"{flag or f'{change}; or '}{self._order(other, i, near)}"
 
     def _narrow_flag(self, i: Instruction, other: Instruction) -> tuple[str, str] | None:
         """Why a flag does not order an earlier access (`other`) before this one, and the fix, if its scope leaves out
@@ -255,21 +255,21 @@ class GlobalFindings:
                 if not narrow or not is_flag or not leads_past(program, other, one, []) or not leads_past(program, two, i, []):
                     continue
                 scope = next(m for m in narrow[0].modifiers if m in _NARROW)
-                lines = [str(flag.line) for flag in sorted(narrow, key=lambda flag: flag.line)]
-                repair = f".gpu instead of .{scope} in line{'s' * (len(lines) > 1)} {', '.join(lines)}"
+                repair = f".gpu instead of .{scope} in {lines_of(sorted(narrow, key=lambda flag: flag.line))}"
                 for flag, word in ((one, "release"), (two, "acquire")):
                     if "relaxed" in flag.modifiers:
-                        repair += f", and .{word} instead of .relaxed in line {flag.line}"
-                why = f"line {one.line} sets a flag that line {two.line} reads, but the scope .{scope} leaves out the other CTA"
+                        repair += f", and .{word} instead of .relaxed in {flag.at}"
+                why = f"{one.at} sets a flag that {two.at} reads, but the scope .{scope} leaves out the other CTA"
                 return why, repair
         return None
 
-    @staticmethod
-    def _order(near: bool) -> str:
+    def _order(self, other: Instruction, i: Instruction, near: bool) -> str:
+        """What orders an earlier access before another one."""
+        first, then = self.reporting.ends(other, i)
         if near:
-            return f"{BARRIER} before the other"
+            return f"{BARRIER} before {then}"
         return (
-            "set a flag after the first access (st.release.gpu, or __threadfence and an atomic) and read it before the second "
+            f"set a flag after {first} (st.release.gpu, or __threadfence and an atomic), and read it before {then} "
             "(ld.acquire.gpu, or an atomic and __threadfence)"
         )
 
@@ -306,9 +306,9 @@ class GlobalFindings:
         array.cells.further[0, loops.BOUND] = 0
         if all(f.line != i.line for f in self.x.launch.result.findings.values()):
             self.x.launch.result.bounds.add(
-                f"races of line {i.line} with reads of {array.region} may be missed: smemsim keeps two reading warps of each place, and "
+                f"races of {i.at} with reads of {array.region} may be missed: smemsim keeps two reading warps of each place, and "
                 f"{loops.MOST_FURTHER:,} more of the array, and has forgotten others; "
-                f"check that all these reads are ordered before line {i.line}, or run fewer CTAs (--ctas)"
+                f"check that all these reads are ordered before {i.at}, or run fewer CTAs (--ctas)"
             )
 
     def is_constant(self, i: Instruction, array: ArrayShadow, at: np.ndarray) -> None:

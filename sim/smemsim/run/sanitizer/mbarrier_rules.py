@@ -109,7 +109,7 @@ class MbarrierRules:
             )
             self.x.launch.find(
                 "X010", i, f"an arrival may count in phase {phase} of the mbarrier at {barrier.offset:#x} of CTA {barrier.cta.number}, not in the next one",
-                "wait for that phase first (mbarrier.try_wait.parity), or for an mbarrier at which warps arrive that have waited for it",
+                f"before this arrival, let the warp wait for phase {phase} (mbarrier.try_wait.parity); or for another mbarrier, at which a warp arrives after it has waited for phase {phase}",
                 because="PTX ISA 9.1 §9.7.13.15.3", milder=Severity.NOTE if is_excused else None, why=why,
                 halves=(self.reporting.access("arrive", warp, i.line).half,),
             )  # fmt: skip

@@ -169,8 +169,8 @@ class MbarrierObjects:
             if is_split or is_late:
                 count = 2 * state.expected - state.pending
                 return (
-                    f"{count} instead of {state.expected} arrivals in mbarrier.init of line {one.made.line}, if one phase is for all {count} (line "
-                    f"{one.line[own]}): the phase ended before warp {self.reporting.warp(warp)} arrived"
+                    f"{count} instead of {state.expected} arrivals in mbarrier.init of {one.made.at}, if one phase is for all {count} "
+                    f"({self.x.program.at(int(one.line[own]))}): the phase ended before warp {self.reporting.warp(warp)} arrived"
                 )
         return ""
 
@@ -271,7 +271,7 @@ class MbarrierObjects:
                 i, races.overwritten_in_flight(
                     Access("write", self._does(i), i), Access("arrive at", "asynchronous arrival", pending), f"the mbarrier at {named}",
                     "these threads have not waited for that phase",
-                ), f"before line {i.line}: mbarrier.try_wait for the phase that the arrival completes", BECAUSE, one.barrier.touched,
+                ), f"before {i.at}: mbarrier.try_wait for the phase that the arrival completes", BECAUSE, one.barrier.touched,
             )  # fmt: skip
 
     def _unordered(self, one: _Object, warps: np.ndarray, but: int) -> tuple[np.ndarray, Formal]:

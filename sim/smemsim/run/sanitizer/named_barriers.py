@@ -91,8 +91,8 @@ class NamedPhases:
         numbers = [str(other % (self.x.stride // WARP)) for other in sorted(last.clocks)]
         filled = f"warp{'s' * (len(numbers) > 1)} {', '.join(numbers[:MOST])}{' ...' * (len(numbers) > MOST)}"
         self.x.launch.find(
-            "X010", i, f"warp {who} may arrive at {title} while its previous phase is still open",
-            "a barrier number for each group of warps, or for each stage; or an arrival that is ordered after the end of that phase",
-            because="PTX ISA 9.1 §9.7.13.1", milder=Severity.WRONG, halves=(Half("arrive", f"warp {who} ({i.name})", i), Half("arrive", f"{filled} (line {last.line})")),
+            "X010", i, f"warp {who} may arrive at {title} while the barrier's previous phase is still open",
+            f"another barrier number for each group of warps, or for each stage; or let warp {who} wait until that phase is over (a bar.sync with those warps) before it arrives again",
+            because="PTX ISA 9.1 §9.7.13.1", milder=Severity.WRONG, halves=(Half("arrive", f"warp {who} ({i.name})", i), Half("arrive", f"{filled} ({self.x.program.at(last.line)})")),
             why="nothing orders the arrival after those of the previous phase, and the barrier counts any warp, so which warps synchronise is left to chance",
         )  # fmt: skip

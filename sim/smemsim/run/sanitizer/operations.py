@@ -133,7 +133,7 @@ class Operation:
     @property
     def name(self) -> str:
         """For people."""
-        return f"{self.instruction.name} of line {self.instruction.line}"
+        return f"{self.instruction.name} of {self.instruction.at}"
 
     def of(self, cta: int) -> Operation:
         """That of a CTA, by its index, of an operation that stands for those of all; one that stands for itself is

@@ -267,7 +267,7 @@ class PartialWaits:
         waits = [other.wait for other in knowing if other.wait is not None]
         mine = Access("read" if does == "read" else "write", f"lanes of warp {self.reporting.warp(warp)}", i)
         theirs = self.reporting.written(int(who[first]), int(self.lines()[at[first]]))
-        why = f"only {_named(sum(other.lanes for other in knowing))} {f'waited, at line {waits[0].line},' if waits else 'knows of it,'} and the lanes have not synchronised since"
+        why = f"only {_named(sum(other.lanes for other in knowing))} {f'waited, at {waits[0].at},' if waits else 'knows of it,'} and the lanes have not synchronised since"
         of_copy = races.read_before_arrival if does == "read" else races.overwritten_in_flight
         worded = of_copy if is_copy else races.unordered
         self.reporting.find(

@@ -43,7 +43,7 @@ __all__ = ["Prerequisite"]
 
 
 BECAUSE = "PTX ISA 9.1 §9.7.13.13 (griddepcontrol)"
-REPAIR = "griddepcontrol.wait (cudaGridDependencySynchronize) before line {line}, in the same thread or before a barrier"
+REPAIR = "griddepcontrol.wait (cudaGridDependencySynchronize) before {at}, in the same thread or before a barrier"
 
 
 class Prerequisite:
@@ -124,10 +124,10 @@ class Prerequisite:
             f"the exit of '{first}' does not change this"
         )
         mine = Access("write" if writes else "read", f"warp {int(warps[n]) % (self.x.stride // WARP)}", i)
-        theirs = Access("read" if "read" in does else "write", f"the launch before: kernel '{first}', line {other.line} ({other.name})")
+        theirs = Access("read" if "read" in does else "write", f"the launch before: kernel '{first}', {other.at} ({other.name})")
         said = unordered(mine, theirs, self.where(i, array, int(cells[n, k])), begins)
         self.x.launch.find(
-            said.code, i, said.what, REPAIR.format(line=i.line), because=BECAUSE, operation=f"the launch before, line {other.line}", arrays=(array.region.begin,),
+            said.code, i, said.what, REPAIR.format(at=i.at), because=BECAUSE, operation=f"the launch before, line {other.line}", arrays=(array.region.begin,),
             why=said.why, halves=said.halves,
         )  # fmt: skip
 

@@ -142,9 +142,15 @@ def tensor_memory(mine: Access, theirs: Access, where: str, why: str = UNORDERED
 
 def overwritten_in_flight(mine: Access, operation: Access, where: str = "{where}", why: str = "") -> Clauses:
     """X005: bytes are overwritten that an asynchronous operation may still read or write."""
-    return Clauses(
-        "X005", f"{where} is overwritten while an asynchronous operation may still {operation.does} it", (mine.half, operation.half), why
-    )
+    what = f"{where} is overwritten while an asynchronous operation may still {operation.does} it"
+    return Clauses("X005", what, (mine.half, _earlier(mine, operation).half), why)
+
+
+def _earlier(mine: Access, theirs: Access) -> Access:
+    """An asynchronous operation that was issued before another access. One instruction may make both, in a loop."""
+    is_same = mine.instruction is not None and theirs.instruction is not None and mine.instruction.text == theirs.instruction.text
+    is_same = is_same and mine.instruction.line == theirs.instruction.line  # type: ignore[union-attr]
+    return dataclasses.replace(theirs, who=f"{theirs.who}, issued earlier{' by the same line' * is_same}")
 
 
 def before_cta(access: Access, cta: int) -> Clauses:

@@ -413,10 +413,10 @@ class RegistersInFlight:
     def _wait_before(self, i: Instruction, mma: Instruction) -> str:
         """The line before which wgmma.wait_group must be, and wgmma.commit_group if no path leads to one."""
         commits = (other for other in self.x.program.inlined.body if other.name.startswith("wgmma.commit_group"))
-        wait = f"before line {i.line}: wgmma.wait_group.sync.aligned 0"
+        wait = f"before {i.at}: wgmma.wait_group.sync.aligned 0"
         if any(leads_past(self.x.program, mma, commit, [i]) for commit in commits):
             return wait
-        return f"after line {mma.line}: wgmma.commit_group.sync.aligned; {wait}"
+        return f"after {mma.at}: wgmma.commit_group.sync.aligned; {wait}"
 
 
 _TOUCHES = {"read": "used", "copied": "copied", "written": "overwritten"}

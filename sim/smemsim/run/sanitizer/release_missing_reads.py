@@ -155,13 +155,13 @@ class ReleaseMissingReads:
     def _tell(self, i: Instruction, at: int, reader: int, lane: int, tick: _Tick) -> None:
         warp, release, line = self.reporting.warp(reader), tick.release, int(self.shared.read_line[at])
         whose = f"lane {lane}" if lane != SEVERAL else "other lanes"
-        mine, theirs = Access("write", "a warp", i), Access("read", f"{whose} of warp {warp}", self.reporting.lines.get(line))
-        why = f"only lane {tick.by} releases, at line {release.line} ({release.name}), and {whose} has not synchronised with it in between"
+        mine, theirs = Access("write", "a warp", i), Access("read", f"{whose} of warp {warp}", self.reporting.at(line, "read"))
+        why = f"only lane {tick.by} releases, at {release.at} ({release.name}), and {whose} has not synchronised with it in between"
         if self._is_custom(line, tick):
             self.reporting.excuses["lane"] = release
             self.reporting.find(i, np.array([at]), unordered(mine, theirs), formal="lane", other=line)
             return
         self.reporting.find(
-            i, np.array([at]), unordered(mine, theirs, why=why), f"bar.warp.sync (__syncwarp) before line {release.line}, or let each lane arrive",
+            i, np.array([at]), unordered(mine, theirs, why=why), f"bar.warp.sync (__syncwarp) before {release.at}, or let each lane arrive",
             other=line,
         )  # fmt: skip

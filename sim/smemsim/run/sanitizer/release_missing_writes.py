@@ -409,7 +409,7 @@ class ReleaseMissingWrites:
         why = f"{i.name} makes the lanes wait for each other, but no document says that it orders their memory"
         self.reporting.find(
             i, one.words[n : n + 1], unordered(mine, Access("write", f"lane {int(one.lanes[n])} of it", store), why=why),
-            f"bar.warp.sync (__syncwarp) before line {i.line}", other=store.line, within_warp=True, milder=Severity.NOTE,
+            f"bar.warp.sync (__syncwarp) before {i.at}", other=store.line, within_warp=True, milder=Severity.NOTE,
         )  # fmt: skip
 
     # ---- reads
@@ -463,14 +463,16 @@ class ReleaseMissingWrites:
     def _tell(self, i: Instruction, space: str, memory: np.ndarray, at: int, one: _Exposed, warp: int, *, only_waited: bool) -> None:
         name, release, waited_at = self.reporting.warp, one.release, one.waited_at if only_waited else None
         mine, theirs = Access("read", f"warp {name(warp)}", i), Access("write", f"lane {one.lane} of warp {name(one.warp)}", one.store)
-        why = f"only lane {one.by} releases, at line {release.line} ({release.name}), and "
+        why = f"only lane {one.by} releases, at {release.at} ({release.name}), and "
         if waited_at is None:
             why += f"has not synchronised with lane {one.lane} in between, whose store may come later"
         else:
-            why += f"{waited_at.name} of line {waited_at.line} makes the lanes wait for each other, but no document says that it orders their memory"
+            why += (
+                f"{waited_at.name} of {waited_at.at} makes the lanes wait for each other, but no document says that it orders their memory"
+            )
         if one.is_twice:
             why += f". Lane {one.by} stored to this address too, by the same instruction: the reader gets the value if lanes store the same"
-        repair = f"bar.warp.sync (__syncwarp) before line {release.line}, or let each lane release"
+        repair = f"bar.warp.sync (__syncwarp) before {release.at}, or let each lane release"
         milder = Severity.NOTE if only_waited or one.is_twice else None
         if space == "shared":
             self.reporting.find(i, np.array([at // _STEP]), unordered(mine, theirs, why=why), repair, other=one.store.line, milder=milder)

@@ -59,7 +59,7 @@ _EXCUSED: dict[Formal, tuple[str, str]] = {  # why each of EXCUSES is formally w
     ),
     "warpgroup": ("by the PTX ISA it covers only the threads of its own warp", "a barrier of the warpgroup's four warps before it,"),
 }
-BETWEEN = "put a barrier (bar.sync) between them"  # the fix for kinds of operations that no thread waits for
+BETWEEN = "put a barrier (bar.sync) between {} and {}"  # the fix for kinds of operations that no thread waits for
 _GROUPS = {  # how a kind of operations is committed and waited for, and what follows
     "wgmma": ("wgmma.commit_group", "wgmma.wait_group", ""),
     "cp.async": ("cp.async.commit_group", "cp.async.wait_group", " and a barrier"),
@@ -84,11 +84,11 @@ def relaxed_flag(
     if lacks == "acquire":
         waits = [i for i in body if is_wait(i) and "relaxed" in i.modifiers and leads_past(program, i, then, [])]
         if not weak and waits:
-            lines = " or ".join(f"line {i.line}" for i in waits[:MOST_FLAGS])
+            lines = " or ".join(i.at for i in waits[:MOST_FLAGS])
             why = f"the wait in {lines} is .relaxed, so it orders nothing without a fence{wide} after it"
             return why, f".acquire instead of .relaxed in {lines}"
-        by = f"line {read.line} ({read.name})" if read is not None else "a relaxed load or atomic"
-        place = f"line {read.line}" if read is not None else "the load or atomic that reads the flag or takes the lock"
+        by = f"{read.at} ({read.name})" if read is not None else "a relaxed load or atomic"
+        place = read.at if read is not None else "the load or atomic that reads the flag or takes the lock"
         does = "reads the flag" if read is not None and read.op == "ld" else "reads the flag or takes the lock"
         why = f"{by} {does} without a fence{wide} after it, and so orders nothing"
         return why, f"{fence} after {place}, or {_stronger(read, 'acquire')}"
@@ -96,11 +96,11 @@ def relaxed_flag(
     if not sets or not reads:
         return "", ""
     write = _only(sets)
-    by = f"line {write.line} ({write.name})" if write is not None else "a relaxed store or atomic"
-    why = f"{by} sets the flag without a fence{wide} between line {first.line} and it, and so orders nothing"
-    repair = f"{fence} before {f'line {write.line}' if write is not None else 'it'}, or {_stronger(write, 'release')}"
+    by = f"{write.at} ({write.name})" if write is not None else "a relaxed store or atomic"
+    why = f"{by} sets the flag without a fence{wide} between {first.at} and it, and so orders nothing"
+    repair = f"{fence} before {write.at if write is not None else 'it'}, or {_stronger(write, 'release')}"
     if weak:
-        repair += f"; {f'line {read.line}' if read is not None else 'the read of the flag'} needs a fence after it, or .acquire"
+        repair += f"; {read.at if read is not None else 'the read of the flag'} needs a fence after it, or .acquire"
     return why, repair
 
 
@@ -112,8 +112,9 @@ def maybe_flag(program: Program, first: Instruction, then: Instruction) -> str:
     sets = _flag_writes(program, first)
     if not sets or not any(id(i) in flags and i is not first and may_follow(program, i, then) for i in body):
         return ""
-    lines = " or ".join(str(line) for line in sorted({i.line for i in sets})[:MOST_FLAGS])
-    return f"if line {lines} sets a flag: .release there, and .acquire where the flag is read; otherwise "
+    own = {i.line: i for i in sorted(sets, key=lambda i: i.line)}
+    lines = " or ".join(i.at for i in [*own.values()][:MOST_FLAGS])
+    return f"if {lines} sets a flag: .release there, and .acquire where the flag is read; or "
 
 
 def _flag_writes(program: Program, first: Instruction) -> list[Instruction]:
@@ -196,7 +197,8 @@ class Reporting:
 
         The line of the other access of a race is `other`. A race with `within_warp` is between lanes of one warp.
         """
-        code, than = said.code, self.lines.get(other)
+        others = (half.instruction for half in said.halves if half.instruction is not None and half.instruction is not i)
+        code, than = said.code, next((one for one in others if one.line == other), self.lines.get(other))
         held = LOOKS_AGAIN if code == "X008" and than is not None and self._looks_again(i, than) else ""
         if not held and self._is_unused(said):
             held, repair = UNUSED, "remove the read"
@@ -277,7 +279,7 @@ class Reporting:
         self.x.launch.find(
             code, i, said.what, f"{change} in line {excuse.line}", because=because, touched=touched, milder=Severity.NOTE, operation=cause, other=other,
             arrays=arrays, halves=said.halves,
-            why=f"{excuse.name} of line {excuse.line} does not order the two: {why}; compilers and libraries write the same, and no failure with it is known",
+            why=f"{excuse.name} of {excuse.at} does not order the two: {why}; compilers and libraries write the same, and no failure with it is known",
         )  # fmt: skip
 
     def came_late(self, i: Instruction, tell: Callable[[], None], late: dict[int, Callable[[], None]]) -> None:
@@ -297,9 +299,35 @@ class Reporting:
         cta, own = divmod(int(warp), self._per_cta)
         return str(own) if len(self.x.ctas) == 1 else f"{own} of CTA {self.x.ctas[cta].number}"
 
-    def access(self, does: str, warp: Any, line: int) -> Access:
+    def access(self, does: str, warp: Any, line: int, space: str = "shared") -> Access:
         """An access of a warp, by the line of its instruction."""
-        return Access(does, f"warp {self.warp(warp)}", self.lines.get(line))
+        return Access(does, f"warp {self.warp(warp)}", self.at(line, does, space))
+
+    def line(self, *lines: int) -> str:
+        """Lines of the PTX in a sentence, with those of the source."""
+        named: str = self.x.program.at(*lines)
+        return named
+
+    def at(self, line: int, does: str, space: str = "shared") -> Instruction | None:
+        """The instruction of a line that reads or writes a memory."""
+        found: Instruction | None = self.x.program.access_at(line, does, space)
+        return found
+
+    def ends(self, first: Instruction | None, then: Instruction) -> tuple[str, str]:
+        """The two accesses of a race in a sentence: their lines, or "the first access" and "the second" if one
+        instruction makes both.
+        """
+        if first is None or (first.line, first.text) == (then.line, then.text):
+            return "the first access", "the second"
+        return self.x.program.named(first), self.x.program.named(then)
+
+    def between(self, barrier: str, first: Instruction | None, then: Instruction) -> str:
+        """The fix: a barrier between two accesses. If one instruction makes both, it is of a loop, or too many warps
+        execute it.
+        """
+        if first is not None and (first.line, first.text) == (then.line, then.text):
+            return f"in a loop: put {barrier} between two executions of {then.at}; or let only one warp execute it"
+        return "put {} between {} and {}".format(barrier, *self.ends(first, then))
 
     def by(self, op: Operation, does: str) -> Access:
         """An access of an asynchronous operation."""
@@ -313,7 +341,7 @@ class Reporting:
         """The last writer of a word, by the number in the table of writers."""
         if who >= OPERATIONS:
             return self.operations[who - OPERATIONS].name
-        return f"warp {self.warp(who)} wrote at line {line}{f' ({self.lines[line].name})' if line in self.lines else ''}"
+        return f"warp {self.warp(who)} wrote at {self.line(line)}{f' ({self.lines[line].name})' if line in self.lines else ''}"
 
     # ---- what to change
 
@@ -340,11 +368,11 @@ class Reporting:
         if mine == barrier.offset and (early := self.passed_early(waited, op))[0]:
             return early
         if mine == barrier.offset:
-            why = f": the phase of the mbarrier at {mine:#x} that line {line} waited for ended without these bytes"
+            why = f": the phase of the mbarrier at {mine:#x} that {self.line(line)} waited for ended without these bytes"
             return why, "let each phase expect all bytes that are read after it, and no others"
         pieces = list(dict.fromkeys(f"{d.begin:#x} to {d.begin + d.size - 1:#x}" for d in brought))
         ranges = ", ".join(pieces[:MOST_BROUGHT]) + " ..." * (len(pieces) > MOST_BROUGHT)
-        why = f": line {line} waited for the mbarrier at {barrier.offset:#x}, whose phase brought {ranges}: another stage"
+        why = f": {self.line(line)} waited for the mbarrier at {barrier.offset:#x}, whose phase brought {ranges}: another stage"
         return why, (
             f"one stage index for the load, its mbarrier, the wait and the read; these bytes complete on the mbarrier at {mine:#x}"
         )
@@ -364,15 +392,15 @@ class Reporting:
             return f"warp {self.warp(by)} has waited for it; another warp that takes part has not"
         if by >= 0:
             line = self._line_of_wait(op, by)
-            at, after = (f" in line {line}", f"line {line}") if line else ("", "that wait")
+            at, after = (f" in {self.line(line)}", self.line(line)) if line else ("", "that wait")
             return (
                 f"warp {self.warp(by)} has waited for it{at}, warp {self.warp(warp)} has not, and no barrier after {after} orders the two"
             )
         i, left, _ = self._weak_wait(op)
         if i is not None:
-            return f"{i.name} {left} of line {i.line} leaves it pending"
+            return f"{i.name} {left} of {i.at} leaves it pending"
         if self.relaxed_wait(warp) and (line := self._line_of_wait(op, warp)):
-            return f"the wait in line {line} is relaxed"
+            return f"the wait in {self.line(line)} is .relaxed, so it does not make the bytes of the phase visible"
         return self.passed_early(self.waits.get(warp), op)[0] or "no thread has waited for it yet"
 
     def _line_of_wait(self, op: Operation, warp: int) -> int:
@@ -393,23 +421,25 @@ class Reporting:
         if by < 0:
             kind = "tma_store" if op.kind == "bulk" and op.groups.lanes else op.kind
             if kind == "tcgen05.alloc":
-                return BETWEEN
+                return BETWEEN.format(*self.ends(op.instruction, before))
             if op.instruction.op == "tcgen05":
                 return self._commit_instead(op, warp) or self.commit_of(op.instruction, before)
             if kind in _GROUPS:
-                return f"before line {before.line}: {self.group_of(op, *_GROUPS[kind])}" + self._by_issuer(op)
-            return f"before line {before.line}: {self._mbarrier_of(op)}" + self._too_late(op.instruction, before) + self._by_issuer(op)
+                return f"before {self.x.program.named(before)}: {self.group_of(op, *_GROUPS[kind])}" + self._by_issuer(op)
+            return (
+                f"before {self.x.program.named(before)}: {self._mbarrier_of(op)}"
+                + self._too_late(op.instruction, before)
+                + self._by_issuer(op)
+            )
         line, own = self._line_of_wait(op, by), warp // self._per_cta
         if by // self._per_cta != own:
             return (
-                f"let warp {self.warp(by)} arrive at an mbarrier after {f'line {line}' if line else 'its wait'} (mapa, mbarrier.arrive.release."
-                f"cluster.shared::cluster), and let warp {self.warp(warp)} wait there before line {before.line}"
+                f"let warp {self.warp(by)} arrive at an mbarrier after {self.line(line) if line else 'its wait'} (mapa, mbarrier.arrive.release."
+                f"cluster.shared::cluster), and let warp {self.warp(warp)} wait there before {self.x.program.named(before)}"
             )
-        between = (
-            f"a barrier of both warps (bar.sync, or an mbarrier) between {f'line {line}' if line else 'that wait'} and line {before.line}"
-        )
+        between = f"a barrier of both warps (bar.sync, or an mbarrier) between {self.line(line) if line else 'that wait'} and {self.x.program.named(before)}"
         waits = (
-            f"before line {before.line}: {self._mbarrier_of(op)} in warp {self.warp(warp)} too; or "
+            f"before {self.x.program.named(before)}: {self._mbarrier_of(op)} in warp {self.warp(warp)} too; or "
             if own in op.barriers and not only_read
             else ""
         )
@@ -434,7 +464,7 @@ class Reporting:
         arrive = next((i for i in came if i is not None and _only_arrives(i) and self._leads(op.instruction, i)), None)
         if arrive is None:
             return ""
-        return f"tcgen05.commit instead of {arrive.name} in line {arrive.line}, at the mbarrier that line {line} waits for"
+        return f"tcgen05.commit instead of {arrive.name} in {arrive.at}, at the mbarrier that {self.line(line)} waits for"
 
     def _leads(self, i: Instruction, other: Instruction) -> bool:
         """Does a path lead from an instruction to another one?"""
@@ -446,9 +476,9 @@ class Reporting:
         """
         there = self.following(i, "tcgen05.commit")
         if there is None:
-            return f"after line {i.line}: tcgen05.commit in the thread that executes line {i.line}; before line {before.line}: mbarrier.try_wait on its mbarrier"
-        commit = f"tcgen05.commit in line {there.line} by the thread that issued the operation"
-        return f"before line {before.line}: mbarrier.try_wait on the mbarrier of {commit}{self._too_late(there, before)}"
+            return f"after {i.at}: tcgen05.commit in the thread that executes {i.at}; before {self.x.program.named(before)}: mbarrier.try_wait on its mbarrier"
+        commit = f"tcgen05.commit in {there.at} by the thread that issued the operation"
+        return f"before {self.x.program.named(before)}: mbarrier.try_wait on the mbarrier of {commit}{self._too_late(there, before)}"
 
     def _too_late(self, signal: Instruction, before: Instruction) -> str:
         """That all waits at the mbarrier that a copy or a commit names come after an instruction; "" if they do not."""
@@ -457,7 +487,7 @@ class Reporting:
         waits = [i for i in self.lines.values() if named and is_wait(i) and named[-1] in i.operands and id(i) in body]
         if not waits or id(before) not in body or any(body[id(i)] < body[id(before)] for i in waits):
             return ""
-        return f" (the wait in line {waits[0].line} comes too late)"
+        return f" (the wait in {waits[0].at} comes too late)"
 
     def following(self, i: Instruction, name: str) -> Instruction | None:
         """The first instruction of that name in the program to which a path leads from another one."""
@@ -477,7 +507,7 @@ class Reporting:
             return f"{wait} {younger}{then}"
         there = self.following(op.instruction, commit)
         if there is not None:
-            return f"{wait} 0{then}, in the thread that executes {commit} in line {there.line}"
+            return f"{wait} 0{then}, in the thread that executes {commit} in {there.at}"
         return f"{commit}, {wait} 0{then}" if then else f"{commit} and {wait} 0"
 
     def too_weak(self, op: Operation, warp: int) -> str:
@@ -486,7 +516,7 @@ class Reporting:
         """
         i, left, younger = self._weak_wait(op)
         if i is not None:
-            return f"{i.name} {younger} instead of {left} in line {i.line}: {left} leaves the group of line {op.instruction.line} pending"
+            return f"{i.name} {younger} instead of {left} in {i.at}: {left} leaves the group of {op.instruction.at} pending"
         waited = self.waits.get(warp)
         if early := self.passed_early(waited, op)[1]:
             return early
@@ -507,15 +537,15 @@ class Reporting:
         named = self.x.program.places.mbarrier_named(barrier.offset)
         if line in barrier.state.passed.at_first and not before_loads(wait, self.x):
             first = "" if isinstance(parity, Immediate) else " in its first round"
-            why = f"the wait in line {line} is for parity 1{first}: it passes at once, before phase 0 of the mbarrier {named} is complete"
-            return why, f"parity 0 in line {line}{first}"
+            why = f"the wait in {self.line(line)} is for parity 1{first}: it passes at once, before phase 0 of the mbarrier {named} is complete"
+            return why, f"parity 0 in {self.line(line)}{first}"
         if op is None or not isinstance(parity, Immediate) or not self._is_in_order(op.instruction, wait):
             return "", ""
         if not brought or any(d.instruction.line == op.instruction.line for d in brought):
             return "", ""  # the wait was for the phase of the bytes, or they are not counted
         own = parity.value & 1
-        why = f"the wait in line {line} is for parity {own}: it passes at once, before the phase of this operation at the mbarrier {named} is complete"
-        return why, f"parity {1 - own} in line {line}"
+        why = f"the wait in {self.line(line)} is for parity {own}: it passes at once, before the phase of this operation at the mbarrier {named} is complete"
+        return why, f"parity {1 - own} in {self.line(line)}"
 
     def _is_committed(self, i: Instruction, wait: Instruction) -> bool:
         """Does a wait name the mbarrier of the next tcgen05.commit after an instruction?"""
@@ -542,7 +572,7 @@ class Reporting:
         i = self.lines.get(line)
         if i is None or "relaxed" not in i.modifiers:
             return ""
-        return f".acquire instead of .relaxed in line {line}: a relaxed wait does not make the bytes of the phase visible"
+        return f".acquire instead of .relaxed in {self.line(line)}"
 
     def narrow(self, formal: Formal) -> tuple[str, str]:
         """Why nothing orders two accesses, and what to change: "" if no instruction is too weak, else in that
@@ -552,7 +582,7 @@ class Reporting:
         if excuse is None:
             return UNORDERED, ""
         why, change = _EXCUSED[formal]
-        return f"{excuse.name} of line {excuse.line} does not order the two: {why}", f"{change} in line {excuse.line}"
+        return f"{excuse.name} of {excuse.at} does not order the two: {why}", f"{change} in {excuse.at}"
 
     def _by_issuer(self, op: Operation) -> str:
         """Which threads have to commit and wait for an operation of a commit group: groups belong to threads."""

@@ -16,6 +16,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from smemsim.core.ptx.module import Instruction
 from smemsim.core.spec.findings import Severity
 from smemsim.run.async_ops import is_bulk
 from smemsim.run.sanitizer import races
@@ -76,7 +77,9 @@ class SharedFindings:
             return self._unfenced(a, suspect)
         mine, theirs = suspect.mine, suspect.theirs
         if suspect.lacks == "lanes":
-            return races.within_warp(mine, theirs), "bar.warp.sync (__syncwarp) between them"
+            return races.within_warp(mine, theirs), "bar.warp.sync (__syncwarp) between {} and {}".format(
+                *self.reporting.ends(theirs.instruction, a.i)
+            )
         if suspect.lacks == "atomicity":
             assert suspect.load is not None
             flag = self._flag(a, suspect)
@@ -99,13 +102,15 @@ class SharedFindings:
             )
         elif suspect.lacks == "one value":
             why = f"their values differ, and {races.UNORDERED}"
-            repair = "let one warp write, or put a barrier between them (__syncthreads, bar.sync; mbarrier)"
+            repair = "let one warp write; or put a barrier between {} and {} (__syncthreads, bar.sync; mbarrier)".format(
+                *self.reporting.ends(suspect.theirs.instruction, a.i)
+            )
         elif not repair and (flag := self._flag(a, suspect))[0]:
             why, repair = flag
         elif a.reader is not None:
-            repair = repair or self._fenced_barrier(suspect.line)
+            repair = repair or self._fenced_barrier(suspect.line, a.i)
         else:
-            repair = repair or self._between(*suspect.warps, suspect.line)
+            repair = repair or self._between(*suspect.warps, suspect, a.i)
         return races.unordered(suspect.mine, suspect.theirs, why=why), repair
 
     def _flag(self, a: WordAccess, suspect: Suspect) -> tuple[str, str]:
@@ -121,40 +126,44 @@ class SharedFindings:
         fence = "fence.acq_rel.cta (__threadfence_block)" if is_near else "fence.acq_rel.cluster"
         return relaxed_flag(self.table.x.program, first, a.i, lacks, fence)
 
-    def _fenced_barrier(self, line: int) -> str:
-        """The instruction to put between a store at `line` and an operation that reads the bytes."""
+    def _fenced_barrier(self, line: int, i: Instruction) -> str:
+        """What to put between a store at `line` and an operation that reads the bytes."""
         writer = self.reporting.lines.get(line)
         fence = None if writer is None else self.reporting.following(writer, "fence.proxy.async")
         if fence is None:
-            return "put fence.proxy.async and a barrier between them"
-        return f"put a barrier between them, after fence.proxy.async of line {fence.line}"
+            return "put fence.proxy.async and then a barrier between {} and {}".format(*self.reporting.ends(writer, i))
+        return f"put a barrier after fence.proxy.async of {fence.at}, before {self.reporting.ends(writer, i)[1]}"
 
-    def _between(self, one: int, other: int, line: int) -> str:
-        """The instruction to put between the access of a warp and that of another one, at `line`."""
+    def _between(self, one: int, other: int, suspect: Suspect, i: Instruction) -> str:
+        """What to put between the access of a warp, by `i`, and the earlier one of another warp."""
+        line, theirs = suspect.line, suspect.theirs.instruction
         if by := self.objects.arrives_before(other, line, one):
             name = "mbarrier.arrive" if by.op == "mbarrier" else by.name
-            return f"move {name} of line {by.line} after line {line}: it arrives before that access is done"
+            return f"move {name} of {by.at} after {self.reporting.line(line)}: it arrives before that access is done"
         if relaxed := self.objects.arrives_relaxed(other, line, one):
-            return f".release in place of .relaxed in the mbarrier.arrive of line {relaxed}, which releases nothing"
+            return f".release in place of .relaxed in the mbarrier.arrive of {self.reporting.line(relaxed)}, which releases nothing"
         if change := self.objects.counts_too_few(other, one):
             return change
         if one // self.table.per_cta == other // self.table.per_cta:
-            return f"put {BARRIER}, or an mbarrier, between them"
-        return "put barrier.cluster.arrive and barrier.cluster.wait of all CTAs of the cluster (cluster.sync()) between them, or an mbarrier at which the other CTA arrives"
+            return self.reporting.between(f"{BARRIER}, or an mbarrier,", theirs, i)
+        return self.reporting.between(
+            "barrier.cluster.arrive and barrier.cluster.wait of all CTAs of the cluster (cluster.sync()), or an mbarrier at which the other CTA arrives,", theirs, i
+        )  # fmt: skip
 
     # ---- X003: no fence between the proxies
 
-    @staticmethod
-    def _unfenced(a: WordAccess, suspect: Suspect) -> tuple[Clauses, str]:
+    def _unfenced(self, a: WordAccess, suspect: Suspect) -> tuple[Clauses, str]:
         said = races.unfenced(suspect.mine, suspect.theirs)
         if a.reader is not None and suspect.op is not None:
             return said, f"{FENCE} after the wait for it (cp.async.wait_group or its mbarrier), before the barrier"
         if a.reader is not None:
-            return said, f"{FENCE} after line {suspect.line}, before the barrier"
+            return said, f"{FENCE} after {self.reporting.line(suspect.line)}, before the barrier"
         if suspect.theirs.does != "read":
             return said, f"{FENCE} after the ordinary stores, before the barrier"
         why = "by the PTX ISA nothing keeps the copy after the reads. Libraries release stages like this; a kernel of DeepEP read wrong values until it had the fence"
-        return dataclasses.replace(said, why=why), f"{FENCE} after line {suspect.line}, before the arrival, or before the copy"
+        return dataclasses.replace(
+            said, why=why
+        ), f"{FENCE} after {self.reporting.line(suspect.line)}, before the arrival, or before the copy"
 
     # ---- X004, X005: nobody has waited for an operation
 

@@ -170,7 +170,7 @@ class SharedRule:
             if self._is_refilled(at):
                 return
         elif self._is_unread(a.i, at, op):
-            why = "it refills the stage before any thread has read what the earlier copy brought"
+            why = "no thread has read yet what the earlier copy brought there, and these bytes replace it"
             self._refilled[at] = True
         yield Suspect(
             "wait", at, self._access(a, warp), self.reporting.by(op, "write"), formal, warps=(warp, int(op.warps[0])), op=op, why=why
@@ -236,7 +236,7 @@ class SharedRule:
         self, a: WordAccess, at: np.ndarray, mine: int, other: int, byte: int, line: int, formal: Formal, does: str = "write"
     ) -> Suspect:  # fmt: skip
         who = f"warp {self.reporting.warp(other)}, byte {byte}"
-        theirs = Access(does, who, self.reporting.lines[int(line)])
+        theirs = Access(does, who, self.reporting.at(int(line), does))
         return Suspect("order", at, self._access(a, mine), theirs, formal, warps=(int(mine), int(other)), line=int(line))
 
     @functools.cached_property
@@ -343,7 +343,7 @@ class SharedRule:
             first = int(np.argmax(late))
             other, line = int(self.table.mark[a.at[first]]) & MANY, int(self.table.line[a.at[first]])
             who = f"lane {other} of the same warp" if other != SEVERAL else "other lanes of the same warp"
-            yield self._of_lanes(a, late, lanes, Access("write", who, self.reporting.lines.get(line)), line)
+            yield self._of_lanes(a, late, lanes, Access("write", who, self.reporting.at(line, "write")), line)
 
     def lanes_read(self, a: WordAccess, lanes: np.ndarray) -> Suspects:
         """Other lanes of a writing lane's warp that have read words, and have not synchronised with it since."""
@@ -352,7 +352,7 @@ class SharedRule:
             late &= ~a.values.lay_there
         if late.any():
             line = int(self.table.read_line[a.at[int(np.argmax(late))]])
-            theirs = Access("read", "another lane of the same warp", self.reporting.lines.get(line))
+            theirs = Access("read", "another lane of the same warp", self.reporting.at(line, "read"))
             yield self._of_lanes(a, late, lanes, theirs, line)
 
     def _of_lanes(self, a: WordAccess, late: np.ndarray, lanes: np.ndarray, theirs: Access, line: int) -> Suspect:
@@ -551,7 +551,7 @@ class SharedRule:
         places = at[late.any(axis=1) & (tables.read_line[at] > 0)]
         if len(places):
             line = int(tables.read_line[places[0]])
-            theirs = Access("read", "threads", self.reporting.lines.get(line))
+            theirs = Access("read", "threads", self.reporting.at(line, "read"))
             yield Suspect("fence", places, self.reporting.by(op, "write"), theirs, line=line)
 
     def unfenced_writes(self, op: Operation, at: np.ndarray, who: np.ndarray) -> Suspects:

@@ -67,7 +67,7 @@ class TensorFindings:
                 theirs,
                 f"{why}{early}",
                 (
-                    "wait for every phase of that mbarrier in turn; the warp that commits waits first until this warp has read, so that it is never two "
+                    "let this warp wait for every phase of that mbarrier in turn; or let the warp that commits wait until this warp has read, so that it is never two "
                     "phases ahead"
                 ),
             )
@@ -86,20 +86,21 @@ class TensorFindings:
     def _of_warp(self, a: CellAccess, suspect: Suspect) -> tuple[Access, str, str]:
         access = "ld" if suspect.does == "read" else "st"
         warps = self._warps(suspect, a.at)
-        theirs = Access(suspect.does, warps, self.reporting.lines.get(suspect.line))
+        theirs = Access(suspect.does, warps, self.reporting.at(suspect.line, suspect.does, "tensor"))
         if suspect.is_pending:
-            wait = f"tcgen05.wait::{access}.sync.aligned after line {suspect.line}, then a barrier before line {a.i.line}"
+            wait = f"tcgen05.wait::{access}.sync.aligned after {self.reporting.line(suspect.line)}, then a barrier before {a.i.at}"
             return (
                 theirs,
-                f"{warps} {'have' if warps.startswith('warps') else 'has'} not executed tcgen05.wait::{access} after line {suspect.line}",
+                f"{warps} {'have' if warps.startswith('warps') else 'has'} not executed tcgen05.wait::{access} after {self.reporting.line(suspect.line)}",
                 wait,
             )
         return (
             theirs,
             races.UNORDERED,
             (
-                f"arrive at a barrier after tcgen05.wait::{access} of line {suspect.line}, and wait there before line {a.i.line} (if these are relaxed: "
-                "with tcgen05.fence::before_thread_sync and ::after_thread_sync); or correct one of the two addresses"
+                f"arrive at a barrier after tcgen05.wait::{access} of {self.reporting.line(suspect.line)}, and wait there before {a.i.at} "
+                "(if the barrier is .relaxed: tcgen05.fence::before_thread_sync before the arrival, ::after_thread_sync after the wait); "
+                "or other columns, if the two should not use the same ones"
             ),
         )
 
@@ -107,10 +108,8 @@ class TensorFindings:
         """A remark: a warp accesses what its own tcgen05.st or .ld may still access."""
         other = self.reporting.lines.get(suspect.line)
         if other is not None:
-            said = races.own_tensor_access(
-                self.reporting.access(a.does, a.warp, a.i.line), self.reporting.access(suspect.does, a.warp, suspect.line), WANTED
-            )
-            wait = f"tcgen05.wait::{'ld' if suspect.does == 'read' else 'st'}.sync.aligned after line {suspect.line}"
+            said = races.own_tensor_access(self._mine(a), self.reporting.access(suspect.does, a.warp, suspect.line, "tensor"), WANTED)
+            wait = f"tcgen05.wait::{'ld' if suspect.does == 'read' else 'st'}.sync.aligned after {self.reporting.line(suspect.line)}"
             self.x.launch.find(
                 said.code, a.i, said.what, wait, because="PTX ISA 9.1 §9.7.16.6.4.2", milder=Severity.NOTE, operation=other.name, other=other,
                 halves=said.halves, why=said.why,
@@ -119,7 +118,7 @@ class TensorFindings:
     def no_wait_follows(self, load: Instruction, user: Instruction) -> None:
         """X007, a remark: an instruction uses registers of a tcgen05.ld that no tcgen05.wait::ld follows."""
         self.x.launch.find(
-            "X007", user, "registers of tcgen05.ld are used without tcgen05.wait::ld", f"tcgen05.wait::ld.sync.aligned after line {load.line}",
+            "X007", user, "registers of tcgen05.ld are used without tcgen05.wait::ld", f"tcgen05.wait::ld.sync.aligned after {load.at}",
             because="PTX ISA 9.1 §9.7.16.8.1, 9.7.16.8.5", milder=Severity.NOTE, other=load,
             halves=(Half("use", user.name, user), Half("load", load.name, load)),
             why="ptxas makes instructions wait for registers that they name; the PTX ISA promises the values only after tcgen05.wait::ld",
@@ -138,18 +137,18 @@ class TensorFindings:
             is_committed = all(op.number != by.number for op in self.table.issued.open.values())
             self.x.launch.find(
                 "X017", i, f"the product in {self.where(at, held > 0)} is overwritten, and no instruction has read it",
-                ("wait first until it has been read (another mbarrier, at which its readers arrive); or if this belongs to the same sum: " * is_committed)
+                ("before this product, wait until its readers have read it (an mbarrier at which they arrive); or if this belongs to the same sum: " * is_committed)
                 + "enable-input-d true for all but the first instruction that adds into D", because=because,
                 why="the new values replace the earlier product, so its numbers are lost",
-                other=by.instruction, halves=(self._mine(a).half, self.reporting.by(by, "write").half),
+                other=by.instruction, halves=(self._mine(a).half, self._lost(by, i)),
             )  # fmt: skip
         elif (held >= FILL).all() and (held == NUMBERS).any():
             self.x.launch.find(
                 "X017", i, f"the numbers that tcgen05.st wrote to {self.where(at, held > 0)} are overwritten, and no instruction has read them",
                 "enable-input-d true for the first instruction too, if the sum begins with the numbers in D", because=because, milder=Severity.NOTE,
-                halves=(self._mine(a).half, self.reporting.access("write", warp, int(self.table.cells.line[at].flat[0])).half),
+                halves=(self._mine(a).half, self.reporting.access("lost", warp, int(self.table.cells.line[at].flat[0]), "tensor").half),
+                why="a sum that begins with enable-input-d false does not add to the old numbers",
             )  # fmt: skip
-
         elif is_cut(held):
             self._lost_in_part(a, held)
 
@@ -172,8 +171,13 @@ class TensorFindings:
             "X017", i, f"a part of a product, {self.where(a.at, held > 0)}, is overwritten by another product, and no instruction has read it",
             "a column for the second product at which the first one has ended", because="PTX ISA 9.1 §9.7.16.10", milder=Severity.NOTE,
             why="the two products begin at other columns and overlap; it is right if the columns that both have are padding of the first one",
-            other=other.instruction, halves=(self._mine(a).half, self.reporting.by(other, "write").half),
+            other=other.instruction, halves=(self._mine(a).half, self._lost(other, i)),
         )  # fmt: skip
+
+    def _lost(self, by: Operation, i: Instruction) -> Half:
+        """The product that is lost."""
+        again = ", in the iteration before" * (by.instruction.line >= i.line)
+        return Half("lost", f"the product of warp {self.reporting.warp(by.warps[0])}{again} ({by.instruction.name})", by.instruction)
 
     def read_as(self, i: Instruction, at: Any, before: Operation, dtype: str) -> None:
         """R508: an instruction reads sums as operands. An operation has left one sum in each column."""

@@ -132,9 +132,9 @@ class MapsInMemory:
         other = written.instruction
         is_acquired = any(fence.covers(written, self.clocks.columns) for fence in behind)
         kind, repair = (
-            ("release", f"{RELEASE} in the thread that writes the map, after line {other.line} and before what orders the two")
+            ("release", f"{RELEASE} in the thread that writes the map, after {other.at} and before what orders the two")
             if is_acquired
-            else ("acquire", f"{ACQUIRE} [map], 128 after what orders the two, in the thread that issues line {i.line}")
+            else ("acquire", f"{ACQUIRE} [map], 128 after what orders the two, in the thread that issues {i.at}")
         )
         mine, theirs = self.reporting.access("read", warp, i.line), self.reporting.access("write", written.warp, other.line)
         said = races.map_unfenced(mine, theirs, address, kind)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from smemsim.core.ptx.module import Address, Instruction
+from smemsim.core.ptx.module import Address, Instruction, lines_of
 from smemsim.core.ptx.origins import symbols_behind
 from smemsim.run.following import WHOLE
 from smemsim.run.sanitizer.operations import Operation
@@ -125,9 +125,9 @@ class UninitialisedReads:
             return UNWRITTEN[i.op]
         by = self.beside(place)
         if by is None:
-            return f"write it before line {i.line} reads it (a store or a copy, then a barrier); no instruction has written to the shared memory of this CTA"
+            return f"write it before {i.at} reads it (a store or a copy, then a barrier); no instruction has written to the shared memory of this CTA"
         return (
-            f"write these bytes first: line {by.line} ({by.name}) writes only bytes next to them (do some threads or iterations skip it?); or read only "
+            f"write these bytes first: {by.at} ({by.name}) writes only bytes next to them (do some threads or iterations skip it?); or read only "
             "what was written"
         )
 
@@ -137,10 +137,7 @@ class UninitialisedReads:
         for line, (i, words) in list(self._reads.items()):
             of_cta = (words != 0).reshape(len(self.x.ctas), -1).sum(axis=1).max()
             if loads and of_cta >= LOADED and self.x.launch.result.findings.pop(("R507", line), None) is not None:
-                lines = ", ".join(str(n.line) for n in loads[:6]) + (", …" if len(loads) > 6 else "")
-                loads_of = Access(
-                    "write", f"issued later, or never: the load{'s' * (len(loads) > 1)} at line{'s' * (len(loads) > 1)} {lines}"
-                )
+                loads_of = Access("write", f"issued later, or never: the load{'s' * (len(loads) > 1)} at {lines_of(loads)}")
                 why, repair = self.reporting.passed_early(self._waits.get(line))
                 said = read_before_issue(Access("read", _reader(i), i), loads_of, why=why or "nothing makes the reader wait for the loads")
                 self.reporting.find(i, np.flatnonzero(words), said, repair or self._missing_wait(i, loads))
@@ -159,7 +156,7 @@ class UninitialisedReads:
             if (place := places.shared_at(offset)) and place.name in names
         ]
         which = f": {', '.join(map(places.mbarrier_named, at[:6]))}{' ...' * (len(at) > 6)}" if at and len(names) == 1 else ""
-        return f"before line {i.line}, wait for the mbarrier of the loads (mbarrier.try_wait.parity, with the parity of the round){which}"
+        return f"before {i.at}, wait for the mbarrier of the loads (mbarrier.try_wait.parity, with the parity of the round){which}"
 
 
 def _reader(i: Instruction) -> str:

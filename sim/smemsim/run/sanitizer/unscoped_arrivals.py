@@ -89,13 +89,13 @@ class UnscopedArrivals:
             arrival = next(iter(self._arrivals.values()))
         _TOLD(self.x.launch).add(arrival.name)
         line = int(self.shared.line[places[0]])
-        theirs = Access("write", f"warp {self.reporting.warp(other)}", self.reporting.lines.get(line))
+        theirs = Access("write", f"warp {self.reporting.warp(other)}", self.reporting.at(line, "write"))
         why = (
-            f"only {arrival.name} of line {arrival.line} orders the two: by the PTX ISA an arrival without a scope releases to its own CTA (.cta), and ptxas compiles it so; "
+            f"only {arrival.name} of {arrival.at} orders the two: by the PTX ISA an arrival without a scope releases to its own CTA (.cta), and ptxas compiles it so; "
             "libraries write this, and one program failed (CUTLASS issue 3324)"
         )
         self.reporting.find(
-            i, places, races.unordered(self.reporting.access("read", warp, i.line), theirs, why=why), f".release.cluster in line {arrival.line}",
+            i, places, races.unordered(self.reporting.access("read", warp, i.line), theirs, why=why), f".release.cluster in {arrival.at}",
             milder=Severity.NOTE, other=line,
         )  # fmt: skip
 

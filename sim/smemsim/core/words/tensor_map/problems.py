@@ -63,13 +63,14 @@ def store_overrun(a: Encoded, at: Target) -> Iterator[Finding]:
         "T216",
         "global_dim[0]",
         f"global_dim[0] = {a.global_dim[0]} x {a.type_row.bits} bit = {size} B is not a multiple of 16 B",
-        "pad the rows, and the allocation after the last row",
+        f"nothing must change if the {-size % 16} B after each row are unused, and allocated after the last row too; "
+        "or pad the rows; or store the end of each row by threads",
         measured(
             at,
             "PTX ISA 9.1 §5.5.4 says that stores clip per element, but Triton issue 11583 reports stores of the whole chunk on Hopper and Blackwell",
             "tma_stores",
         ),
-        why=f"stores and reductions at the end of a row also write the {-size % 16} B after it; loads fill them",
+        why=f"stores and reductions write whole chunks of 16 B, and so also the {-size % 16} B after the end of each row; loads are right, and fill the elements past the end",
     )
 
 
@@ -266,9 +267,9 @@ def _interleaved_swizzle(a: Arguments, at: Target) -> Iterator[Finding]:
             "T215",
             "swizzle",
             f"swizzle = {a.swizzle.name} with INTERLEAVE_32B; cuda.h requires SWIZZLE_32B",
-            "swizzle = SWIZZLE_32B",
+            "swizzle = SWIZZLE_32B, and read shared memory with swizzle 32B",
             measured(at, "cuTensorMapEncodeTiled: swizzle", "encode_tiled, tma_interleave"),
-            why="driver 580 accepts any swizzle, and transfers use the swizzle that the map has",
+            why=f"driver 580 accepts any swizzle, and transfers write shared memory with the swizzle of the map ({a.swizzle.name})",
         )
 
 

@@ -74,7 +74,7 @@ def check_aligned(x: Wave, i: Instruction, title: str, first: int, arrived: np.n
         return
     warp = int(parted[0])
     parts = {int(line): np.flatnonzero(lines[warp] == line).tolist() for line in distinct(lines[warp][lines[warp] > 0])}
-    which = ", ".join(f"{_lanes(lanes)} at line {line}" for line, lanes in parts.items())
+    which = ", ".join(f"{_lanes(lanes)} at {x.program.at(line)}" for line, lanes in parts.items())
     i = _at(x, min(parts)) or i
     x.launch.find(
         "X011", i, f"lanes of {_warps(x, [first // WARP + warp])} arrive at {title} by different instructions", "put one barrier after the paths have joined",
@@ -334,13 +334,13 @@ class NamedBarrier:
         elif again.any():
             thread = int(threads[int(np.flatnonzero(again)[0])])
             misuse(
-                x, i, f"{thread_name(x, thread)} arrives at barrier {self.number} twice in one phase, first at line "
-                f"{int(self.line[thread - self.cta.first])}", "let it wait for the phase (bar.sync) before it arrives again",
+                x, i, f"{thread_name(x, thread)} arrives at barrier {self.number} twice in one phase, first at "
+                f"{x.program.at(int(self.line[thread - self.cta.first]))}", "let it wait for the phase (bar.sync) before it arrives again",
             )  # fmt: skip
         if self.count != count:
             misuse(
                 x, i, f"barrier {self.number} is for {count or 'all'} threads here, and for {self.count or 'all'} where others have arrived in "
-                f"this phase (line {int(self.line[self.arrived][0])})", "give every bar of the barrier the same thread count",
+                f"this phase ({x.program.at(int(self.line[self.arrived][0]))})", "give every bar of the barrier the same thread count",
             )  # fmt: skip
         self.arrived[own], self.line[own], self.aligned[own] = True, i.line, i.op == "bar" or "aligned" in i.modifiers
 
@@ -359,7 +359,7 @@ class NamedBarrier:
         if len(warps) <= left:
             return len(threads)
         if waits or self.waits:
-            before = f" ({self._lines()})" if came else ""
+            before = f" ({self._lines(x)})" if came else ""
             find_misuse(
                 x, i, f"{came + len(threads)} threads have arrived at barrier {self.number}, which is for {count}{before}: which of them it releases together is undefined",
                 "a barrier number for each group of warps, or another thread count",
@@ -380,7 +380,7 @@ class NamedBarrier:
             misuse(
                 x,
                 i,
-                f"{came} threads have arrived at barrier {self.number}, which is for {self.count} ({self._lines()})",
+                f"{came} threads have arrived at barrier {self.number}, which is for {self.count} ({self._lines(x)})",
                 "correct the thread count",
             )
         return came == self.count
@@ -389,7 +389,7 @@ class NamedBarrier:
         """Which warps have arrived and which have not, for a report of a hang."""
         came = distinct(np.flatnonzero(self.arrived) // WARP).tolist()
         count = int(self.arrived.sum())
-        text = f"{self.title}: {count} thread{'s have' if count != 1 else ' has'} arrived (warp{'s' * (len(came) > 1)} {_list(came)}, {self._lines()})"
+        text = f"{self.title}: {count} thread{'s have' if count != 1 else ' has'} arrived (warp{'s' * (len(came) > 1)} {_list(came)}, {self._lines(x)})"
         if self.count is not None:
             gone = distinct(np.flatnonzero(~self.arrived & (x.pc[self.own] >= EXITED)) // WARP).tolist()
             over = [warp for warp in gone if warp not in came]
@@ -397,10 +397,9 @@ class NamedBarrier:
             return f"{text}; it is for {self.count}, so {self.count - self._counted(x)} more must come{ended}"
         return f"{text}, {len(self.missing(x))} have not"
 
-    def _lines(self) -> str:
+    def _lines(self, x: Wave) -> str:
         """The lines of the instructions by which threads have arrived."""
-        lines = distinct(self.line[self.arrived]).tolist()
-        return f"line{'s' * (len(lines) > 1)} {_list(lines)}"
+        return x.program.at(*distinct(self.line[self.arrived]).tolist())
 
     def came(self, x: Wave) -> int:
         """How many threads have arrived in this phase, as the barrier counts them."""

@@ -52,11 +52,11 @@ def suspicion(barrier: Mbarrier, i: Instruction, x: Wave) -> tuple[int, str]:
     if (elsewhere := misdirected(barrier, x)) is not None:
         return 0, elsewhere[1]
     if state.phase > state.passed.seen:
-        return 0, _unseen(barrier, i)
+        return 0, _unseen(barrier, i, x)
     if state.pending and (lines := state.done.get(ADDS_OWN)):
         return (
             1,
-            f"cp.async.mbarrier.arrive.noinc in line {min(lines)}: without .noinc the instruction adds the arrival that it makes; none of the {state.expected} of mbarrier.init arrive",
+            f"cp.async.mbarrier.arrive.noinc in {x.program.at(min(lines))}: without .noinc the instruction adds the arrival that it makes; none of the {state.expected} of mbarrier.init arrive",
         )
     if state.pending != state.expected and state.pending:
         absent = _never_here(barrier, x)
@@ -65,33 +65,35 @@ def suspicion(barrier: Mbarrier, i: Instruction, x: Wave) -> tuple[int, str]:
             return 0 if goes_on else 3, missing_arrivals(barrier, x)[1]
         return (
             1,
-            f"let the missing threads arrive too, or correct the count of mbarrier.init in line {barrier.made.line} (now {state.expected})",
+            f"let the missing threads arrive too, or correct the count of mbarrier.init in {barrier.made.at} (now {state.expected})",
         )
     if state.tx < 0 and not state.bytes.expecting:
         return 1, f"mbarrier.arrive.expect_tx of {-state.tx} bytes by the thread that issues the copies"
     if state.tx or state.pending != state.expected:
         return (4, "") if state.is_late else _missing_bytes(barrier, x)
     if not any(state.done.values()):
+        name = x.launch.program.places.mbarrier_named(barrier.offset)
         if not before_loads(i, x):
-            return 3, ""
-        if state.passed.at_first:
             return (
-                2,
-                f"let the readers of a stage arrive at {x.launch.program.places.mbarrier_named(barrier.offset)} after their reads (mbarrier.arrive, tcgen05.commit)",
+                3,
+                f"let a thread arrive at {name} (mbarrier.arrive; with copies mbarrier.arrive.expect_tx); or wait for another mbarrier in {i.at}",
             )
+        readers = f"let the readers of {'a' if state.passed.at_first else 'the'} stage arrive at {name} after their reads (mbarrier.arrive, tcgen05.commit)"
+        if state.passed.at_first:
+            return 2, readers
         return (
             2,
-            f"let the readers of the stage arrive at {x.launch.program.places.mbarrier_named(barrier.offset)} after their reads (mbarrier.arrive, tcgen05.commit): no thread has arrived yet; or, if the stage has never been filled, wait for parity 1: at a new mbarrier that wait passes at once",
+            f"wait for parity 1 in {i.at}, if no load has filled the stage yet: at a new mbarrier that wait passes at once; or {readers}",
         )
     own = {id(wait) for wait, _ in barrier.waits}
     stuck = {(int(warp), id(wait) in own) for wait in x.positions.waiting for warp in distinct(wait.threads // WARP)}
     # threads that arrived before go on, or wait too
     is_held = state.arrivals.warps & {warp for warp, _ in stuck}
-    before = _lines(state.done["arrives"])
+    before = x.program.at(*state.done["arrives"])
     if not before or state.arrivals.warps & {warp for warp, is_here in stuck if not is_here}:
         repair = ""
     else:
-        repair = f"let {before} arrive once more, for phase {state.phase}, or remove the wait in line {i.line}"
+        repair = f"let {before} arrive once more, for phase {state.phase}, or remove the wait in {i.at}"
     return (1 if state.arrivals.warps and not is_held else 4), repair
 
 
@@ -106,31 +108,31 @@ def _missing_bytes(barrier: Mbarrier, x: Wave) -> tuple[int, str]:
     count = _Count(barrier, x)
     bring = f"let copies bring the {state.tx} missing bytes"
     is_held = count.is_held_up or any(_is_stuck(x, barrier, members(barrier, x)[rank]) for rank in _idle(barrier, x))
-    return (4, bring) if is_held else (1, f"expect {state.tx} bytes fewer in line {count.at.line}, or {bring}")
+    return (4, bring) if is_held else (1, f"expect {state.tx} bytes fewer in {count.at.at}, or {bring}")
 
 
-def _unseen(barrier: Mbarrier, i: Instruction) -> str:
+def _unseen(barrier: Mbarrier, i: Instruction, x: Wave) -> str:
     """The change if phases are complete that no wait has seen."""
     state, last = barrier.state, barrier.state.phase - 1
     if ignored := _ignored(barrier):
         names = ", ".join(f"{offset:#x}" for offset in ignored)
         return f"wait for the mbarrier at {names} if this line reads its stage: its phases completed, and no thread has waited for them"
     if last == state.passed.seen:
-        lines = _lines(state.done["arrives"])
+        lines = x.program.at(*state.done["arrives"])
         early = f"; if parity {state.phase & 1} is right, {lines} must arrive once less before this wait" if lines else ""
-        return f"wait for parity {last & 1} in line {i.line}{early}"
+        return f"wait for parity {last & 1} in {i.at}{early}"
     if state.arrivals.run_ahead:
         return (
             "before they arrive again, let the arriving threads wait until this thread has gone on (a second mbarrier), "
             "or let one of them arrive at another mbarrier"
         )
-    return f"correct the count of mbarrier.init in line {barrier.made.line} (now {state.expected}), or let fewer threads arrive"
+    return f"correct the count of mbarrier.init in {barrier.made.at} (now {state.expected}), or let fewer threads arrive"
 
 
 def _why_unseen(barrier: Mbarrier, x: Wave, phase: int) -> str:
     """Why a wait is for a phase that does not end, if phases before it are complete that no wait has seen."""
     state, seen, last = barrier.state, barrier.state.passed.seen, barrier.state.phase - 1
-    lines = _lines(state.done["arrives"])
+    lines = x.program.at(*state.done["arrives"])
     waits = f"the wait is for phase {phase} (parity {phase & 1}) of {_named(barrier, x)}"
     if last == seen:
         late = (
@@ -154,11 +156,6 @@ def _placed(barrier: Mbarrier, x: Wave) -> str:
     """An mbarrier by its name and address, without its CTA."""
     name = x.launch.program.places.mbarrier_at(barrier.offset)
     return f"the mbarrier {f'{name} ({barrier.offset:#x})' if name else f'at {barrier.offset:#x}'}"
-
-
-def _lines(by: Collection[int]) -> str:
-    """Lines in words; "" for none."""
-    return f"line{'s' * (len(by) > 1)} {', '.join(map(str, list(by)[:KEPT]))}{' ...' * (len(by) > KEPT)}" if by else ""
 
 
 def _ignored(barrier: Mbarrier) -> list[int]:
@@ -202,7 +199,7 @@ def missing_arrivals(barrier: Mbarrier, x: Wave) -> tuple[str, str]:
         instead = [(line, other) for other in siblings(barrier, x) for line, by in other.state.arrivals.by_line if by == cta.rank]
         if instead:
             line, other = instead[0]
-            text += f"; CTA {cta.number} has arrived at the mbarrier of CTA {other.cta.number} (line {line}), never at this one"
+            text += f"; CTA {cta.number} has arrived at the mbarrier of CTA {other.cta.number} ({x.program.at(line)}), never at this one"
         else:
             text += f"; CTA {cta.number} has never arrived"
         repair = repair or (
@@ -264,17 +261,17 @@ def _twice(barrier: Mbarrier, x: Wave, first: Delivery, second: Delivery) -> Cau
     place = f"{x.launch.program.places.shared_named(second.begin, second.begin + second.size - 1)} of CTA {cta.number}"
     if first.issuer != second.issuer:
         both = " and ".join(f"CTA {ctas[d.issuer].number}" + (f" (mask {d.mask:#x})" if d.is_multicast else "") for d in (first, second))
-        why = f"line {i.line} loads {place} twice for one expect_tx, from {both}"
+        why = f"{i.at} loads {place} twice for one expect_tx, from {both}"
         return i, why, f"leave bit {cta.rank}, of CTA {cta.number}, out of the mask of one of them, or let each load another part"
     if first.instruction is i:
         return (
             i,
-            f"line {i.line} is executed twice for one expect_tx, and loads {place} each time",
+            f"{i.at} is executed twice for one expect_tx, and loads {place} each time",
             "let one thread issue it, once a phase",
         )
     return (
         i,
-        f"line {i.line} loads {place}, which line {first.instruction.line} has loaded for the same expect_tx",
+        f"{i.at} loads {place}, which {first.instruction.at} has loaded for the same expect_tx",
         "load it once a phase",
     )
 
@@ -306,7 +303,7 @@ def _left_out(barrier: Mbarrier, x: Wave, missing: int) -> Cause | None:
         return None
     candidates = sorted(next(iter(elsewhere.values())), key=lambda d: (d.issuer != barrier.cta.rank, d.issuer))
     d, rank, number, ctas = candidates[0], barrier.cta.rank, barrier.cta.number, members(barrier, x)
-    does = f"at line {d.instruction.line} ({d.size} bytes) does not reach CTA {number}"
+    does = f"at {d.instruction.at} ({d.size} bytes) does not reach CTA {number}"
     if d.is_multicast and len(candidates) > 1 and d.issuer != rank:
         who = " or ".join(f"CTA {ctas[one.issuer].number} (mask {one.mask:#x})" for one in candidates)
         return (
@@ -334,7 +331,7 @@ def _at_a_sibling(barrier: Mbarrier, x: Wave, short: int) -> Cause | None:
             continue
         here, there, of_pair = barrier.cta, other.cta, "cta_group::2" in own[0].instruction.modifiers
         why = (
-            f"line {own[0].instruction.line} of CTA {there.number} completes on its own mbarrier at {barrier.offset:#x}, {short} bytes more than that expects; "
+            f"{own[0].instruction.at} of CTA {there.number} completes on its own mbarrier at {barrier.offset:#x}, {short} bytes more than that expects; "
             f"the mbarrier of CTA {here.number} lacks as many"
         )
         repair = f"give it the address of CTA {here.number}'s mbarrier" + (
@@ -351,7 +348,7 @@ def _not_issued(barrier: Mbarrier, x: Wave, missing: int) -> Cause | None:
         absent = [cta for cta in members(barrier, x) if (line, cta.rank) not in issued]
         if d.is_multicast and absent and missing % d.size == 0 and missing // d.size <= len(absent):
             names = ", ".join(str(cta.number) for cta in absent)
-            why = f"line {line} loads {d.size} bytes in CTA {members(barrier, x)[d.issuer].number}; CTA {names} has not issued it"
+            why = f"{d.instruction.at} loads {d.size} bytes in CTA {members(barrier, x)[d.issuer].number}; CTA {names} has not issued it"
             part = "its part" if len(absent) == 1 else "their parts"
             return d.instruction, why, f"let CTA {names} issue {part} too, or expect {missing} bytes fewer"
     return None
@@ -385,7 +382,7 @@ def _other_barrier(barrier: Mbarrier) -> Cause | None:
     d, (expects, _) = next(iter(other.state.deliveries.sources.values())), next(iter(barrier.state.bytes.expecting.values()))
     too_many = other.state.bytes.brought - other.state.bytes.expected
     why = (
-        f"line {d.instruction.line} completes on the mbarrier at {other.offset:#x}, {too_many} bytes more than it expects; line {expects.line} expects them "
+        f"{d.instruction.at} completes on the mbarrier at {other.offset:#x}, {too_many} bytes more than it expects; {expects.at} expects them "
         "at another mbarrier"
     )
     return d.instruction, why, f"give both lines the same mbarrier: {other.offset:#x} and {barrier.offset:#x} belong to different stages"
@@ -410,7 +407,7 @@ def miscounted(barrier: Mbarrier, x: Wave, size: int, each: int, lines: Collecti
     if size > each and x.launch.cluster_size * each == size:
         return f"count the bytes of all {x.launch.cluster_size} CTAs of the cluster; an mbarrier counts only the bytes that arrive in its own CTA"
     if sum(d.size for d in parts) == each and (left := _uncounted(parts, each - size)):
-        return f"leave out the bytes of line{'s' * (len(left) > 1)} {' and '.join(map(str, left))}"
+        return f"leave out the bytes of {x.program.at(*left)}"
     width = "check the size of an element (fp8 1 byte, bf16 2, fp32 4)"
     if size % each == 0 and size // each in FACTORS:
         return f"are {FACTORS[size // each]} the bytes that arrive: {width} and the box"
@@ -626,12 +623,10 @@ class _Count:
     def fix(self) -> str:
         """The number to expect, and its line."""
         if self.changes:
-            return f"{expect_words(self.changes[0], number_of(self.x.program.inlined.body, [line for line, _ in self.changes[0]]))}, if the copies have the intended size"
+            return f"{expect_words(self.changes[0], number_of(self.x.program.inlined.body, [line for line, _ in self.changes[0]]), self.x.program.at)}, if the copies have the intended size"
         if self.first.brought <= 0:
             return "expect the bytes that the transfers bring"
-        return (
-            f"expect in line {self.at.line} what the transfers of the phase bring: {self.first.brought} bytes in phase {self.first.phase}"
-        )
+        return f"expect in {self.at.at} what the transfers of the phase bring: {self.first.brought} bytes in phase {self.first.phase}"
 
     def why(self) -> str:
         """Which bytes were forgotten or counted too often, if the numbers show it."""
@@ -750,7 +745,7 @@ def _describe(barrier: Mbarrier, x: Wave, phase: int) -> str:
     if state.phase <= state.passed.seen:
         kinds = [what for what, by in state.done.items() if by and (state.tx or "bytes" not in what)]
         when = "so far" if not state.phase else "in all phases so far" if has_begun else "in earlier phases"
-        known = ", ".join(f"{DONE[what]} {_lines(state.done[what])}" for what in kinds)
+        known = ", ".join(f"{DONE[what]} {x.program.at(*state.done[what])}" for what in kinds)
         said += f": {lacks}" + (
             f"; {when}: {known}" if known else "" if any(state.done.values()) else "; no thread and no bytes have arrived"
         )

@@ -175,7 +175,7 @@ class State:
         """X010: more arrivals than the phase has left."""
         why, repair = (
             f"the current phase expects only {self.pending} more",
-            f"mbarrier.init says {self.expected} arrivals a phase: correct it, or let fewer threads arrive",
+            f"correct the count of mbarrier.init ({self.expected} for a phase), or let fewer threads arrive",
         )
         if not self.pending and self.tx > 0:
             why = f"the current phase has all its arrivals, and waits for {self.tx} bytes"
@@ -337,7 +337,7 @@ def _tell_split(x: Wave, i: Instruction, barrier: Mbarrier) -> None:
     x.launch.find(
         "X010", i, f"the lanes of one warp arrive in two phases of the mbarrier at {barrier.offset:#x} of CTA {barrier.cta.number}",
         why=f"some lanes complete phase {state.phase - 1}, the others count in the next one; a wait for phase {state.phase - 1} does not wait for them", repair=
-        f"mbarrier.init says {state.expected} arrivals a phase: correct it, or let fewer threads arrive", because="PTX ISA 9.1 §9.7.13.15",
+        f"correct the count of mbarrier.init ({state.expected} for a phase), or let fewer threads arrive", because="PTX ISA 9.1 §9.7.13.15",
         milder=Severity.WRONG,
     )  # fmt: skip
 
@@ -432,7 +432,7 @@ def mbarrier_of(x: Wave, cta: Cta, offset: int, i: Instruction | None = None, *,
         )  # fmt: skip
     if int(x.shared.view(np.uint64)[barrier.place >> 3]) != barrier.state.word:
         by = overwritten_by(x, barrier)
-        what = f"{by.name} of line {by.line}" if by is not None else "an instruction that is not an mbarrier operation"
+        what = f"{by.name} of {by.at}" if by is not None else "an instruction that is not an mbarrier operation"
         misuse(
             x, i, f"the mbarrier at {offset:#x} of CTA {cta.number} was overwritten by {what}",
             "keep its 8 bytes apart from all buffers, or mbarrier.inval it and initialise it anew",

@@ -76,12 +76,12 @@ def _told_misdirected(barrier: _Barrier, x: Wave, by: tuple[int, int], targets: 
     if "multicast::cluster" in i.modifiers:
         shift = f" ({mask:#x} << {rank})" if mask << rank == right else ""
         return (
-            f"the mask {mask:#x} of {i.name} at line {line} sends the arrival of CTA {number} to {get}, so {gets}",
+            f"the mask {mask:#x} of {i.name} at {i.at} sends the arrival of CTA {number} to {get}, so {gets}",
             f"in CTA {number} the mask {right:#x}{shift}: bit n of the mask is the CTA of rank n in the cluster",
         )
     to = ", ".join(map(str, sorted(wanted)))
     return (
-        f"{i.name} at line {line} of CTA {number} arrives at the mbarrier of {get}, so {gets}",
+        f"{i.name} at {i.at} of CTA {number} arrives at the mbarrier of {get}, so {gets}",
         f"in CTA {number}, mapa to rank {to} instead of {', '.join(map(str, sorted(targets)))}: a rank is the place of a CTA in its cluster",
     )
 

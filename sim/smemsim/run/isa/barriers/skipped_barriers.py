@@ -118,7 +118,7 @@ def check_skipped(x: Wave, i: Instruction, at: list[int], threads: np.ndarray) -
         "move the barrier out of the branch", because="PTX ISA 9.1 §9.7.13.1",
         halves=(
             Half("arrive", f"{thread_name(x, int(warp[0]))} ({i.name})", i),
-            Half("skip", f"{thread_name(x, thread)}, which branches to line {_first_line(x.program, late)}"),
+            Half("skip", f"{thread_name(x, thread)}, which branches to {x.program.at(_first_line(x.program, late))}"),
         ),
     )  # fmt: skip
 

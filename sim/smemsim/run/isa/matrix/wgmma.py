@@ -370,7 +370,7 @@ class _Mma:
                 halves=(Half("read", self.i.name, self.i),),
             )  # fmt: skip
         if fenced.any() and (by := unfenced(x.program).get(id(self.i))) is not None:
-            repair = f"wgmma.fence.sync.aligned between line {by.line} and the first wgmma.mma_async after it"
+            repair = f"wgmma.fence.sync.aligned between {by.at} and the first wgmma.mma_async after it"
             x.launch.find(
                 "X014", self.i, "wgmma reads a register that was written after the last wgmma.fence", repair, because="PTX ISA 9.1 §9.7.15.7.1", milder=Severity.NOTE,
                 why=f"{UNFENCED.does} ({UNFENCED.told[0]})", halves=(Half("read", self.i.name, self.i), Half("write", by.name, by)),

@@ -348,8 +348,9 @@ def _with_reserved(x: Wave, i: Instruction, at: np.ndarray, part: np.ndarray | N
         outside(x, i, "shared", at, part, bad, size)
     reserved(x, i, at, part, is_below)
     here = np.flatnonzero(is_below)
-    if rank is not None and not cluster and (rank != x.grid.rank_bits[threads] >> RANK_SHIFT)[here].any():
-        foreign(x, i, at[here])
+    if rank is not None and not cluster and (strange := (rank != x.grid.rank_bits[threads] >> RANK_SHIFT)[here]).any():
+        n = int(here[strange][0])
+        foreign(x, i, int(at[n]), int(x.threads[n if part is None else part[n]]))
     base = x.cta_of[threads][here] if rank is None else (x.grid.cluster_first[threads] + rank)[here]
     which = here if part is None else part[here]
     pieces = [Piece("reserved", x.memories.reserved(), base * x.window_begin + x.window_begin + offset[here], which)]
@@ -402,7 +403,8 @@ def _flat(x: Wave, i: Instruction, offset: np.ndarray, rank: np.ndarray | None, 
         offset += _windows(x)[threads]
         return offset
     if not cluster and (is_foreign := rank != x.grid.rank_bits[threads] >> RANK_SHIFT).any():
-        foreign(x, i, (rank << RANK_SHIFT | offset + x.window_begin)[is_foreign])
+        n = int(np.argmax(is_foreign))
+        foreign(x, i, int(rank[n]) << RANK_SHIFT | int(offset[n]) + x.window_begin, int(x.threads[n if part is None else part[n]]))
     offset += (x.grid.cluster_first[threads] + rank) * x.pitch
     return offset
 

@@ -177,8 +177,8 @@ class _Access:
             return
         i, warp = by
         self._stop(
-            x, "X009", f"{what} any more {where}: {warp_name(x, warp)} deallocated it at line {i.line} ({i.name})",
-            f"deallocate it later: a barrier before line {i.line}, after the last use by all warps",
+            x, "X009", f"{what} any more {where}: {warp_name(x, warp)} deallocated it at {i.at} ({i.name})",
+            f"deallocate it later: a barrier before {i.at}, after the last use by all warps",
         )  # fmt: skip
 
     def _lanes(self, x: Wave, threads: np.ndarray, word: np.ndarray) -> np.ndarray:

@@ -157,7 +157,8 @@ def _assert(i: Instruction, c: Linker, results: tuple[Operand, ...], arguments: 
         more = f" (and {x.n - 1} more thread{'s' * (x.n > 2)})" if x.n > 1 else ""
         sentence = f"assertion {message} fails in {function}, {file}:{line}, in {thread_name(x, thread)}{more}"
         x.launch.find(
-            "X013", i, f"assertion {message} fails in {function}, {file}:{line}", why=f"the kernel ends with CUDA error {ASSERTION}",
+            "X013", i, f"assertion {message} fails in {function}, {file}:{line}", "correct the values that it checks, or the assertion",
+            why=f"the kernel ends with CUDA error {ASSERTION}",
             halves=(Half("assert", f"{thread_name(x, thread)}{more}", i),),
         )  # fmt: skip
         x.launch.result.asserted += [_asserted(x, each, file, line, function, message) for each in x.threads[:MOST_ASSERTED].tolist()]
