@@ -78,7 +78,7 @@ BAD = {
         "is no tensor map: needs 128 bytes, a dump of them (xxd, od -t x1, hexdump -C), or an encode call. A descriptor is given as a number",
     ),
     "exec --arch B200 -- true": (2, "--arch B200: is the name of a card; write --card 'B200' or --arch sm_100a"),
-    "solve": (2, "no input: give one of: a scenario; a dump and an operand"),
+    "solve": (2, "no input: give one of: SCENARIO descriptors for an operand of a scenario DUMP OPERAND"),
     "decode nothere": (2, "'nothere': no such file, and not a 64-bit word; write a word as 0x"),
     "exec --arch sm_90a -- .": (2, ".: cannot be started: it is a folder; name the program in it"),
     "exec --arch sm_99 -- true": (2, "(sm_90a, sm_100a, sm_103a, sm_110a, sm_120a, sm_121a, sm_89, sm_86, sm_80)\n"),  # no card is near
@@ -87,8 +87,11 @@ BAD = {
     "check --expect D": (2, "--expect: no such option; --expect is an option of smemsim run; smemsim check --help"),
     "check --htm x": (2, "--htm: no such option; --html is an option of smemsim show; smemsim check --help"),
     "run k.ptx --kernel k": (2, "--kernel: no such option; did you mean '--entry'?"),
-    "run k.ptx --card B200": (2, "--card: no such option; --card is an option of smemsim exec; smemsim run --help"),
-    "plan -5x64 --dtype bf16": (2, "write sizes without a sign, and the negative value of an option after ="),
+    "run k.ptx --card B200": (
+        2,
+        "--card: no such option; --card is an option of smemsim exec; smemsim run chooses the card by --arch, as --arch sm_100a; smemsim run --help",
+    ),
+    "plan -5x64 --dtype bf16": (2, "a size has no sign: leave the - out; the negative value of an option follows ="),
     "plan 64x64 --dtype": (2, "--dtype: needs a value; smemsim plan --help lists the options"),
     "plan 64x64 --all=3 --dtype bf16": (2, "--all: takes no value"),
     "plan 64x64 --dtype bf16 --dtype f16": (2, "--dtype: given 2 times; give it once"),

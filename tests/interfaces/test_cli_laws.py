@@ -61,7 +61,7 @@ REFUSED = [
     *((f"decode {text} 3", "'3' is one argument too many: the first is a whole map") for text in ("'f(x)'", "k.ptx", "00" * 128)),
     ("solve k.ptx", "k.ptx"),
     # solve: its forms
-    ("solve", "no input: give one of: a scenario; a dump and an operand; --d --a --b; --layout; --conflicts"),
+    ("solve", "no input: give one of: SCENARIO descriptors for an operand of a scenario DUMP OPERAND"),
     ("solve a.npy b.npy d.npy", "3 files: give one of"),
     ("solve k.toml --layout {L}", "a scenario and --layout: needs one of"),
     ("solve a.npy b.npy --d d.npy", "a dump and an operand and --d --a --b: needs one of"),
@@ -165,7 +165,7 @@ REFUSED = [
     ("run k.ptx --kernel k", "--kernel: no such option; did you mean '--entry'?"),
     ("run k.ptx --blck 1", "--blck: no such option; did you mean '--block'?"),
     ("run k.ptx -arch sm_90a", "-arch: no such option; did you mean '--arch'?"),
-    ("campaign keys -3", "-3: no such option; a negative number is read as an option: write sizes without a sign, and the negative value of an option after =, as --at=-1,0"),
+    ("campaign keys -3", "-3: no such option; a size has no sign: leave the - out; the negative value of an option follows =, as --at=-1,0"),
     ("check k.toml --block 3", "--block: no such option; --block is an option of smemsim run"),
     ("run k.ptx --block 1 --block 2", "--block: given 2 times; give it once"),
     ("run k.ptx --block", "--block: needs a value; smemsim run --help lists the options"),

@@ -66,7 +66,7 @@ def test_swapped_strides_are_named_when_rows_k_and_tile_are_given(swizzle):
         (("check", "kernel.toml"), "grid = [1, 1, 1]\n", "is a launch file, not a scenario: smemsim run"),
         (("run", "kernel.toml"), SCENARIO, "is a scenario, not a launch file: smemsim check"),
         (("run", "kernel.toml"), "", "holds nothing; write grid, block, args and arrays"),
-        (("run", "kernel.toml"), "args = []\n", '{array = "NAME"}, or {value = 0, type = "u64"}'),
+        (("run", "kernel.toml"), "args = []\n", '{value = 0, type = "u64"},  # to; or {array = "NAME"}, if it is a pointer'),
         (("run", "kernel.toml"), "args = []\n", '\n    {value = 0, type = "u32"},  # n'),
     ],
 )
@@ -139,7 +139,7 @@ def test_the_two_plans_of_a_product_share_no_byte_and_one_instruction():
 
 
 @pytest.mark.parametrize(("words", "said"), [(["128x64"], "--arch is missing: needs one of sm_90a"), (["128x64x64", "--side", "b"], "--side: of one operand"),
-                                             (["127x64x64", "--cta-group", "2"], "M = 127: a pair of CTAs holds half of it each")])  # fmt: skip
+                                             (["127x64x64", "--cta-group", "2"], "M = 127: each CTA of a pair holds half of it, so M must be even")])  # fmt: skip
 def test_what_a_plan_lacks_is_said(words, said):
     code, told = called("plan", *words, "--dtype", "bf16", *(["--arch", "sm_100a"] if len(words) > 1 else []))
     assert code == 2
@@ -445,7 +445,7 @@ def test_a_launch_in_which_the_program_ends_is_named(tmp_path):
     ("words", "said"),
     [
         (("explain", "race"), "'race' is not a finding code; R507, X008, X030 mention it"),
-        (("decode", "kernel.ptx"), "kernel.ptx: is PTX: smemsim run kernel.ptx"),
+        (("decode", "kernel.ptx"), "kernel.ptx: is PTX, and decode reads one descriptor word"),
         (("run", "kernel.ptx", "--arg", "x.npy"), "a file is file:x.npy"),
         (("run", "kernel.cu"), "this is not PTX, which begins with .version; nvcc -ptx writes it"),
         (("show", "empty.toml"), "nothing to check"),

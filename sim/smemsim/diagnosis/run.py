@@ -19,7 +19,6 @@ from smemsim.core.picture.message import coloured, plain
 from smemsim.core.ptx.demangle import demangled, shorter_name
 from smemsim.core.ptx.module import Instruction, Location
 from smemsim.core.ptx.sources import Sources
-from smemsim.core.spec.architectures import any_architecture
 from smemsim.core.spec.barriers import MBARRIER_SIZE
 from smemsim.core.spec.findings import TOLD_APART, UPSTREAM, UPSTREAM_IF_MENDED, Severity
 from smemsim.core.spec.formats import element_format
@@ -50,7 +49,7 @@ from smemsim.diagnosis.operands.tiles import turned, unread
 from smemsim.diagnosis.outputs import Output
 from smemsim.diagnosis.pairs import halves
 from smemsim.diagnosis.pipeline import Pipeline
-from smemsim.diagnosis.report import UNMEASURED, Report, cause_of, fitting, target_of
+from smemsim.diagnosis.report import Report, cause_of, fitting, rests_on, target_of
 from smemsim.diagnosis.run_to_scenario import Written, judged, scenario_of
 from smemsim.diagnosis.trials.outcome import Outcomes, with_outcome
 from smemsim.diagnosis.unwritten import extents_of, with_extent
@@ -701,11 +700,8 @@ class Run(metaclass=OwnMembers):
     def evidence(self) -> tuple[str, ...]:
         """The rules that the results depend on and that are not measured, in words."""
         grades = sorted(self.launch.result.evidence)
-        if not any_architecture(self.launch.arch).measured:
-            grades.insert(
-                0,
-                f"rules for {self.launch.arch} are {UNMEASURED}: {any_architecture(self.launch.arch).unmeasured}",
-            )
+        if told := rests_on(self.launch.arch):
+            grades.insert(0, told)
         if self.approximate:
             grades.append(f"within the ISA's error bound, not bit-exact: {', '.join(self.approximate)}")
         if self._checked == (None, None) and self._not_judged:

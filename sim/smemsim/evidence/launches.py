@@ -824,7 +824,8 @@ def _sketched(function: Function) -> list[tuple[dict[str, Any], dict[str, Any] |
 
 def _listed(entry: Mapping[str, Any]) -> str:
     """An entry of `args` or `arrays` as a line of a launch file."""
-    return f"{_toml({key: value for key, value in entry.items() if key != 'comment'})},  # {entry['comment']}"
+    also = '; or {array = "NAME"}, if it is a pointer' * (entry.get("type") == "u64")
+    return f"{_toml({key: value for key, value in entry.items() if key != 'comment'})},  # {entry['comment']}{also}"
 
 
 def _accessed(function: Function) -> dict[str, str]:

@@ -451,6 +451,7 @@ def checked_of(launches: list[Launched], arch: str) -> list[str]:
     if not checked:
         return []
     # which needs numpy; a launch has loaded it
+    from smemsim.diagnosis.report import rests_on
     from smemsim.diagnosis.run import COMPARE, IN_REGISTERS, not_checked, operands_checked
 
     seen = sum(bool(x.run and x.run.get("sanitized")) for x in launches)
@@ -479,7 +480,7 @@ def checked_of(launches: list[Launched], arch: str) -> list[str]:
     if IN_REGISTERS in missed:
         run = "smemsim run DIR/NUMBER-KERNEL --expect ARRAY=right.npy"
         told.append(f"to check mma and wmma, compare a result with the right one: smemsim exec --record DIR ..., then {run}")
-    return told or ["checked: nothing"]
+    return [*(told or ["checked: nothing"]), *filter(None, [rests_on(arch)])]
 
 
 def _bounds_of(launches: list[Launched]) -> str:
