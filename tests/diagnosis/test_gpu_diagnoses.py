@@ -587,7 +587,8 @@ def test_a_compilers_fault_is_told_as_such(body: str, code: str, source: str | N
     assert (mine.code, mine.compiler, plain.code, plain.compiler) == (code, compiler, code, "")
     assert mine.as_dict()["compiler"] == (compiler or None)
     if not compiler:
-        assert (mine.message, mine.repair) == (plain.message, plain.repair)
+        call = "; or in Gluon: fence_async_shared() after the stores" * ("gluon" in (source or ""))
+        assert (mine.message, mine.repair) == (plain.message, plain.repair + call)
         return
     assert "this is a fault of Triton, not of the kernel" in mine.message
     assert mine.source_line == f"{tmp_path}/k.py:{4 if code == 'X003' else 3}"

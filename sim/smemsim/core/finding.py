@@ -278,12 +278,19 @@ class Half(NamedTuple):
     instruction: Instruction | None = None
     place: Location | None = None
 
+    @property
+    def source(self) -> Location | None:
+        """The line of the source that the author of the kernel wrote; None if it is not known."""
+        if self.place is not None or self.instruction is None or self.instruction.location is None:
+            return self.place
+        return self.instruction.location.place
+
     def at(self, launch: str) -> str:
         """The place of the access: the line of the source first, then the line of the PTX."""
         if self.instruction is None:
             return ""
         line = self.instruction.line
-        source = self.place or self.instruction.location
+        source = self.source
         if source is None:
             return at_line(launch, line) if launch else f"line {line}"
         return f"{source.file.rpartition('/')[2]}:{source.line}, PTX line {line}"
@@ -720,7 +727,7 @@ class Finding(metaclass=OwnMembers):
     def _half(half: Half) -> dict[str, Any]:
         """One access as a dictionary for JSON."""
         i = half.instruction
-        place = half.place or (None if i is None else i.location)
+        place = half.source
         return {
             "does": half.does,
             "text": half.text,
@@ -847,9 +854,11 @@ def _alone(because: str, *, follows: bool) -> Labelled:
 def _fix_rows(fix: Mapping[str, Any]) -> Iterator[Labelled]:
     """The fix, and what was executed of it."""
     trial = fix.get("trial", "")
-    is_other = trial not in ("", fix["text"])  # the change that was executed is not the fix in its words
-    for n, text in enumerate(told(fix["text"]).split(OR) if fix["text"] else ()):
-        yield Labelled("or" if n else "fix", f"{text}{' (tried)' * (fix['tried'] and not is_other and not n)}", style="green")
+    parts = fix["text"].split(OR) if fix["text"] else []
+    is_other = trial not in ("", fix["text"], *parts)  # the change that was executed is not the fix in its words
+    executed = parts.index(trial) if trial in parts else 0
+    for n, text in enumerate(parts):
+        yield Labelled("or" if n else "fix", f"{told(text)}{' (tried)' * (fix['tried'] and not is_other and n == executed)}", style="green")
     if fix["text"] and is_other:
         yield Labelled("tried", f"{told(trial)}: the finding is gone")
     if fix.get("failed"):

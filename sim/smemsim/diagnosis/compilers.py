@@ -1,5 +1,5 @@
-"""Findings that a compiler is to blame for: which one, which line of the kernel leads there, and what is free of the
-fault (`core/spec/compiler_faults.py`).
+"""Findings of kernels in Python: the compiler that is to blame, and what is free of its fault; or the call of the
+language that makes what the PTX lacks (`core/spec/compiler_faults.py`).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 
 from smemsim.base.files import source_text
 from smemsim.core.finding import Finding
-from smemsim.core.spec.compiler_faults import COMPILER_FAULTS, CompilerFault
+from smemsim.core.spec.compiler_faults import COMPILER_FAULTS, LANGUAGE_CALLS, CompilerFault
 
 __all__ = ["blamed", "compiler_of"]
 
@@ -22,7 +22,7 @@ _INLINE = ("inline_asm", "inline_ptx")  # the kernel's own PTX
 
 
 def compiler_of(ptx: str, sources: Sequence[str]) -> str:
-    """The compiler of a Python language that wrote a PTX: "Triton", "Gluon", "TileLang" or "". `sources` are the texts
+    """The compiler of a Python language that wrote a PTX: "Triton", "Gluon", "TileLang", "CuTe DSL" or "". `sources` are the texts
     of its source files, those that can be read.
 
     >>> compiler_of(".extern .shared .align 16 .b8 global_smem[];", ["import triton"])
@@ -30,21 +30,40 @@ def compiler_of(ptx: str, sources: Sequence[str]) -> str:
     """
     if _OF_TRITON in ptx:
         return "Gluon" if any("gluon" in text for text in sources) else "Triton"
-    return "TileLang" if "tl_templates" in ptx or any("tl_templates" in text for text in sources) else ""
+    if "tl_templates" in ptx or any("tl_templates" in text for text in sources):
+        return "TileLang"
+    return "CuTe DSL" if any("import cutlass" in text for text in sources) else ""
 
 
 def blamed(findings: Iterable[Finding], ptx: str, uses: frozenset[str], folders: Sequence[pathlib.Path]) -> list[Finding]:
     """The findings. One that a row of `COMPILER_FAULTS` fits says whose fault it is, and its repair is what is free of
-    the fault.
+    the fault. Others have the call of the language (`LANGUAGE_CALLS`) after their repair.
     """
     found = list(findings)
-    if not any(f.code in fault.codes for f in found for fault in COMPILER_FAULTS):
+    if not any(f.code in row.codes for f in found for row in (*COMPILER_FAULTS, *LANGUAGE_CALLS)):
         return found
     texts = [text for name in dict.fromkeys(_FILE.findall(ptx)) if (text := source_text(name, folders))]
     compiler = compiler_of(ptx, texts)
     if not compiler or any(word in text for text in texts for word in _INLINE):
         return found
-    return [_with_blame(f, fault) if (fault := _fault_of(f, compiler, uses)) is not None else f for f in found]
+    return [
+        _with_blame(f, fault, is_sure=bool(texts))
+        if (fault := _fault_of(f, compiler, uses)) is not None
+        else _with_call(f, compiler if texts else "")
+        for f in found
+    ]
+
+
+def _with_call(f: Finding, language: str) -> Finding:
+    """A finding with the call of the language after its repair; unchanged if no row fits, or if it has another cause."""
+    if f.cause is not None or not f.repair:
+        return f
+    late = [half.instruction.text for half in f.halves[-1:] if half.instruction is not None]  # what is not waited for
+    text = late[0] if late else f.instruction
+    rows = (row for row in LANGUAGE_CALLS if row.language == language and f.code in row.codes)
+    fits = (row.call for row in rows if re.search(row.instruction, text))
+    call = next(fits, "")
+    return dataclasses.replace(f, repair=f"{f.repair}; or in {language}: {call}") if call else f
 
 
 def _fault_of(f: Finding, compiler: str, uses: frozenset[str]) -> CompilerFault | None:
@@ -63,13 +82,14 @@ def _fault_of(f: Finding, compiler: str, uses: frozenset[str]) -> CompilerFault 
     )
 
 
-def _with_blame(f: Finding, fault: CompilerFault) -> Finding:
+def _with_blame(f: Finding, fault: CompilerFault, *, is_sure: bool) -> Finding:
+    unless = ", unless it is written in Gluon" * (fault.compiler == "Triton" and not is_sure)  # its source cannot be read
     lacks = f"; or in the PTX: {f.repair}" if f.repair and f.cause is None else ""
     return dataclasses.replace(
         f,
         compiler=fault.compiler,
         why="; ".join(
-            filter(None, (f.why, f"this is a fault of {fault.compiler}, not of the kernel: {fault.says} (source: {fault.source})"))
+            filter(None, (f.why, f"this is a fault of {fault.compiler}, not of the kernel{unless}: {fault.says} (source: {fault.source})"))
         ),
         repair=f"{fault.free}{lacks}",
     )

@@ -1,15 +1,15 @@
-"""Faults that compilers of Python kernels are known to make: for which findings in which instructions, in which
-versions, and what is free of them.
+"""What findings mean in the languages of Python kernels: the faults that compilers are known to make, in which versions,
+and what is free of them; and the calls of a language that make what the PTX lacks.
 
-Each row was seen (docs/found has the programs) or is reported in the compiler's own tracker. The first row that fits
-counts.
+Each fault was seen (docs/found has the programs) or is reported in the compiler's own tracker. The calls are those of
+Triton 3.6 to 3.9 and CuTe DSL 4.8.1. The first row that fits counts.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["COMPILER_FAULTS", "CompilerFault"]
+__all__ = ["COMPILER_FAULTS", "LANGUAGE_CALLS", "CompilerFault", "LanguageCall"]
 
 
 class CompilerFault(NamedTuple):
@@ -60,6 +60,16 @@ COMPILER_FAULTS = (
         "another version of Triton, or another num_stages; or tensor descriptors in place of pointers, or the reverse; or report the fault to Triton", "the PTX of the kernel",
     ),
     CompilerFault(
+        "Triton", ("D301", "D302", "D303", "D304", "D306", "D307", "D308", "D309", "I601", "I602", "I603"), r"wgmma|tcgen05", _ANY,
+        "Triton and Gluon kernels do not write descriptors, the compiler does",
+        "another version of Triton, or another block size; or report the fault to Triton", "the PTX of the kernel", True,
+    ),
+    CompilerFault(
+        "Triton", ("X006", "T210", "X009", "X010", "X016"), r"mbarrier|tcgen05|cp\.async\.bulk|barrier", _ANY,
+        "a Triton kernel has no mbarriers, barriers or tensor memory of its own, the compiler writes them",
+        "another version of Triton, or another num_stages; or report the fault to Triton", "the PTX of the kernel",
+    ),
+    CompilerFault(
         "Triton", ("X008",), _SHARED, _ANY,
         "a Triton kernel has no shared memory of its own, so the compiler has to order these accesses",
         "another version of Triton, or another num_stages; or report the fault to Triton", "the PTX of the kernel",
@@ -79,4 +89,43 @@ COMPILER_FAULTS = (
         "AtomicAdd of TileLang 0.1.15 ignores memory_order for types other than float16 and bfloat16",
         "a fence before and after the atomic operation", "TileLang 0.1.15, tl_templates/cuda/atomic.h", True,
     ),
+)  # fmt: skip
+
+
+class LanguageCall(NamedTuple):
+    """The call of a language that makes what a finding's fix names in PTX. `instruction` is a pattern of the text of an
+    instruction of the finding.
+    """
+
+    language: str
+    codes: tuple[str, ...]
+    instruction: str
+    call: str
+
+
+_WAITS = ("X004", "X005", "X012")
+LANGUAGE_CALLS = (
+    LanguageCall("Triton", ("X017",), "", "acc = tl.dot(a, b, acc) in each iteration of the sum"),
+    LanguageCall("Triton", ("X001",), r"global|cp\.async", "mask=offsets < n in tl.load or tl.store"),
+    LanguageCall("Gluon", ("X003",), "", "fence_async_shared() after the stores"),
+    LanguageCall("Gluon", _WAITS, r"cp\.async\.bulk.*mbarrier", "mbarrier.wait(bar, phase), with the phase of this load"),
+    LanguageCall("Gluon", _WAITS, r"cp\.(reduce\.)?async\.bulk", "tma.store_wait(pendings=0)"),
+    LanguageCall("Gluon", _WAITS, r"cp\.async", "async_copy.wait_group(0)"),
+    LanguageCall("Gluon", _WAITS, r"wgmma", "warpgroup_mma_wait(num_outstanding=0)"),
+    LanguageCall("Gluon", _WAITS, r"tcgen05\.(mma|cp)", "tcgen05_commit(bar), and mbarrier.wait(bar, phase) before this line"),
+    LanguageCall("Gluon", ("X017",), r"tcgen05\.mma", "use_acc=False only in the first tcgen05_mma of a sum"),
+    LanguageCall("Gluon", ("X017",), r"wgmma", "use_acc=False only in the first warpgroup_mma of a sum"),
+    LanguageCall("Gluon", ("T210",), "", "mbarrier.expect(bar, bytes)"),
+    LanguageCall("Gluon", ("X006",), "mbarrier", "mbarrier.arrive(bar), mbarrier.expect(bar, bytes), or the count of mbarrier.init(bar, count)"),
+    LanguageCall("Gluon", ("R501", "D302"), "", "the same swizzle_byte_width in the NVMMASharedLayout of the load and of the operand"),
+    LanguageCall("CuTe DSL", ("X003",), "", "cute.arch.fence_view_async_shared() after the stores"),
+    LanguageCall("CuTe DSL", _WAITS, r"cp\.async\.bulk.*mbarrier", "cute.arch.mbarrier_wait(bar, phase), or consumer_wait of the pipeline"),
+    LanguageCall("CuTe DSL", _WAITS, r"cp\.(reduce\.)?async\.bulk", "cute.arch.cp_async_bulk_wait_group(0, read=True)"),
+    LanguageCall("CuTe DSL", _WAITS, r"cp\.async", "cute.arch.cp_async_wait_group(0), then cute.arch.sync_threads()"),
+    LanguageCall("CuTe DSL", _WAITS, r"wgmma", "cute.nvgpu.warpgroup.wait_group(0)"),
+    LanguageCall("CuTe DSL", _WAITS, r"tcgen05\.(mma|cp)", "tcgen05.commit(bar), and cute.arch.mbarrier_wait(bar, phase) before this line"),
+    LanguageCall("CuTe DSL", ("X014",), "", "cute.nvgpu.warpgroup.fence() before the first product"),
+    LanguageCall("CuTe DSL", ("X017",), "", "tiled_mma.set(Field.ACCUMULATE, False) only before the first product of a sum"),
+    LanguageCall("CuTe DSL", ("T210",), "", "cute.arch.mbarrier_arrive_and_expect_tx(bar, bytes), or tx_count of the pipeline"),
+    LanguageCall("CuTe DSL", ("X006",), "mbarrier", "cute.arch.mbarrier_arrive(bar), or the count of cute.arch.mbarrier_init(bar, count)"),
 )  # fmt: skip

@@ -268,7 +268,7 @@ def _count(f: Finding, at: InLaunch, i: Instruction, code: _Code) -> Iterator[Ca
     for count in counts:
         for changed in [[own], alike][: len(alike)]:
             edits = tuple(Edit(init, (with_number(init, -1, int(count)),)) for init in changed)
-            yield Candidate(edits, f"mbarrier.init with {_arrivals(int(count))} in {_lines(changed)}", is_all=False)
+            yield Candidate(edits, f"mbarrier.init with {_arrivals(int(count))} in {lines_of(changed)}", is_all=False)
 
 
 def _other_parity(i: Instruction) -> Candidate:
@@ -325,7 +325,7 @@ def _parity_of_passes(waits: Sequence[Instruction], function: Function | None, b
             words = ("n" if stages == 1 else f"(n / {stages})") + " & 1" + " ^ 1" * start
             yield Candidate(
                 (*edits, zero),
-                f"parity {words} in {_lines(waits)}, where n counts the earlier passes of this wait",
+                f"parity {words} in {lines_of(waits)}, where n counts the earlier passes of this wait",
                 is_all=False,
                 is_other=True,
             )
@@ -462,7 +462,7 @@ def _named_barrier(f: Finding, i: Instruction, code: _Code) -> Iterator[Candidat
         for changed in [[i], alike][: len(alike)]:
             yield Candidate(
                 tuple(Edit(other, (with_number(other, -1, came),)) for other in changed),
-                f"a count of {came} threads in {_lines(changed)}",
+                f"a count of {came} threads in {lines_of(changed)}",
                 is_all=False,
             )
     if i.operands and isinstance(i.operands[0], Immediate):
@@ -488,16 +488,11 @@ def _member_mask(f: Finding, at: InLaunch, i: Instruction, code: _Code) -> Itera
         ]
         for changed in [[i], alike][: len(alike)]:
             edits = tuple(Edit(other, (with_number(other, -1, mask),)) for other in changed)
-            yield Candidate(edits, f"the member mask {mask:#x} in {_lines(changed)}", is_all=False)
+            yield Candidate(edits, f"the member mask {mask:#x} in {lines_of(changed)}", is_all=False)
 
 
 def _arrivals(count: int) -> str:
     return f"{count} arrival{'s' * (count != 1)}"
-
-
-def _lines(those: Iterable[Instruction]) -> str:
-    lines = [str(n) for n in dict.fromkeys(i.line for i in those)]
-    return f"line{'s' * (len(lines) > 1)} {', '.join(lines)}"
 
 
 # ---- fences
@@ -511,7 +506,7 @@ def _proxy_fence(f: Finding, at: InLaunch, i: Instruction, code: _Code) -> Itera
     if store.name.startswith("cp.async") and not is_bulk(store):
         waits = code.named("cp.async.wait_group", "cp.async.wait_all")[:MOST_LINES]
         if waits:
-            yield Candidate(tuple(code.put(fence, wait) for wait in waits), f"{fence[:-1]} after {_lines(waits)}")
+            yield Candidate(tuple(code.put(fence, wait) for wait in waits), f"{fence[:-1]} after {lines_of(waits)}")
     else:
         yield Candidate((code.put(fence, store),), f"{fence[:-1]} after {store.at}")
         stores = [other for other in code.named("st.", "stmatrix", "red.", "atom.") if not other.name.startswith("st.local")]
@@ -621,7 +616,7 @@ def _commits_instead(op: Instruction, code: _Code) -> Iterator[Candidate]:
             )
             for i in alike
         )
-        yield Candidate(edits, f"tcgen05.commit instead of {first.name} in {_lines(alike)}")
+        yield Candidate(edits, f"tcgen05.commit instead of {first.name} in {lines_of(alike)}")
 
 
 def _is_wait(i: Instruction) -> bool:
@@ -680,7 +675,7 @@ def _fewer_pending(wait: Instruction, waits: Sequence[Instruction], *, is_all: b
     alike.sort(key=lambda i: i.line)
     for n in range(left.value - 1, max(-1, left.value - 1 - MOST_GROUPS), -1):
         edits = tuple(Edit(other, (with_number(other, -1, n),)) for other in alike)
-        yield Candidate(edits, f"{wait.name} {n} instead of {left.value} in {_lines(alike)}", is_all=is_all)
+        yield Candidate(edits, f"{wait.name} {n} instead of {left.value} in {lines_of(alike)}", is_all=is_all)
 
 
 def _new_groups(kind: str, op: Instruction, access: Instruction, code: _Code, *, is_all: bool) -> Iterator[Candidate]:
@@ -690,15 +685,15 @@ def _new_groups(kind: str, op: Instruction, access: Instruction, code: _Code, *,
     if commits := code.named(commit.removesuffix(";")):
         for text in (wait_all.replace(" 0", ".read 0"), wait_all) if kind == "bulk" else (wait_all,):
             edits = tuple(code.put(text, other, has_guard=True) for other in commits)
-            yield Candidate(edits, f"{text[:-1]} after {_lines(commits)}", is_all=is_all)
+            yield Candidate(edits, f"{text[:-1]} after {lines_of(commits)}", is_all=is_all)
     if kind == "bulk":
         every = [other for other in code.named("cp.") if _group_kind(other) == "bulk"]
         for changed in [[op], every][: len(every)]:
             edits = tuple(code.put(new, other, has_guard=True) for other in changed)
-            yield Candidate(edits, f"{both} after {_lines(changed)}", is_all=is_all)
+            yield Candidate(edits, f"{both} after {lines_of(changed)}", is_all=is_all)
         return
     if kind == "wgmma" and (ends := code.ends_of_products()):
-        yield Candidate(tuple(code.put(new, other) for other in ends), f"{both} after {_lines(ends)}", is_all=is_all)
+        yield Candidate(tuple(code.put(new, other) for other in ends), f"{both} after {lines_of(ends)}", is_all=is_all)
     places = [access] if kind == "wgmma" else []
     for place in (*places, code.after(op, _orders)):
         if place is not None:
@@ -731,7 +726,7 @@ def _barrier(f: Finding, at: InLaunch, i: Instruction, code: _Code) -> Iterator[
         ends := [end for end in code.named("ret", "exit") if end.guard is None]
     ):  # shared memory of a CTA that may have ended
         edits = tuple(code.put("barrier.cluster.arrive; barrier.cluster.wait;", end, is_before=True) for end in ends)
-        yield Candidate(edits, f"barrier.cluster.arrive and barrier.cluster.wait before {_lines(ends)}", is_all=False)
+        yield Candidate(edits, f"barrier.cluster.arrive and barrier.cluster.wait before {lines_of(ends)}", is_all=False)
 
 
 def _is_load(i: Instruction) -> bool:
@@ -781,7 +776,7 @@ def _scopes(f: Finding, at: InLaunch, i: Instruction, code: _Code) -> Iterator[C
         edits = tuple(
             Edit(one, (dataclasses.replace(one, modifiers=tuple("gpu" if m == "cta" else m for m in one.modifiers)),)) for one in both
         )
-        yield Candidate(edits, f".gpu instead of .cta in {_lines(both)}", is_all=False)
+        yield Candidate(edits, f".gpu instead of .cta in {lines_of(both)}", is_all=False)
     for other in code.nearest(orders, i)[: 8 * MOST_LINES]:
         if "cta" in other.modifiers and {"relaxed", "acquire", "release", "acq_rel", "sc"}.intersection(other.modifiers):
             words = tuple("gpu" if word == "cta" else word for word in other.modifiers)

@@ -269,7 +269,7 @@ class MbarrierObjects:
             named = self._named(one)
             self.reporting.tell(
                 i, races.overwritten_in_flight(
-                    Access("write", self._does(i), i), Access("arrive at", "asynchronous arrival", pending), f"the mbarrier at {named}",
+                    Access("end", f"warp {self.reporting.warp(int(warps[0]))}", i), Access("arrive at", "asynchronous arrival", pending), f"the mbarrier at {named}",
                     "these threads have not waited for that phase",
                 ), f"before {i.at}: mbarrier.try_wait for the phase that the arrival completes", BECAUSE, one.barrier.touched,
             )  # fmt: skip

@@ -54,7 +54,8 @@ class Access:
     @property
     def half(self) -> Half:
         """The access in the form of a message."""
-        return Half(self.does, f"{self.who} ({self.instruction.name})" if self.instruction is not None else self.who, self.instruction)
+        does = self.does.partition(" ")[0]  # of "arrive at"
+        return Half(does, f"{self.who} ({self.instruction.name})" if self.instruction is not None else self.who, self.instruction)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -50,14 +50,14 @@ MOST_BROUGHT = 4  # copies of a phase that are listed
 # an mbarrier, the line of the wait, and what its last phase brought
 Waited: TypeAlias = tuple[Mbarrier, int, list[Delivery]]
 _EXCUSED: dict[Formal, tuple[str, str]] = {  # why each of EXCUSES is formally wrong, and what to write
-    "relaxed": ("by the PTX ISA it releases nothing", "barrier.cluster.arrive.release"),
-    "wait": ("its scope (.cta) leaves out what another CTA has done", ".cluster instead of .cta"),
-    "arrive": ("its scope (.cta) leaves out the CTA that waits", ".cluster instead of .cta"),
+    "relaxed": ("by the PTX ISA it releases nothing", "barrier.cluster.arrive.release in {at}"),
+    "wait": ("its scope (.cta) leaves out what another CTA has done", ".cluster instead of .cta in {at}"),
+    "arrive": ("its scope (.cta) leaves out the CTA that waits", ".cluster instead of .cta in {at}"),
     "lane": (
         "by the PTX ISA it covers only the reads of the lane that executes it",
-        "bar.warp.sync (__syncwarp) before the arrival",
+        "bar.warp.sync (__syncwarp) before the arrival in {at}",
     ),
-    "warpgroup": ("by the PTX ISA it covers only the threads of its own warp", "a barrier of the warpgroup's four warps before it,"),
+    "warpgroup": ("by the PTX ISA it covers only the threads of its own warp", "a barrier of the warpgroup's four warps before {at}"),
 }
 BETWEEN = "put a barrier (bar.sync) between {} and {}"  # the fix for kinds of operations that no thread waits for
 _GROUPS = {  # how a kind of operations is committed and waited for, and what follows
@@ -277,7 +277,7 @@ class Reporting:
         self._told.add((code, excuse.line))
         why, change = _EXCUSED[formal]
         self.x.launch.find(
-            code, i, said.what, f"{change} in line {excuse.line}", because=because, touched=touched, milder=Severity.NOTE, operation=cause, other=other,
+            code, i, said.what, f"to follow the PTX ISA: {change.format(at=excuse.at)}", because=because, touched=touched, milder=Severity.NOTE, operation=cause, other=other,
             arrays=arrays, halves=said.halves,
             why=f"{excuse.name} of {excuse.at} does not order the two: {why}; compilers and libraries write the same, and no failure with it is known",
         )  # fmt: skip
@@ -400,7 +400,7 @@ class Reporting:
         if i is not None:
             return f"{i.name} {left} of {i.at} leaves it pending"
         if self.relaxed_wait(warp) and (line := self._line_of_wait(op, warp)):
-            return f"the wait in {self.line(line)} is .relaxed, so it does not make the bytes of the phase visible"
+            return self.why_relaxed(warp)
         return self.passed_early(self.waits.get(warp), op)[0] or "no thread has waited for it yet"
 
     def _line_of_wait(self, op: Operation, warp: int) -> int:
@@ -566,6 +566,10 @@ class Reporting:
         younger = self.groups.younger(op, kind) if i is not None and self.groups is not None else None
         return (i, left, younger) if younger is not None and younger < left else (None, 0, 0)
 
+    def why_relaxed(self, warp: int) -> str:
+        """What the last wait of a warp at an mbarrier does not do, if that wait is relaxed."""
+        return f"the wait in {self.line(self.waits[warp][1])} is .relaxed, so it does not make the bytes of the phase visible"
+
     def relaxed_wait(self, warp: int) -> str:
         """The change of the last wait of a warp at an mbarrier, if that wait is relaxed."""
         _, line, _ = self.waits.get(warp, (None, 0, []))
@@ -582,7 +586,7 @@ class Reporting:
         if excuse is None:
             return UNORDERED, ""
         why, change = _EXCUSED[formal]
-        return f"{excuse.name} of {excuse.at} does not order the two: {why}", f"{change} in {excuse.at}"
+        return f"{excuse.name} of {excuse.at} does not order the two: {why}", change.format(at=excuse.at)
 
     def _by_issuer(self, op: Operation) -> str:
         """Which threads have to commit and wait for an operation of a commit group: groups belong to threads."""

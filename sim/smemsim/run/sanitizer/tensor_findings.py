@@ -71,11 +71,10 @@ class TensorFindings:
                     "phases ahead"
                 ),
             )
-        return (
-            theirs,
-            why,
-            self.reporting.too_weak(op, a.warp) or self.reporting.relaxed_wait(a.warp) or self._wait_for(op, a, only_read=False),
-        )
+        repair = self.reporting.too_weak(op, a.warp)
+        if not repair and (relaxed := self.reporting.relaxed_wait(a.warp)):
+            why, repair = self.reporting.why_relaxed(a.warp), relaxed
+        return theirs, why, repair or self._wait_for(op, a, only_read=False)
 
     def _wait_for(self, op: Operation, a: CellAccess, *, only_read: bool) -> str:
         """The fix: a wait for the commit; before a deallocation, a barrier with the warp that has waited."""
