@@ -1331,7 +1331,7 @@ def test_a_line_may_be_wrong_for_two_causes():
 def test_a_relaxed_arrival_is_named_and_what_to_write_instead():
     (remark,) = run(Kernel("", exchanged(SLOW), cluster=2)).remarks
     assert "barrier.cluster.arrive.relaxed.aligned of line" in remark.message
-    assert remark.repair.startswith("barrier.cluster.arrive.release in line")
+    assert remark.repair.startswith("to follow the PTX ISA: barrier.cluster.arrive.release in line")
     broken = run(Kernel("", exchanged(f"{SLOW} st.shared.u32 [%r7], 1;"), cluster=2))  # a release there would not help
     assert [f.code for f in broken.findings] == ["X008"]
     assert broken.findings[0].severity == "wrong"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+from smemsim.core.machine.tma import tma_load
 from smemsim.core.ptx.module import Instruction, Location
 from smemsim.run.engine.launch import Launch
 from smemsim.run.engine.records import Bulk, Load
@@ -40,10 +41,22 @@ class Filling:
             return ""
         lines = list(dict.fromkeys(_line(fill.instruction, self._place) for fill in here))
         more = f" and {len(lines) - MOST_LINES} more" if len(lines) > MOST_LINES else ""
-        one, many = ("tensor load", "tensor loads") if all(fill.corner is not None for fill in here) else ("bulk copy", "bulk copies")
-        named = f"{one if len(here) == 1 else f'{len(here)} {many}'} at {', '.join(lines[:MOST_LINES])}{more}"
+        loads = sum(fill.corner is not None for fill in here)
+        kinds = (_counted(loads, "tensor load", "tensor loads"), _counted(len(here) - loads, "bulk copy", "bulk copies"))
+        named = f"{' and '.join(filter(None, kinds))} at {', '.join(lines[:MOST_LINES])}{more}"
         last = here[-1].corner
-        return named if last is None else f"{named}; the last has the box at {list(last)}"
+        if last is None:
+            return named
+        return (
+            f"{named}, of the box at {list(last)}"
+            if len(here) == 1
+            else f"{named}; the last{', a tensor load,' * (loads < len(here))} has the box at {list(last)}"
+        )
+
+
+def _counted(count: int, one: str, many: str) -> str:
+    """Copies of a kind, in words; "" for none."""
+    return "" if not count else one if count == 1 else f"{count} {many}"
 
 
 def _line(i: Instruction, place: Callable[[Location], Location]) -> str:
@@ -57,14 +70,25 @@ def _line(i: Instruction, place: Callable[[Location], Location]) -> str:
 def _fills(launch: Launch) -> Iterator[_Fill]:
     """The copies into the first CTA of the launch; those of clusters into the first CTA of each."""
     alone, first = launch.cluster_size == 1, -1
+    ends: dict[tuple[int, str, int], int] = {}  # by map, mode and place: boxes with a swizzle or an element stride have gaps
     for e in launch.result.events.transfers():
         if type(e) is Load:
             for d in e.deliveries:
                 if d.cta_rank == 0 and (not alone or first in (-1, e.cta)):
                     first = e.cta
-                    yield _Fill(d.smem_address, d.smem_address + d.transaction_bytes, e.instruction, e.coordinates)
+                    key = id(e.tensor_map), e.mode, d.smem_address
+                    if key not in ends:
+                        ends[key] = _end(launch, e, d.smem_address)
+                    yield _Fill(d.smem_address, ends[key], e.instruction, e.coordinates)
         elif type(e) is Bulk:
             for t in e.transfers:
                 if t.dst_space in SHARED and not t.dst_cta and (not alone or first in (-1, e.cta)):
                     first = e.cta
                     yield _Fill(t.dst, t.dst + t.size, e.instruction, None)
+
+
+def _end(launch: Launch, e: Load, address: int) -> int:
+    """The end of the shared bytes of a box."""
+    return tma_load(
+        e.tensor_map, e.coordinates, smem_address=address, im2col_offsets=e.im2col_offsets, mode=e.mode, arch=launch.arch
+    ).shared_end
