@@ -570,7 +570,7 @@ def _columns_apart(f: Finding, code: _Code) -> Iterator[Candidate]:
     text = f"accumulators {columns} columns apart instead of {apart}"
     for some in ([one for one in changes if one[0].op != "add"], changes):
         if some:
-            yield Candidate(tuple(edit for _, edit in some), f"{text} in {_lines([i for i, _ in some])}")
+            yield Candidate(tuple(edit for _, edit in some), f"{text} in {lines_of([i for i, _ in some])}")
 
 
 # ---- waits
