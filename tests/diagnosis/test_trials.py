@@ -195,7 +195,7 @@ HOME = (
     ("body", "right", "wrong", "code", "fix", "shape"),
     [
         (PIPELINE, "cp.async.wait_group 1;\n", "cp.async.wait_group 2;\n", "X004", "cp.async.wait_group 1 instead of 2 in line 19", {}),
-        (UNROLLED, "cp.async.wait_group 1;\n", "cp.async.wait_group 2;\n", "X004", "cp.async.wait_group 1 instead of 2 in lines 20, 29", {}),
+        (UNROLLED, "cp.async.wait_group 1;\n", "cp.async.wait_group 2;\n", "X004", "cp.async.wait_group 1 instead of 2 in file 1:7 (PTX lines 20, 29)", {}),
         (PIPELINE, "cp.async.wait_group 1;\n", "", "X004", "cp.async.wait_group 1 before line 19", {}),
         ("shfl.sync.bfly.b32 %r2, %r1, 1, 31, {};\n@%p9 st.global.b32 [%d20], %r2;", "-1", "0xffff", "X011", "the member mask 0xffffffff in line 14", {}),
         ("@%p9 bra S; bar.warp.sync {};\nS: bar.sync 0;", "0xfffffffe", "0xfffffffc", "X011", "the member mask 0xfffffffe in line 14", {"block": 32}),
@@ -362,7 +362,7 @@ def test_the_copies_of_a_wait_in_an_unrolled_loop_count_together(other):
     assert not found(lambda n: n // 2 & 1)[0]
     (first, *_), lines = found(lambda n: n & 1)
     where = ", ".join(map(str, lines))
-    said = f"parity (n / 2) & 1 in lines {where}, where n counts the earlier passes of this wait"
+    said = f"parity (n / 2) & 1 in ring.cu:5 (PTX lines {where}), where n counts the earlier passes of this wait"
     assert (first.code, first.tried, first.repair) == ("X006", True, said)
 
 
