@@ -22,8 +22,9 @@ _INLINE = ("inline_asm", "inline_ptx")  # the kernel's own PTX
 
 
 def compiler_of(ptx: str, sources: Sequence[str]) -> str:
-    """The compiler of a Python language that wrote a PTX: "Triton", "Gluon", "TileLang", "CuTe DSL" or "". `sources` are the texts
-    of its source files, those that can be read.
+    """The compiler of a Python language that wrote a PTX: "Triton", "Gluon", "TileLang", "CuTe DSL" or "".
+
+    `sources` are the texts of its source files, those that can be read.
 
     >>> compiler_of(".extern .shared .align 16 .b8 global_smem[];", ["import triton"])
     'Triton'
@@ -83,7 +84,8 @@ def _fault_of(f: Finding, compiler: str, uses: frozenset[str]) -> CompilerFault 
 
 
 def _with_blame(f: Finding, fault: CompilerFault, *, is_sure: bool) -> Finding:
-    unless = ", unless it is written in Gluon" * (fault.compiler == "Triton" and not is_sure)  # its source cannot be read
+    # a source that cannot be read may be Gluon's
+    unless = ", unless it is written in Gluon" * (fault.compiler == "Triton" and not is_sure)
     lacks = f"; or in the PTX: {f.repair}" if f.repair and f.cause is None else ""
     return dataclasses.replace(
         f,

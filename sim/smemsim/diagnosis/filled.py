@@ -70,7 +70,7 @@ def _line(i: Instruction, place: Callable[[Location], Location]) -> str:
 def _fills(launch: Launch) -> Iterator[_Fill]:
     """The copies into the first CTA of the launch; those of clusters into the first CTA of each."""
     alone, first = launch.cluster_size == 1, -1
-    ends: dict[tuple[int, str, int], int] = {}  # by map, mode and place: boxes with a swizzle or an element stride have gaps
+    ends: dict[tuple[int, str, int], int] = {}  # by map, mode and place: boxes may have gaps
     for e in launch.result.events.transfers():
         if type(e) is Load:
             for d in e.deliveries:

@@ -1,5 +1,5 @@
-"""What findings mean in the languages of Python kernels: the faults that compilers are known to make, in which versions,
-and what is free of them; and the calls of a language that make what the PTX lacks.
+"""Findings of kernels in Python. The faults that compilers are known to make: the findings, the versions, and what is
+free of the fault. And the calls of a language that make what the PTX lacks.
 
 Each fault was seen (docs/found has the programs) or is reported in the compiler's own tracker. The calls are those of
 Triton 3.6 to 3.9 and CuTe DSL 4.8.1. The first row that fits counts.

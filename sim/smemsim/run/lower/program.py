@@ -186,7 +186,8 @@ def _in_source(place: Place) -> str:
 _WORD = (1 << 64) - 1
 MOST_BARRIERS = 64  # of a variable that has nothing else
 BRANCHING = ("bra", "ret", "exit")  # not the instruction that a finding at this line is about
-ACCESSES = {"read": ("ld", "ldu", "ldmatrix", "atom", "red"), "write": ("st", "stmatrix", "atom", "red")}  # of memory, by threads
+# accesses of threads to memory
+ACCESSES = {"read": ("ld", "ldu", "ldmatrix", "atom", "red"), "write": ("st", "stmatrix", "atom", "red")}
 SPACES = frozenset(("shared", "shared::cta", "shared::cluster", "global", "local", "param", "const"))
 
 
@@ -309,8 +310,10 @@ class Program:
         return found
 
     def access_at(self, line: int, does: str, space: str) -> Instruction | None:
-        """The instruction of a line that accesses a memory: it "read"s or "write"s "shared", "global" or "tensor" memory. Inline
-        assembly may have several instructions on one line. None for a line without an instruction.
+        """The instruction of a line that accesses a memory; None for a line without an instruction.
+
+        It "read"s or "write"s "shared", "global" or "tensor" memory. Inline assembly may have several instructions on
+        one line.
         """
         own, wanted = self._accesses.get(line, ()), {space, f"{space}::cta", f"{space}::cluster"}
         if space == "tensor":
@@ -329,8 +332,8 @@ class Program:
         return found
 
     def named(self, i: Instruction) -> str:
-        """An instruction in a sentence: its line, and its name if other instructions that do more than compute are on that
-        line.
+        """An instruction in a sentence: its line. Its name, too, if the line has other instructions that do more than
+        compute.
         """
         return f"{i.name} of {i.at}" if len(self._by_line.get(i.line, ())) > 1 else i.at
 
