@@ -250,7 +250,12 @@ def test_strides_that_no_row_of_the_array_has_are_found(copy: str, numbers: obje
     assert (ran.findings, ran.judged.a) == ([], (4, 4))
     ran = run(NONE, **tile, word=descriptor(1024, 128, 0))
     assert ([f.code for f in ran.findings], ran.judged.a) == (["D308", "D308"], (4, 4))
-    assert "LBO 128 and SBO 1024" in ran.findings[0].repair
+    first = ran.findings[0]
+    assert "is read with LBO 1024 B and SBO 128 B, but threads have stored its tile for LBO 128 B and SBO 1024 B" in first.message
+    word = re.search(r"descriptor (0x\w+)", first.message)
+    assert word
+    right = int(word[1], 16) - descriptor(1024, 128, 0) + descriptor(128, 1024, 0)
+    assert first.repair.startswith(f"write LBO 128 B and SBO 1024 B into the descriptor: {right:#018x}. Or store the tile for LBO 1024 B")
 
 
 def test_another_swizzle_of_the_descriptor_is_found():

@@ -220,7 +220,7 @@ def test_tolerances_are_numpys_and_the_options_go_before_the_file(run):
         for command in ("run l.toml", f"run none.toml {options}", f"run l.toml {options}"):
             done = run(command)
             assert done.exit_code == code, (words, done.output)
-    told = "different: x: 1 of 100 elements differ by more than rtol = 0, atol = 0.5; x[50] is 100, expected 100.78125 (1 more differ by less); "
+    told = "different: x: 1 of 100 elements differ by more than rtol = 0, atol = 0.5; x[50] is 100, expected 100.78125 (1 other element differs within the tolerance); "
     done = run("run none.toml --atol 0.5").stdout
     assert f"{told}largest absolute error 0.781 at x[50] (100, expected 100.78125), largest relative error 0.00775 at x[50]\n" in done
     assert run("run l.toml --rtol 0.01 --atol 0").exit_code == 0 == run("run none.toml --rtol 0.01").exit_code

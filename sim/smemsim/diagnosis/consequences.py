@@ -20,6 +20,7 @@ UNINITIALISED, OTHER_TILE = "R507", "R508"
 ISSUED_BY_MANY = "X016"  # each commit and each wait is for the operations of one thread
 SCHEDULE, RACE = "X030", "X008"  # the result depends on the schedule; accesses without an order
 OF_SCHEDULE = ("X003", "X004", "X005", RACE)  # races that a schedule may show
+OF_WORD = ("D302", "D307")  # fields that do not fit each other
 HALVES_OF_UPDATE = 3  # a load and the stores of both threads
 BULK_SIZE = "A103"  # its bytes are cut off, so another number comes than is expected
 
@@ -32,13 +33,15 @@ def with_causes(findings: Sequence[Finding], touched_by: Callable[[Instruction],
     the bytes of a load and of the mbarriers on which it completes.
     """
     done: list[Finding] = []
-    for f in findings:
+    for f in sorted(findings, key=lambda f: any(_is_of_word(other, f) for other in findings)):
         cause = next((other for other in done if _is_cause(other, f, touched_by)), None)
         done.append(f if cause is None else _following(f, cause))
     return done
 
 
 def _is_cause(cause: Finding, f: Finding, touched_by: Callable[[Instruction], Sequence[Touched]]) -> bool:
+    if _is_of_word(cause, f):
+        return True
     if cause.code == ISSUED_BY_MANY and f.code in RACES:
         return any(half.instruction is not None and half.instruction.line == cause.line for half in f.halves)
     if f.code == SCHEDULE:
@@ -65,6 +68,19 @@ def _is_cause(cause: Finding, f: Finding, touched_by: Callable[[Instruction], Se
     if f.code == HANG and cause.code in IN_FLIGHT and (i := _load(cause)) is not None:
         bytes_ = (*bytes_, *touched_by(i))
     return is_at_line or any(mine.meets(other) for mine in f.touched for other in bytes_)
+
+
+def _is_of_word(cause: Finding, f: Finding) -> bool:
+    """Is it about the fields of a descriptor, of which the cause says that threads have stored the tile for others?"""
+    side = cause.numbers.get("side")
+    return (
+        side is not None
+        and cause.severity in GRAVE
+        and f.code in OF_WORD
+        and f.line == cause.line
+        and f.check is not None
+        and f.check.path.side == side
+    )
 
 
 def is_lost_update(f: Finding) -> bool:

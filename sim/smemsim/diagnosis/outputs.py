@@ -96,7 +96,9 @@ class Comparison:
             if self.is_rounding
             else ""
         )
-        others = f" ({self.differing - self.beyond} more differ by less)" if self.differing > self.beyond else ""
+        limit = "within the tolerance" if self.tolerance is not None else "too little to count"
+        count = self.differing - self.beyond
+        others = f" ({count} other element{'s differ' if count > 1 else ' differs'} {limit})" if count else ""
         return f"{self.difference}{others}; {self.largest}{more}"
 
     def as_dict(self) -> dict[str, Any]:

@@ -362,13 +362,20 @@ def _found_otherwise(
         return at_instruction(
             "R501", event.instruction, f"{side.upper()} (descriptor {what.number:#x}) is read with swizzle {word.swizzle}; threads wrote it with swizzle {other.swizzle}",
             f"swizzle {other.swizzle} in the descriptor, or write with swizzle {word.swizzle}{_law(word.swizzle)}", because="PTX ISA 9.1 §5.5.6",
-            why=f"the chunks are rows of the array at {found.begin:#x}, their source, only if they are read with swizzle {other.swizzle}", halves=written_at(writer),
+            why=f"threads have copied the tile from the array at {found.begin:#x}. Only with swizzle {other.swizzle} is each row of {side.upper()} a row of this array",
+            halves=written_at(writer), numbers={"side": side},
         )  # fmt: skip
-    strides = [f"LBO {one.leading_byte_offset} and SBO {one.stride_byte_offset}" for one in (word, other)]
+    fields = [
+        (name, getattr(word, field), getattr(other, field))
+        for name, field in (("LBO", "leading_byte_offset"), ("SBO", "stride_byte_offset"))
+        if getattr(word, field) != getattr(other, field)
+    ]
+    has, meant = (" and ".join(f"{name} {one[n]} B" for name, *one in fields) for n in (0, 1))
     return at_instruction(
-        "D308", event.instruction, f"{side.upper()} (descriptor {what.number:#x}) is read with {strides[0]}; threads wrote it for {strides[1]}",
-        f"{strides[1]}, or store the tile for {strides[0]}", because="PTX ISA 9.1 §9.7.15.5.1", halves=written_at(writer),
-        why=f"only with {strides[1]} are the rows of the tile rows of the array at {found.begin:#x}, their source",
+        "D308", event.instruction, f"{side.upper()} (descriptor {what.number:#x}) is read with {has}, but threads have stored its tile for {meant}",
+        f"write {meant} into the descriptor: {other.word:#018x}. Or store the tile for {has}", because="PTX ISA 9.1 §9.7.15.5.1", halves=written_at(writer),
+        why=f"threads have copied the tile from the array at {found.begin:#x}. Only with {meant} is each row of {side.upper()} a row of this array",
+        numbers={"side": side},
     )  # fmt: skip
 
 
