@@ -677,6 +677,19 @@ def test_ctas_that_multiply_other_parts_of_the_same_boxes_repeat_nothing(apart: 
     assert any("load the same tiles" in f.message for f in found.remarks) == (not apart)
 
 
+@pytest.mark.parametrize(
+    ("at", "said"), [((0, 0), False), ((64, 0), True), ((0, 64), True), ((-64, 0), True), ((63, 0), False), ((0, "%y"), False)]
+)
+def test_a_map_whose_loads_are_all_outside_of_its_tensor_is_a_remark(at, said: bool):
+    """The loads bring fill only. Some CTAs of a grid may have nothing to do, or the whole grid: so it is no finding."""
+    gpu = Gpu("sm_90a")
+    a, b = (tensor(gpu, (64, 64), (BOX, ROWS), name=name) for name in "AB")
+    found = run(kernel(2, [Load(0, 0, at), Load(1, TILE, (0, 0))], steps(0, TILE)), gpu, a, b, grid=2)
+    assert [f.code for f in found.findings] == ["T209"] * (said and at[0] != 0), found.text()  # k of A alone
+    told = [f for f in found.remarks if "all boxes that loads of this map name are outside the tensor" in f.message]
+    assert [f.code for f in told] == ["T209"] * (said and at[0] == 0), found.text()
+
+
 def test_what_is_meant_is_found_in_another_stage():
     gpu = Gpu("sm_90a")
     a, b = (tensor(gpu, (64, 256), (BOX, ROWS), name=name) for name in "AB")

@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterable
 
 from smemsim.core.finding import Finding, at_instruction
+from smemsim.core.spec.findings import Severity
 from smemsim.core.words.tensor_map import TensorMap
 from smemsim.run.engine.launch import Launch
 from smemsim.run.engine.records import Load, Store
@@ -24,7 +25,8 @@ def exchanged_boxes(launch: Launch) -> list[Finding]:
     coordinates are exchanged.
 
     A correct kernel is not reported: its boxes reach the end of the tensor as they are, and boxes past a ragged end
-    are not all inside if exchanged.
+    are not all inside if exchanged. If all boxes of a map are outside for another reason, that is a remark: a launch
+    may have nothing to do.
     """
     moved: dict[tuple[bool, TensorMap], dict[Place, Load | Store]] = {}
     # of a map by its identity the same, None where it is not plain
@@ -44,6 +46,8 @@ def exchanged_boxes(launch: Launch) -> list[Finding]:
         exchange = next((pair for pair in itertools.combinations(range(tm.rank), 2) if outside and _covers(boxes, pair, tm)), None)
         if exchange is not None:
             found.append(_told(outside, len(boxes), exchange, is_load=is_load))
+        elif len(outside) == len(boxes):
+            found.append(_all_outside(outside, is_load=is_load))
     return found
 
 
@@ -86,3 +90,15 @@ def _told(outside: list[Load | Store], count: int, pair: tuple[int, int], *, is_
         arrays=(tm.global_address,),
         why=f"{does}; with coordinates {pair[0]} and {pair[1]} exchanged the boxes are exactly the whole tensor",
     )
+
+
+def _all_outside(outside: list[Load | Store], *, is_load: bool) -> Finding:
+    first = min(outside, key=lambda e: e.cta)
+    does = "reads numbers of the tensor: the tiles hold fill only" if is_load else "writes anything"
+    return at_instruction(
+        "T209" if is_load else "R508", first.instruction,
+        f"all boxes that {'loads' if is_load else 'stores'} of this map name are outside the tensor, first the box at {list(first.coordinates)}; "
+        f"global_dim = {list(first.tensor_map.global_dim)}",
+        "coordinates in the order of the dimensions: dimension 0, the contiguous one, comes first", arrays=(first.tensor_map.global_address,),
+        why=f"none of them {does}", milder=Severity.NOTE,
+    )  # fmt: skip
