@@ -231,6 +231,7 @@ INNER = {
     "smemsim.testing.strategies.kernels",
     "smemsim.testing.strategies.maps",
     "smemsim.virtual.bindings",
+    "smemsim.virtual.cutedsl",
 }
 KIT = "smemsim.capture."  # its tests stand in for a card
 FORMULAS = (

@@ -1,5 +1,6 @@
-"""What a program asks of `cuda.bindings` is one call of the device, with its numbers in their places, and its answer is
-the program's. A module of the same names stands for NVIDIA's; a session that notes its calls stands for the device.
+"""What a program asks of `cuda.bindings`, or host code of CuTe DSL of its runtime library, is one call of the device,
+with its numbers in their places. A module of the same names stands for NVIDIA's; a session that notes its calls stands
+for the device.
 """
 
 import ctypes
@@ -10,7 +11,7 @@ import types
 
 import pytest
 
-from smemsim.virtual import CudaError, bindings
+from smemsim.virtual import CudaError, bindings, cutedsl
 
 CARD = types.SimpleNamespace(name="NVIDIA H200")
 PARAMETERS = [types.SimpleNamespace(offset=offset, size=size) for offset, size in ((0, 8), (8, 4), (16, 8))]
@@ -270,3 +271,275 @@ def test_memory_of_the_host_is_taken_from_what_has_a_buffer(installed):
     assert source == 4096
     ctypes.memmove(to, b"written", 7)
     assert host[:7] == b"written"
+
+
+# ---- The runtime library of CuTe DSL: the same calls, with results in memory
+
+OUT, SIZE, NAME, RAISED = "out", "size", "name", "raised"  # places in memory, and a function of the caller
+NOW = {
+    OUT: ctypes.create_string_buffer(128), SIZE: (ctypes.c_uint64 * 1)(77), NAME: ctypes.create_string_buffer(b"kernel"),
+    "dim": (ctypes.c_uint64 * 2)(64, 32), "strides": (ctypes.c_uint64 * 1)(128), "box": (ctypes.c_uint32 * 2)(8, 4), "steps": (ctypes.c_uint32 * 2)(1, 2),
+}  # fmt: skip
+
+
+def launch_config(grid, block, shared, stream, attributes=()):
+    """(cudaLaunchConfig_t, its attributes: (kind, numbers))."""
+    raw = b"".join(struct.pack("<I4x3I", kind, *numbers).ljust(72, b"\0") for kind, numbers in attributes)
+    kept = ctypes.create_string_buffer(raw, max(len(raw), 1))
+    config = struct.pack("<6IQQQI", *grid, *block, shared, stream, ctypes.addressof(kept), len(attributes))
+    return ctypes.create_string_buffer(config, len(config)), kept
+
+
+LAUNCHES = {
+    "plain": launch_config((2, 3, 4), (32, 2, 1), 64, 8),
+    "zeros": launch_config((2, 0, 0), (32, 0, 0), 0, 0),
+    "others": launch_config((1, 1, 1), (32, 1, 1), 0, 0, [(4, (2, 1, 4)), (2, (1, 0, 0)), (1, (9, 9, 9)), (6, (1, 0, 0))]),
+    "none": launch_config((1, 1, 1), (32, 1, 1), 0, 0, [(2, (0, 0, 0)), (6, (0, 0, 0))]),
+}
+MAP = bytes(range(128))
+# (function, arguments, calls, what the first of them answers, what lies at OUT then)
+ENTRIES = [
+    ("_cuLibraryUnload", (20,), [("unload", 20)], 7, b""),
+    ("_cudaLibraryGetKernel", (OUT, 20, NAME), [("function", 20, "kernel"), ("name_parameters", 5, ("a", "b"))], 5, struct.pack("<Q", 5)),
+    ("_cuLibraryGetUnifiedFunction", (OUT, 20, NAME), [("function", 20, "kernel"), ("name_parameters", 5, ("a", "b"))], 5, struct.pack("<Q", 5)),
+    ("_cuLibraryGetKernelCount", (OUT, 20), [("function_count", 20)], 3, struct.pack("<I", 3)),
+    ("_cudaLibraryGetGlobal", (OUT, SIZE, 20, NAME), [("variable", 20, "kernel")], (4096, 16), struct.pack("<Q", 4096)),
+    ("_cudaLibraryGetGlobal", (OUT, 0, 20, NAME), [("variable", 20, "kernel")], (4096, 16), struct.pack("<Q", 4096)),
+    ("_cuKernelGetAttribute", (OUT, 1, 5, 0), [("function_attribute", 5, 1)], 48, struct.pack("<i", 48)),
+    ("_cudaFuncSetAttribute", (5, 9, -2), [("set_function_attribute", 5, 9, BIG)], 7, b""),
+    ("_cudaKernelSetAttributeForDevice", (5, 8, 65536, 0), [("set_function_attribute", 5, 8, 65536)], 7, b""),
+    ("_cudaLaunchKernelEx", ("plain", 5, 4096), [("launch", 5, 2, 3, 4, 32, 2, 1, 0, 0, 0, 64, 8, False, False, b"bank 5 at 4096")], 7, b""),
+    ("_cudaLaunchKernelEx", ("zeros", 5, 1), [("launch", 5, 2, 1, 1, 32, 1, 1, 0, 0, 0, 0, 0, False, False, b"bank 5 at 1")], 7, b""),
+    ("_cudaLaunchKernelEx", ("others", 5, 1), [("launch", 5, 1, 1, 1, 32, 1, 1, 2, 1, 4, 0, 0, True, True, b"bank 5 at 1")], 7, b""),
+    ("_cudaLaunchKernelEx", ("none", 5, 1), [("launch", 5, 1, 1, 1, 32, 1, 1, 0, 0, 0, 0, 0, False, False, b"bank 5 at 1")], 7, b""),
+    ("_cudaOccupancyMaxActiveBlocksPerMultiprocessor", (OUT, 5, 128, 64), [("occupancy", 5, 128, 64)], 3, struct.pack("<i", 3)),
+    ("_cuTensorMapEncodeTiled", (OUT, 1, 2, 4096, "dim", "strides", "box", "steps", 3, 4, 5, 6),
+     [("encode_tiled", 1, 2, 4096, struct.pack("<2Q", 64, 32), struct.pack("<Q", 128), struct.pack("<2I", 8, 4), struct.pack("<2I", 1, 2), 3, 4, 5, 6)], MAP, MAP),
+    ("_cuTensorMapEncodeTiled", (OUT, 1, 1, 4096, "dim", 0, "box", "steps", 3, 4, 5, 6),
+     [("encode_tiled", 1, 1, 4096, struct.pack("<Q", 64), b"", struct.pack("<I", 8), struct.pack("<I", 1), 3, 4, 5, 6)], MAP, MAP),
+    ("_cudaGetDevice", (OUT,), [], 7, bytes(4)),
+    ("_cuDeviceGet", (OUT, 0), [], 7, bytes(4)),
+    ("_cudaGetDeviceCount", (OUT,), [], 7, struct.pack("<i", 1)),
+    ("_cudaSetDevice", (0,), [], 7, b""),
+    ("_cudaDeviceGetAttribute", (OUT, 75, 0), [("attribute", 75)], 9, struct.pack("<i", 9)),
+    ("_cudaDeviceSynchronize", (), [("synchronize", 0)], 7, b""),
+    ("_cudaMalloc", (OUT, 64), [("allocate", 64, "device", "")], 4096, struct.pack("<Q", 4096)),
+    ("_cudaMallocAsync", (OUT, 64, 8), [("allocate_async", 64, "", 8)], 4096, struct.pack("<Q", 4096)),
+    ("_cudaMallocHost", (OUT, 64), [("allocate", 64, "pinned", "")], 4096, struct.pack("<Q", 4096)),
+    ("_cudaMallocManaged", (OUT, 64, 1), [("allocate", 64, "managed", "")], 4096, struct.pack("<Q", 4096)),
+    ("_cudaFree", (4096,), [("free", 4096)], 7, b""),
+    ("_cudaFreeHost", (4096,), [("free", 4096)], 7, b""),
+    ("_cudaFreeAsync", (4096, 8), [("free_async", 4096, 8)], 7, b""),
+    ("_cudaMemcpy", (1, 2, 3, 2), [("copy", 1, 2, 3, 2, 0)], 7, b""),
+    ("_cudaMemcpyAsync", (1, 2, 3, 1, 8), [("copy", 1, 2, 3, 1, 8)], 7, b""),
+    ("_cudaMemset", (1, 2, 3), [("fill", 1, 0, 2, 1, 3, 1, 0)], 7, b""),
+    ("_cudaMemsetAsync", (1, 2, 3, 8), [("fill", 1, 0, 2, 1, 3, 1, 8)], 7, b""),
+    ("_cudaStreamCreate", (OUT,), [("stream_create", 0, 0)], 8, struct.pack("<Q", 8)),
+    ("_cudaStreamDestroy", (8,), [("stream_destroy", 8)], 7, b""),
+    ("_cudaStreamSynchronize", (8,), [("synchronize", 8)], 7, b""),
+    ("_cudaStreamWaitEvent", (8, 9, 0), [("stream_wait", 8, 9)], 7, b""),
+    ("_cudaStreamAddCallback", (8, 100, 200, 0), [("call_back", 8, 100, 200)], 7, b""),
+    ("_cudaStreamBeginCapture", (8, 1), [("capture_begin", 8, 1)], 7, b""),
+    ("_cudaStreamEndCapture", (8, OUT), [("capture_end", 8)], 30, struct.pack("<Q", 30)),
+    ("_cudaGraphInstantiate", (OUT, 30, 0), [("graph_instantiate", 30)], 31, struct.pack("<Q", 31)),
+    ("_cudaGraphLaunch", (31, 8), [("graph_launch", 31, 8)], 7, b""),
+    ("_cudaGraphDestroy", (30,), [("graph_destroy", 30)], 7, b""),
+    ("_cudaGraphExecDestroy", (31,), [("graph_destroy", 31)], 7, b""),
+    ("_cudaEventCreate", (OUT,), [("event_create", 0)], 9, struct.pack("<Q", 9)),
+    ("_cudaEventDestroy", (9,), [("event_destroy", 9)], 7, b""),
+    ("_cudaEventRecord", (9, 8), [("event_record", 9, 8)], 7, b""),
+    ("_cudaEventElapsedTime", (OUT, 9, 10), [("event_elapsed", 9, 10)], 1500, struct.pack("<f", 1.5)),
+    ("_cudaProfilerStart", (), [], 7, b""),
+    ("cuda_dialect_assert_success", (1, 2), [], 7, b""),
+]  # fmt: skip
+
+
+@pytest.fixture
+def library(monkeypatch):
+    """(the functions of the runtime library as compiled code calls them, the session)."""
+    calls, slots = Session(), {}
+
+    class Slot:
+        def __init__(self, name):
+            self.name = name
+
+        def __setattr__(self, key, value):
+            if key == "value":
+                slots[self.name] = value
+            object.__setattr__(self, key, value)
+
+    class Pointer(ctypes.c_void_p):
+        @classmethod
+        def in_dll(cls, _, name):
+            return Slot(name.removeprefix("slot_"))
+
+    own = types.SimpleNamespace(**vars(ctypes) | {"CDLL": lambda path: None})
+    cast = ctypes.cast
+    own.cast = lambda made, _: types.SimpleNamespace(value=cast(made, ctypes.c_void_p).value)
+    own.c_void_p = Pointer
+    monkeypatch.setattr(cutedsl, "ctypes", own)
+    monkeypatch.setattr(cutedsl, "_kept", [])
+    monkeypatch.setattr(cutedsl, "_names", {"kernel": ("a", "b")})
+    monkeypatch.setattr(cutedsl, "session", lambda: calls)
+    cutedsl._fill("library")
+    kept = cutedsl._kept
+    return {name: kind(at) for (name, at), kind in zip(slots.items(), map(type, kept), strict=True)}, calls
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "expected", "answer", "left"), ENTRIES, ids=[f"{row[0]} {n}" for n, row in enumerate(ENTRIES)]
+)
+def test_compiled_host_code_gets_its_results_where_it_says(library, name, arguments, expected, answer, left):
+    entries, calls = library
+    if expected:
+        calls.answers[expected[0][0]] = answer
+    NOW[OUT].raw, NOW[SIZE][0] = b"\xee" * 128, 77
+    places = {key: ctypes.addressof(at) for key, at in NOW.items()} | {
+        key: ctypes.addressof(config) for key, (config, _) in LAUNCHES.items()
+    }
+    assert entries[name](*(places.get(one, one) for one in arguments)) == 0
+    assert calls.calls == expected
+    assert NOW[OUT].raw == left + b"\xee" * (128 - len(left))
+    assert NOW[SIZE][0] == (16 if SIZE in arguments else 77)
+
+
+def test_an_error_is_a_code_and_a_text_in_compiled_host_code(library):
+    entries, calls = library
+    calls.reason = ""
+    assert entries["_cudaSetDevice"](1) == 101
+    calls.answers["free"] = CudaError(1)
+    assert entries["_cudaFree"](4096) == 1
+    calls.answers["synchronize"] = ZeroDivisionError("no")
+    assert entries["_cudaDeviceSynchronize"]() == 999
+    assert calls.reason == "internal error in _cudaDeviceSynchronize"
+    assert calls.told.pop().startswith(f"{calls.reason}, please report it:\nTraceback")
+    name = [ctypes.string_at(entries["cuda_dialect_get_error_name"](code)) for code in (0, 719, 54321)]
+    assert name == [b"cudaSuccess", b"cudaErrorLaunchFailure", b"cudaErrorUnknown"]
+    entries["cuda_dialect_print_on_error"](0)
+    assert calls.told == []
+    entries["cuda_dialect_print_on_error"](719)
+    calls.reason = ""
+    entries["cuda_dialect_print_on_error"](719)
+    entries["cuda_dialect_print_on_error"](54321)
+    assert calls.told == [
+        "CUDA error 719: internal error in _cudaDeviceSynchronize", "CUDA error 719: unspecified launch failure", "CUDA error 54321: unknown",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("reason", ["", "why"])
+def test_an_exception_gets_the_kind_and_the_text_of_an_error(library, reason):
+    entries, calls = library
+    calls.reason, raised = reason, []
+    kind = ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.POINTER(ctypes.c_char_p), ctypes.c_int32)
+    function = kind(lambda what, parts, count: raised.append((what, [parts[n] for n in range(count)])))
+    for name in ("CuteDSLRT_TVMFFISetRaisedCudaError", "CuteDSLRT_TVMFFISetRaisedCudaLaunchError"):
+        for code, said in ((719, "cudaErrorLaunchFailure: unspecified launch failure"), (54321, "CUDA error 54321: ")):
+            entries[name](ctypes.cast(function, ctypes.c_void_p).value, code)
+            what = f"{said.partition(':')[0]}: {reason}" if reason else said
+            assert raised.pop() == (b"RuntimeError", [what.encode()])
+
+
+@pytest.mark.parametrize(("load_code", "device_code", "code"), [(0, 0, 0), (0, 719, -1), (2, 0, -1)])
+@pytest.mark.parametrize("tells", [True, False])
+def test_a_library_is_loaded_once_and_brought_to_the_device(library, load_code, device_code, code, tells):
+    entries, calls = library
+    calls.reason, seen = "", []
+
+    def load(at):
+        ctypes.c_uint64.from_address(at).value = 20
+        seen.append("load")
+        return load_code
+
+    load_kind, device_kind = (
+        ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_uint64),
+        ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_uint64, ctypes.c_int32),
+    )
+    functions = [
+        load_kind(load),
+        device_kind(lambda at, device: seen.append((ctypes.c_uint64.from_address(at).value, device)) or device_code),
+        ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_char_p)(lambda kind, text: seen.append((kind, text))),
+    ]
+    storage = ctypes.c_uint64()
+    given = [
+        ctypes.addressof(storage),
+        *(ctypes.cast(f, ctypes.c_void_p).value for f in functions[: 3 if tells else 2]),
+        *([] if tells else [0]),
+    ]
+    wanted = code if tells else load_code or device_code
+    assert entries["cuda_dialect_init_library_once"](*given) == wanted
+    steps = ["load", *([(20, 0)] if not load_code else [])]
+    assert seen[: len(steps)] == steps
+    assert [kind for kind, _ in seen[len(steps) :]] == [b"RuntimeError"] * bool(tells and code)
+    assert storage.value == (0 if wanted else 20)
+    if not wanted:
+        assert entries["cuda_dialect_init_library_once"](*given) == 0
+        assert seen == steps
+        without = [given[0], given[1], 0, 0]
+        storage.value = 0
+        assert (entries["cuda_dialect_init_library_once"](*without), seen[len(steps) :]) == (0, ["load"])
+
+
+PTX = ".version 8.0\n.target sm_90a\n.address_size 64\n.visible .entry kernel() { ret; }\n"
+
+
+@pytest.mark.parametrize(
+    ("written", "is_taken"),
+    [
+        (
+            '.version 8.0\n.target sm_90a\n.file 1 "k.py"\n.address_size 64\n  .loc 1 3 0\n// a comment\n.visible  .entry kernel() { ret; }\n\n',
+            True,
+        ),
+        (PTX.replace("ret;", "exit;"), False),
+        (PTX.replace(" kernel", " other"), False),
+    ],
+)
+def test_code_is_the_ptx_with_lines_that_has_its_instructions(library, written, is_taken, tmp_path, monkeypatch):
+    entries, calls = library
+    for prefix in cutedsl.PREFIXES:
+        monkeypatch.setenv(f"{prefix}_DUMP_DIR", str(tmp_path))
+    (tmp_path / "deeper").mkdir()
+    (tmp_path / "deeper" / "k.ptx").write_text(written)
+    code = ctypes.create_string_buffer(PTX.encode())
+    calls.answers["load"] = 20
+    assert entries["_cudaLibraryLoadData"](ctypes.addressof(NOW[OUT]), ctypes.addressof(code)) == 0
+    [(_, text, *more)] = calls.calls
+    assert (text.decode(), more) == (written if is_taken else PTX, ["", 0])
+    assert struct.unpack_from("<Q", NOW[OUT].raw) == (20,)
+
+
+def test_a_benchmark_runs_a_kernel_once(monkeypatch):
+    testing = types.ModuleType("cutlass.testing")
+    testing.benchmark = lambda *a, **named: (a, named)
+    monkeypatch.setitem(sys.modules, "cutlass.testing", testing)
+    monkeypatch.delitem(sys.modules, "cutlass.base_dsl.dsl", raising=False)
+    cutedsl._after_import()
+    once = testing.benchmark
+    assert once("f", iterations=9, warmup_iterations=9, workspace_count=5) == (
+        ("f",),
+        {"iterations": 1, "warmup_iterations": 0, "workspace_count": 1},
+    )
+    assert once("f", workspace_generator=len, workspace_count=5)[1]["workspace_count"] == 2
+    assert once("f", workspace_generator=len)[1]["workspace_count"] == 1
+    cutedsl._after_import()
+    assert testing.benchmark is once
+
+
+def test_parameters_have_the_names_of_the_arguments_that_are_passed(monkeypatch):
+    dsl = types.ModuleType("cutlass.base_dsl.dsl")
+    dsl.extract_mlir_values = lambda value: [types.SimpleNamespace(type=kind) for kind in value]
+
+    class BaseDSL:
+        def generate_kernel_operands_and_types(self, function, name, signature, arguments, named, *more):
+            return ("made", *more)
+
+    dsl.BaseDSL = BaseDSL
+    monkeypatch.setitem(sys.modules, "cutlass.base_dsl.dsl", dsl)
+    monkeypatch.setattr(cutedsl, "_names", {})
+    cutedsl._after_import()
+    kinds = {"x": "Tensor", "n": "Int32", "flag": "cutlass.Constexpr", "pair": "tuple", "layout": "Layout", "scale": "Float32"}
+    signature = types.SimpleNamespace(parameters={name: types.SimpleNamespace(annotation=kind) for name, kind in kinds.items()})
+    arguments = [["!cute.memref<f16>"], 3, ["i32"], ["f32", "!cute.layout<1>", "!cute.ptr<f16>"], ["!cute.layout<1>"]]
+    assert BaseDSL().generate_kernel_operands_and_types(None, "kernel", signature, arguments, {"scale": 1.5}, 7) == ("made", 7)
+    assert cutedsl._names == {"kernel": ("x", "n", "pair[0]", "pair[2]", "scale")}
+    assert BaseDSL().generate_kernel_operands_and_types(None, "odd", None, [], {}) == ("made",)
+    assert list(cutedsl._names) == ["kernel"]
