@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernels import BITS, TOML, WIDTHS, changed, kernel, said_of_damaged, word_with
-from messages import one_line
+from messages import facts, one_line
 from places import TESTS
 from smemsim import InputError, Severity, SmemDescriptor, check
 from smemsim.cli import main
@@ -36,9 +36,11 @@ def test_the_known_cases_are_there():
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
-def test_known_kernels_are_clean_and_known_bugs_have_their_cause(path):
+def test_known_kernels_are_clean_and_known_bugs_have_their_cause(path, snapshot):
     scenario = tomllib.loads(path.read_text())
     report = check(path)
+    if report.findings:
+        assert facts(report.findings) == snapshot
     assert report.as_expected, report.text()
     assert report.ok
     assert bool(report.expected) is (path in BUGS)
@@ -150,9 +152,10 @@ def test_a_repair_names_every_field_of_the_word_that_it_changes(of, idle):
 
 
 @pytest.mark.parametrize(("of", "number"), FAULTS)
-def test_a_planted_fault_is_the_first_finding_and_its_repair_works(of, number):
+def test_a_planted_fault_is_the_first_finding_and_its_repair_works(of, number, snapshot):
     right, _, scenario = list(faults(kernel(*of)))[number]
     report = check(scenario)
+    assert facts(report.findings) == snapshot
     findings = [f for f in report.findings if f.severity is not Severity.NOTE]
     assert findings, "clean"
     first = findings[0]
@@ -519,6 +522,11 @@ TOLD = {
     "a row too many": (KERNELS[0], "map.tm.global_dim", [WIDTH, HEIGHT + 1], ("T207",), f"the map of extents ({WIDTH}, {HEIGHT + 1}) ends", f"extents of m {HEIGHT}, k {WIDTH}"),
     "other elements": (KERNELS[0], "map.tm", {"of": "X", "raw": "00" * 128}, ("T211", "T205"), "the map has elements of 8 bits; X has bf16, 16 bits", "a data type of 16 bits"),
     "half an instruction": (("sm_100a", "tf32", "MN", "128B", 128, 64), "step.1.m", 128, ("I602",), "the operand is MN-major tf32 with swizzle 128B", "layout code 1 and a tile in 32-byte atoms"),
+    **{
+        f"a bulk copy into {swizzle}": (BULK, "buffer.sA.layout", {"swizzle": swizzle, "mn": [[8, 128]], "k": [[128, 1]]}, ("R501",),
+                                        f"in {lines - 1} of {lines} lines the 16 B chunks are in other places", "a tensor copy (cp.async.bulk.tensor)")
+        for swizzle, lines in (("128B", 8), ("64B", 4), ("32B", 2))
+    },
     "a bulk copy off 16 B": (BULK, "step.0.offset", [0, 8], ("A101",), "shared address 0x408 is 8 B past a multiple of 16 B", "place sA at 0x410"),
 }  # fmt: skip
 

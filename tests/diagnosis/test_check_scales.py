@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernels import changed, kernel, said_of_damaged, word_with
-from messages import one_line
+from messages import facts, one_line
 from scaled import ARCH, MODES, scaled
 from scaled_fragments import SHUFFLED, FragmentGemm, sparse_fragments
 from scaled_gemms import IN_A_ROW, STORES, Gemm, Sparse, SparseWarpgroup, Stored, run
@@ -123,9 +123,10 @@ TEXT_ONLY = {"a copy is missing"}
 
 
 @pytest.mark.parametrize(("mode", "meant", "number"), CASES)
-def test_a_planted_fault_is_the_first_finding_and_its_repair_works(mode, meant, number):
+def test_a_planted_fault_is_the_first_finding_and_its_repair_works(mode, meant, number, snapshot):
     code, what, scenario = list(faults(mode, meant))[number]
     report = check(scenario)
+    assert facts(report.findings) == snapshot
     first = report.findings[0]
     assert first.code == code, report.text()
     assert report.codes == (code,), report.text()  # the rest are consequences

@@ -3,6 +3,7 @@
 import json
 import tomllib
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -81,8 +82,21 @@ def test_descriptors_are_words():
     lambda: Scenario("sm_90a").buffer("s", adress=1).toml(), lambda: check(Scenario("sm_90a").map("t", box_dim=(1,))),
 ])  # fmt: skip
 def test_what_does_not_fit_is_a_sentence(wrong):
+    """What cannot be put together, or is no scenario then."""
     with pytest.raises(InputError, match=r".{20}"):
         wrong()
+
+
+def test_rows_of_half_bytes_need_strides_and_codes_that_are_expected_stand_in_the_file():
+    with pytest.raises(InputError, match=r"^tensor A: 12 bits a row are no whole bytes; give strides in bytes$"):
+        Scenario("sm_100a").tensor("A", "e2m1", m=8, k=3)
+    assert Scenario("sm_100a").tensor("A", "e2m1", m=8, k=4).tables["tensor"]["A"]["stride"] == {"m": 2, "k": 1}
+    assert Scenario("sm_100a").tensor("A", "e2m1", k=3).tables["tensor"]["A"]["stride"] == {"k": 1}
+    made = built().expect("D308", "X001")
+    assert made.as_dict()["expect"] == {"findings": ["D308", "X001"]}
+    assert tomllib.loads(made.toml())["expect"] == made.as_dict()["expect"]
+    assert "expect" not in tomllib.loads(built().toml())
+    assert built(k_add=np.array([0, 32])).as_dict() == built(k_add=[0, 32]).as_dict()
 
 
 # ---- What cannot be read is a sentence, wherever it stands

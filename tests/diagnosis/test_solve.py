@@ -323,6 +323,35 @@ def test_bad_input_is_a_sentence(given, said):
         find_descriptors(**{"arch": "sm_90a", "dtype": "bf16", "major": "K", **given})
 
 
+def test_an_answer_tells_how_many_there_are_or_why_there_is_none():
+    rows = 1024 + 128 * np.arange(64)[:, None] + 2 * np.arange(16)
+    none = find_descriptors(rows, arch="sm_90a", dtype="bf16", major="K")
+    one = find_descriptors(1024 + 16 * np.arange(64)[:, None] + 2 * np.arange(8), arch="sm_90a", dtype="bf16", major="K")
+    many = find_descriptors(operand=np.zeros((64, 16), np.uint16), dump=bytes(4096), base=1024, arch="sm_90a", dtype="bf16", major="K")
+    assert [repr(x) for x in (none, one)] == ["<Answer on sm_90a: 0 descriptors>", "<Answer on sm_90a: 1 descriptor>"]
+    assert repr(many) == f"<Answer on sm_90a: {len(many.descriptors)} descriptors, of more>"
+    assert str(none) == none.why
+    assert str(one) == f"1 layout reads it; the first is {one.descriptors[0].descriptor!r}"
+    near = none.as_dict()["nearest"]
+    assert (near["right"], near["of"], near["first"]) == (128, 1024, [0, 0, *near["first"][2:]])
+    assert (near["lies"], near["reads"]) == (int(rows[tuple(near["first"][2:])]), int(none.nearest.reads[none.nearest.first]))
+
+
+@pytest.mark.parametrize(
+    ("places", "says"),
+    [
+        ([[1, 2], [3]], "places = [[1, 2], [3]]: needs an array"),
+        (np.zeros((4, 4)), "places: an array of float64 (4, 4); needs whole numbers"),
+        (np.zeros((0, 4), int), "places: an array of int64 (0, 4); needs whole numbers"),
+        (np.broadcast_to(np.int64(0), (1 << 10, 1025)), "places has 1,049,600 elements; a tile has at most 1,048,576"),
+    ],
+)
+def test_what_are_no_addresses_is_a_sentence(places, says):
+    with pytest.raises(InputError) as caught:
+        find_descriptors(places, arch="sm_90a", dtype="bf16", major="K")
+    assert says in str(caught.value)
+
+
 def test_layouts_that_nobody_knows_are_named():
     places = 1024 + 256 * np.arange(8)[:, None] + 2 * np.arange(128)
     answer = find_descriptors(places, arch="sm_90a", dtype="bf16", major="K")

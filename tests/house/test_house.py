@@ -230,8 +230,14 @@ INNER = {
     "smemsim.testing.strategies.descriptors",
     "smemsim.testing.strategies.kernels",
     "smemsim.testing.strategies.maps",
+    "smemsim.virtual.alignment",
+    "smemsim.virtual.benchmarks",
     "smemsim.virtual.bindings",
     "smemsim.virtual.cutedsl",
+    "smemsim.virtual.jax",
+    "smemsim.virtual.local",
+    "smemsim.virtual.proton",
+    "smemsim.virtual.record",
 }
 KIT = "smemsim.capture."  # its tests stand in for a card
 FORMULAS = (

@@ -250,6 +250,21 @@ def test_what_nobody_has_any_more_counts_for_nothing(monkeypatch):
         gc.enable()
 
 
+def test_the_budget_says_what_is_needed_what_is_taken_and_what_there_is(monkeypatch):
+    monkeypatch.setattr(budget, "_taken", type(budget._taken)())
+    budget.set_limit(1 << 40)
+    with pytest.raises(InputError, match=r"^an array: needs 2.0 TiB of memory; the limit is 1.0 TiB \(--memory, or SMEMSIM_MEMORY\)$"):
+        budget.ask("an array", 1 << 41)
+    budget.ask("an array", 1 << 40)
+    owner = type("Owner", (), {})()
+    budget.hold(owner, 1 << 30)
+    assert budget.left() == (1 << 40) - (1 << 30)
+    with pytest.raises(InputError, match=r"^an array: needs 1.0 TiB of memory, 1.0 GiB are taken already; the limit is 1.0 TiB"):
+        budget.ask("an array", 1 << 40)
+    del owner
+    assert budget.left() == 1 << 40
+
+
 def test_arrays_together_have_one_budget(here):
     (here / "kernel.ptx").write_text(kernel(parameters=".param .u64 p, .param .u64 q"))
     arrays = ("--arg", "zeros:u8:300000", "--arg", "zeros:u8:300000")

@@ -184,7 +184,9 @@ class Answer(metaclass=OwnMembers):
 
     def __str__(self) -> str:
         if self.descriptors:
-            return f"{len(self.descriptors)} layouts read it; the first is {self.descriptors[0].descriptor!r}{self.shared and f'; {self.shared}'}"
+            count = len(self.descriptors)
+            more = f"; {self.shared}" if self.shared else ""
+            return f"{count} layout{'s read' if count > 1 else ' reads'} it; the first is {self.descriptors[0].descriptor!r}{more}"
         return self.why
 
     def as_dict(self) -> dict[str, Any]:

@@ -96,8 +96,6 @@ def find_descriptors(
     if operand is not None:
         contents = _dumped(shape, dump, whole("base", base, minimum=0), raw_bits("operand", elements, fmt))
         return _of_contents(shape, contents)
-    if elements.dtype.kind not in "iu":
-        raise InputError(f"{given[0]}: an array of {elements.dtype}; needs addresses, whole numbers")
     elements = elements.astype(np.int64)
     if elements.min(initial=0) < 0:
         raise InputError(f"{given[0]} has {int(elements.min())}: every element needs an address; leave out the rows that do not matter")
