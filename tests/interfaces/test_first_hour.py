@@ -135,7 +135,7 @@ def test_the_two_plans_of_a_product_share_no_byte_and_one_instruction():
     of_a, of_b = (smemsim.SmemDescriptor.decode(int(made[side]["words"][0][0], 16), arch="sm_90a") for side in "ab")
     assert of_a.start_address + 3 * 256 * 64 * 2 <= of_b.start_address
     assert made["d"] == {"columns": 0, "allocate": 0, "layout": None}
-    assert len(made["ptx"]) == 3 + 64 // 16
+    assert len([line for line in made["ptx"] if not line.startswith("//")]) == 3 + 64 // 16
 
 
 @pytest.mark.parametrize(("words", "said"), [(["128x64"], "--arch is missing: needs one of sm_90a"), (["128x64x64", "--side", "b"], "--side: of one operand"),
