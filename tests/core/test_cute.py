@@ -161,7 +161,7 @@ def powers(draw):
 
 
 @examples(30)
-@given(powers(), st.sampled_from([8, 16, 32]))
+@given(powers(), st.sampled_from([4, 8, 16, 32]))
 def test_bases_give_the_element_of_every_address(layout, bits):
     bases = layout.linear_bases(bits)
     at = {0: (0,) * layout.rank}
@@ -173,11 +173,17 @@ def test_bases_give_the_element_of_every_address(layout, bits):
 
 
 @pytest.mark.parametrize(("text", "said"), [
-    ("(8,3):(3,1)", "no power of two"), ("(16,64):(16,1)", "share a place"), ("(8,64):(128,1)", "holes"), ("S<3,4,3> o 0 o (8,64):(64,1)", "bits of an element"),
+    ("(8,3):(3,1)", "no power of two"), ("(3,8):(8,1)", "size 3 is no power of two"), ("(16,64):(16,1)", "share a place"), ("(8,64):(128,1)", "holes"), ("S<3,4,3> o 0 o (8,64):(64,1)", "bits of an element"),
 ])  # fmt: skip
 def test_a_layout_that_is_not_linear_says_why(text, said):
     with pytest.raises(InputError, match=said):
         CuteLayout.parse(text).linear_bases()
+
+
+def test_a_tile_of_one_atom_is_printed_with_strides_of_zero():
+    atom = CuteLayout.parse("(8,64):(64,1)")
+    assert str(tile_to_shape(atom, (8, 64), (0, 1))) == "((8,1),(64,1)):((64,0),(1,0))"
+    assert str(tile_to_shape(atom, (16, 64), (0, 1))) == "((8,2),(64,1)):((64,512),(1,0))"
 
 
 PASTED = "Sw<3,4,3> o smem_ptr[16b](unset) o ((_8,_16),(_64,_4)):((_64,_512),(_1,_8192))"

@@ -122,12 +122,61 @@ def test_a_layout_says_where_rows_and_columns_lie() -> None:
         (["--access", "ld:4:0 - lane * 4"], "before the buffer"),
         (["--access", "ld:4:__import__('os')"], "only numbers"),
         (["--access", "ld:4:lane * 4", "--rows", "8"], "--rows: not an option of --conflicts"),
+        (["--access", f"ld:4:lane * 4 {'+ 0' * 200}"], "at most 400"),
+        (["--access", "ld:4:lane * 4", "--steps", "65"], "steps = 65: at most 64"),
+        (["--access", "ld:4:lane *"], "not an expression of lane and step"),
+        (["--access", "ld:4:lane, step"], "needs a byte offset"),
+        (["--access", "ld:4:lane * 4", "--layout", "(8,8):(8,1)", "--dtype", "bf16"], "needs row, column"),
+        (["--access", "ld:4:lane << lane + 1"], "shifts by less than 0 or more than 31"),
+        (["--access", "ld:4:1 << 0 - lane"], "shifts by less than 0 or more than 31"),
+        (["--access", "ld:4:lane * 8388608 * 1024"], "beyond shared memory"),
     ],
 )
 def test_mistakes_are_said(words: list[str], said: str) -> None:
     code, output = run(*words)
     assert code == 2
     assert said in output
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: smemsim.BankAccess("ld", np.zeros((2, 2, 2)), 4), "not an array of shape (2, 2, 2)"),
+        (lambda: smemsim.BankAccess("ld", np.zeros((1, 33)), 4), "with at most 32 lanes"),
+        (lambda: smemsim.BankAccess("ld", np.zeros((0, 32)), 4), "not an array of shape (0, 32)"),
+        (lambda: smemsim.BankAccess("ld", np.zeros((2, 32)), 4, [1, 2, 3]), "one for each of 2 warps"),
+        (lambda: smemsim.BankAccess("ld", np.zeros((2, 32)), 4, [[1, 2]]), "one for each of 2 warps"),
+        (lambda: smemsim.conflict_free_layouts([]), "accesses: none"),
+        (lambda: smemsim.conflict_free_layouts(["ld"]), "needs a list of BankAccess"),
+        (lambda: smemsim.conflict_free_layouts([smemsim.BankAccess("ld", [[0]], 4)], pitch=0), "pitch"),
+        (lambda: smemsim.conflict_free_layouts([smemsim.BankAccess("ld", [[0]], 4)], most=0), "most"),
+    ],
+)
+def test_what_is_no_access_is_refused(make, said: str) -> None:
+    with pytest.raises(smemsim.InputError) as refused:
+        make()
+    assert said in str(refused.value)
+
+
+@pytest.mark.parametrize("size", [1, 2, 4, 8, 16])
+def test_groups_of_lanes_without_an_active_one_cost_nothing(size: int) -> None:
+    """The ideal of masks, counted one lane after another; lanes that are not given are not there."""
+    together = min(32, 128 // size)
+    for active in (0, 1, 0x80000000, 0x80000001, 0x00010100, 0x0F0F0F0F, 0xFFFFFFFF):
+        access = smemsim.BankAccess("st", [np.arange(32) * size], size, active)
+        assert access.ideal == len({lane // together for lane in range(32) if active >> lane & 1})
+        assert access.cost == access.ideal
+        few = smemsim.BankAccess("st", [np.arange(8) * size], size, active)
+        assert few.ideal == len({lane // together for lane in range(8) if active >> lane & 1}) == few.cost
+
+
+def test_layouts_of_the_hardware_come_first_and_as_many_are_kept_as_are_wanted() -> None:
+    column = smemsim.BankAccess("ldmatrix", [[row * 128 for row in range(8)]], 16)
+    two = smemsim.BankAccess("st", [[row * 128 for row in range(2)]], 16)
+    assert [str(one.swizzle) for one in smemsim.conflict_free_layouts([two], most=3).layouts] == [f"Swizzle<{n},4,3>" for n in (1, 2, 3)]
+    assert smemsim.conflict_free_layouts([column], tma=True, most=1).tried == 4
+    assert [len(smemsim.conflict_free_layouts([two], most=n).layouts) for n in (1, 2, 5)] == [1, 2, 5]
+    assert smemsim.conflict_free_layouts([column], pitch=1).layouts == smemsim.conflict_free_layouts([column], pitch=1, most=8).layouts
 
 
 @pytest.mark.parametrize("swizzle", ["none", "32B", "64B", "128B"])
