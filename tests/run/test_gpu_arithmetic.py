@@ -811,6 +811,35 @@ def test_printf_writes_a_line_for_every_thread():
     assert run.output == "t0 0.00 ok\nt1 1.00 ok\nt2 2.00 ok\n"
 
 
+NAME_OF = "mov.u64 %q2, name; cvta.global.u64 %q2, %q2;"
+NAMED_IN_SHARED = """.shared .align 4 .b8 own[8]; .reg .b32 %s<4>; mov.u32 %s0, %cluster_ctarank; mad.lo.u32 %s0, %s0, 256, 0x006b61;
+  st.shared.u32 [own+4], %s0; barrier.cluster.arrive; barrier.cluster.wait; cvt.u64.u32 %q2, OWN; add.u64 %q2, %q2, 4; cvta.shared.u64 %q2, %q2;"""
+
+
+@pytest.mark.parametrize(
+    ("place", "own", "name"),
+    [
+        (NAMED_IN_SHARED.replace("cvt.u64.u32 %q2, OWN", "mov.u64 %q2, own"), ["ak", "al"], None),
+        (NAMED_IN_SHARED.replace("cvt.u64.u32 %q2, OWN", "mov.u32 %s1, own; mapa.shared::cluster.u32 %s1, %s1, 1; cvt.u64.u32 %q2, %s1"), ["al", "al"], None),
+        ("mov.u64 %q2, name; cvta.global.u64 %q2, %q2; add.u64 %q2, %q2, 1;", ["k", "k"], None),
+        ("add.u64 %q2, %q0, 8; st.local.u32 [%q0+8], 0x0061; cvta.local.u64 %q2, %q2;", None, None),
+        ("mov.u64 %q2, 0x300000000000;", None, "X001"),
+    ],
+)  # fmt: skip
+def test_printf_reads_strings_wherever_they_lie(place, own, name):
+    """In the window of each CTA of a cluster, in that of another one, in an array, in the thread's own memory, and nowhere."""
+    text = PRINTING.replace(NAME_OF, place)
+    assert text != PRINTING
+    run = Gpu("sm_90a").launch(text, "speak", grid=2, cluster=2, block=1, args=[9], progress=False)
+    if own is not None:
+        assert run.output == "".join(f"t0 0.00 {one}\n" for one in own)
+        assert run.findings == []
+    elif name is None:
+        assert run.output == "t0 0.00 a\n" * 2
+    else:
+        assert (run.output, run.launch.result.status) == ("", 700)
+
+
 PRINTED = json.loads(gzip.decompress((DATA / "h200_printf.json.gz").read_bytes()))["rows"]
 FORMAT_AT = 384  # where the format lay when it was measured: 48 words of arguments in front of it
 

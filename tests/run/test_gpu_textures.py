@@ -90,6 +90,43 @@ def test_stores_to_a_surface_count_bytes_and_outside_ends_the_kernel():
     assert device.error == 700
 
 
+@pytest.mark.parametrize("linear", [0, 1])
+def test_derivatives_and_levels_choose_nothing_where_there_is_one_level(linear):
+    device = card()
+    grid = np.random.default_rng(2).uniform(-1, 1, (4, 5)).astype(np.float32)
+    handle = device.textures.texture(0, array(device, grid), 0, (32, 0, 0, 0, 2), (0, 0, 0), how(linear=linear))
+    at = np.random.default_rng(3).uniform(-1, 6, (32, 2))
+    plain, *others = (executed(device, f"tex.{of}2d.f32", handle, at)[0] for of in ("", "grad.", "level."))
+    assert len(set(plain[:, 0].tolist())) > 8
+    assert all((plain == other).all() for other in others)
+
+
+@pytest.mark.parametrize(("do", "kind"), [("add", "u32"), ("min", "s32"), ("max", "u32"), ("and", "b32"), ("or", "b32")])
+def test_reductions_of_a_surface_are_those_of_numbers(do, kind):
+    """Threads that meet reduce one after another; what lies outside is left."""
+    device, rng = card(), np.random.default_rng(5)
+    before = rng.integers(0, 1 << 32, (4, 8), np.uint32)
+    made = array(device, before, (32, 0, 0, 0, 1), flags=2)
+    columns, rows, values = rng.integers(-1, 9, 32), rng.integers(-1, 5, 32), rng.integers(0, 1 << 32, 32, np.uint32)
+    _, codes = executed(device, f"sured.b.{do}.2d.{kind}.zero", device.textures.surface(made), np.stack([4 * columns, rows], 1), values)
+    assert codes == set()
+    own = before.view(np.int32 if kind == "s32" else np.uint32).copy()
+    f = {"add": np.add, "min": np.minimum, "max": np.maximum, "and": np.bitwise_and, "or": np.bitwise_or}[do]
+    for x, y, value in zip(columns, rows, values.view(own.dtype), strict=True):
+        if 0 <= x < 8 and 0 <= y < 4:
+            own[y, x] = f(own[y, x], value)
+    assert (device.view(made.address, 128).view(own.dtype).reshape(4, 8) == own).all()
+
+
+def test_another_geometry_than_that_of_the_object_is_refused():
+    device = card()
+    texture = device.textures.texture(0, array(device, np.zeros((4, 5), np.float32)), 0, (32, 0, 0, 0, 2), (0, 0, 0), how())
+    surface = device.textures.surface(array(device, np.zeros((4, 8), np.uint32), (32, 0, 0, 0, 1), flags=2))
+    for op, handle, says in (("tex.1d.f32", texture, "a texture of .2d"), ("suld.1d.b32.zero", surface, "a surface of .2d")):
+        with pytest.raises(CudaError, match=f"geometry .1d of {says}: not modelled"):
+            executed(device, op, handle, np.array([[0.5]]) if op.startswith("tex") else np.array([[0]]))
+
+
 def test_what_the_runtime_refuses():
     device = card()
     with pytest.raises(CudaError):
