@@ -108,7 +108,9 @@ def forgetful() -> Iterator[None]:
 
 
 def found(body: str, *arrays: np.ndarray, **given) -> dict[str, str]:
-    """Run a body on arrays; the messages of what is wrong, by code. A forgetful run finds the same."""
+    """Run a body on arrays; the messages of what is wrong, by code. A forgetful run finds the same, and so do
+    further CTAs of a kernel that has no arrays.
+    """
     told, bytes_ = [], []
     for way in (contextlib.nullcontext, forgetful):
         with way():
@@ -120,6 +122,11 @@ def found(body: str, *arrays: np.ndarray, **given) -> dict[str, str]:
         bytes_.append([p.numpy().tobytes() for p in placed])
     assert told[0] == told[1]
     assert bytes_[0] == bytes_[1]
+    if not arrays and "ctaid" not in body:  # CTAs that share nothing
+        grid = given.get("grid", 1)
+        more = {"grid": 3 * grid} if isinstance(grid, int) else {"grid": (*grid[:-1], 3 * grid[-1])}
+        done, _ = run(body, arrays, **{**given, **more})
+        assert {f.code for f in done.result.findings.values()} == told[0].keys()
     return told[0]
 
 
