@@ -663,6 +663,28 @@ def test_mbarriers_that_are_used_as_no_mbarrier_can_be(body, words):
     assert words in "".join(messages.values())
 
 
+@pytest.mark.parametrize(
+    ("count", "arrive", "status", "codes"),
+    [
+        (40, "mbarrier.arrive.shared::cta.b64 _, [bar];", 719, {"X010"}),
+        (40, "mbarrier.arrive_drop.shared::cta.b64 _, [bar];", 719, {"X010"}),
+        (40, "cp.async.mbarrier.arrive.noinc.shared::cta.b64 [bar];", 0, {"X010"}),
+        (32, "mbarrier.arrive.shared::cta.b64 _, [bar];", 0, set()),
+        (64, "mbarrier.arrive.shared::cta.b64 _, [bar];", 0, set()),
+        (64, "cp.async.mbarrier.arrive.noinc.shared::cta.b64 [bar];", 0, set()),
+    ],
+)
+def test_lanes_that_arrive_in_two_phases_end_the_kernel_but_not_with_their_copies(count, arrive, status, codes):
+    """Two arrivals of 32 lanes where a phase has 40, in each of three CTAs."""
+    body = f"@%p9 mbarrier.init.shared::cta.b64 [bar], {count}; bar.warp.sync -1; {arrive} {arrive}"
+    done, _ = run(body, (), grid=3)
+    assert done.result.status == status
+    assert {f.code for f in done.result.findings.values()} == codes
+    said = " ".join(f.message for f in done.result.findings.values())
+    said_of = "1 of 0 arrivals dropped at" if "drop" in arrive else "lanes of one warp arrive in two phases of"
+    assert not codes or f"{said_of} the mbarrier at 0x400" in said
+
+
 def test_fences_run():
     for fence in (
         "fence.acq_rel.gpu", "fence.sc.cluster", "fence.acquire.sync_restrict::shared::cluster.cluster", "membar.cta", "membar.gl",
