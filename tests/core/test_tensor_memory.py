@@ -303,6 +303,16 @@ def test_floats_are_stored_as_their_bits(tmem):
     assert tmem.read(77, 0) == 0x3FC00000
 
 
+@pytest.mark.parametrize("repeat", [1, 2, 4])
+def test_halves_overlap_where_two_threads_have_one_cell(repeat):
+    for offset in range(3 * repeat):
+        access = TmemAccess("16x32bx2", repeat, half_split_offset=offset)
+        thread, register = np.meshgrid(np.arange(32), np.arange(access.registers))
+        cells = list(zip(*(np.asarray(x).ravel().tolist() for x in access.location(0, thread, register)), strict=True))
+        assert access.overlaps == (len(set(cells)) < len(cells))
+        assert access.columns == len({column for _, column in cells})
+
+
 def test_overlapping_halves_can_be_loaded_and_stored_where_they_agree(tmem):
     access = TmemAccess("16x32bx2", 4, half_split_offset=2)
     tmem.write_cells(3, np.arange(6), np.arange(6), "six")
@@ -584,6 +594,7 @@ WHOLE = [
     (1, ATmemLayout(64, "f16", ws=True, column=100), 16), (2, ATmemLayout(128, "f8f6f4", 2), 8), (1, ATmemLayout(128, "mxf4"), 4),
     (1, ScaleLayout("A", m=128, n=64, kind="mxf4", scale_vec="2X", scale_id=2), 8),
     (2, ScaleLayout("B", m=256, n=256, kind="mxf4nvf4", scale_vec="4X", cta_group=2, column=9), 8),
+    (1, ScaleLayout("B", m=128, n=64, kind="mxf4", scale_vec="2X", scale_id=2), 8), (1, ScaleLayout("A", m=128, n=256, kind="mxf8f6f4", scale_vec="1X"), 8),
     (1, MetadataLayout(128, "f16", selector=1, column=4), 4), (1, MetadataLayout(64, "tf32", ws=True), 4), (2, MetadataLayout(256, "mxf4", 2), 4),
 ]  # fmt: skip
 
@@ -596,6 +607,7 @@ def test_whole_matrices_go_into_every_copy_and_come_back(ctas, layout, bits):
         memory.write_cells(np.arange(LANES)[:, None], np.arange(512), random_cells(LANES, 512, seed=3), "before")
     given = tuple(memories) if ctas > 1 else memories[0]
     shape = tmem_take(given, layout).shape
+    assert shape[0] == (layout.n if getattr(layout, "operand", "") == "B" else layout.m)
     values = np.random.default_rng(1).integers(0, 1 << bits, shape)
     before = np.stack([memory.cells.copy() for memory in memories])
     tmem_put(given, layout, values, label="mine")
@@ -678,6 +690,15 @@ def test_memories_of_two_architectures_do_not_go_together():
     for shape, multicast, src_fmt in ((["x"], "", ""), ("32x128b", ["x"], ""), ("128x128b", "", ["x"])):
         with pytest.raises(InputError):
             tcgen05_cp(tensor, 0, 0x40, shape=shape, multicast=multicast, src_fmt=src_fmt, shared=SharedMemory("sm_100a"))
+
+
+def test_a_shift_of_a_pair_needs_the_columns_of_a_pair():
+    tmem = TensorMemory()
+    tmem.alloc(32)
+    with pytest.raises(InputError, match="cta_group"):
+        tcgen05_shift((tmem, TensorMemory()), 0, cta_group=2)
+    with pytest.raises(InputError, match="an instruction has one architecture"):
+        tcgen05_shift((TensorMemory(), TensorMemory("sm_103a")), 0, cta_group=2)
 
 
 def test_nothing_moves_where_a_part_of_it_cannot():
