@@ -503,6 +503,17 @@ def test_forms_that_do_not_exist_are_named_with_their_line(text, operands, why):
         one(text, to, operands, *[np.zeros(1, np.uint64)] * len(operands))
 
 
+def test_scales_of_a_pair_of_bf16_are_those_of_its_halves():
+    """Also of two f32, of which the first one is the upper half."""
+    words = forms.inputs("bf16")[0][:256].astype(np.uint32)
+    body = """mul.wide.u32 %d1, %r1, 4; add.u64 %d1, %d20, %d1; ld.global.u32 %r3, [%d1]; shl.b32 %r4, %r3, 16; and.b32 %r5, %r3, 0xffff0000;
+    mov.b32 %f1, %r4; mov.b32 %f2, %r5; cvt.MODE.satfinite.ue8m0x2.f32 %h1, %f2, %f1; cvt.MODE.satfinite.ue8m0x2.bf16x2 %h2, %r3; mov.b32 %r6, {%h1, %h2}; st.global.u32 [%d1], %r6;"""
+    for mode in ("rz", "rp"):
+        (out,) = launch(body.replace("MODE", mode), words, block=256, arch="sm_100a")
+        assert (out >> 16 == out & 0xFFFF).all()
+        assert len(set(out.tolist())) > 100
+
+
 LETTER = {"pred": "p", **{f"{k}{bits}": letter for k in "bus" for bits, letter in ((8, "c"), (16, "h"), (32, "r"), (64, "d"))}} | {
     "f16": "h", "bf16": "h", "f16x2": "r", "bf16x2": "r", "u16x2": "r", "s16x2": "r", "f32": "r", "f64": "d", "f32x2": "d",
 }  # fmt: skip

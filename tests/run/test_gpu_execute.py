@@ -538,6 +538,11 @@ def test_what_ptxas_refuses_is_refused_and_the_rest_is_not():
     assert refused(right) == {}
 
 
+def test_the_fourth_part_of_special_registers_is_zero():
+    for name in ("tid", "ntid", "ctaid", "nctaid", "clusterid", "cluster_ctaid"):
+        assert set(results(f"mov.u32 %r2, %{name}.w;", grid=2).ravel().tolist()) == {0}
+
+
 def test_an_operand_too_many_is_refused():
     lines = ["bra ON, ON;", "bra.v4 ON;", "cvta.to.global.u64 %d1, %d2, %d2;", "shfl.sync.down.b32 %r1, %r2, 1, 31, -1, -1;", "activemask.b32 %r1, %r1;",
              "mapa.shared::cluster.u32 %r1, %r2, %r3, %r3;", "bar.warp.sync -1, -1;", "redux.sync.add.u32 %r1, %r2, -1, -1;", "trap 1;"]  # fmt: skip

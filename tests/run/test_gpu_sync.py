@@ -693,6 +693,7 @@ def test_fences_run():
         "fence.proxy.async::generic.release.sync_restrict::shared::cta.cluster",
     ):  # fmt: skip
         launch(f"{fence};", np.zeros(32, np.uint32))
+        assert found(f"{fence};", np.zeros(32, np.uint32)) == {}
     with pytest.raises(InputError, match=r"PTX has no instruction with \.other"):
         launch("fence.proxy.other;", np.zeros(1, np.uint32))
 

@@ -47,11 +47,17 @@ class Device(device.Device):
     """A simulated card without a judge; `launch` executes under the watch alone."""
 
     def launch(
-        self, ptx: str, entry: str | None = None, *, watch_global: bool = True, multiprocessors: int | None = None, **given
+        self,
+        ptx: str,
+        entry: str | None = None,
+        *,
+        watch_global: bool = True,
+        multiprocessors: int | None = None,
+        sanitize: bool = True,
+        **given,
     ) -> Launch:
-        launch = self.prepare(
-            ptx, LaunchConfig(entry=entry, **given), RunOptions(watch_global=watch_global, multiprocessors=multiprocessors)
-        )
+        options = RunOptions(sanitize=sanitize, watch_global=watch_global, multiprocessors=multiprocessors)
+        launch = self.prepare(ptx, LaunchConfig(entry=entry, **given), options)
         execute(launch)
         return launch
 
@@ -109,7 +115,7 @@ def forgetful() -> Iterator[None]:
 
 def found(body: str, *arrays: np.ndarray, **given) -> dict[str, str]:
     """Run a body on arrays; the messages of what is wrong, by code. A forgetful run finds the same, and so do
-    further CTAs of a kernel that has no arrays.
+    further CTAs of a kernel that has no arrays. Without the sanitizer arrays get the same bytes.
     """
     told, bytes_ = [], []
     for way in (contextlib.nullcontext, forgetful):
@@ -122,7 +128,10 @@ def found(body: str, *arrays: np.ndarray, **given) -> dict[str, str]:
         bytes_.append([p.numpy().tobytes() for p in placed])
     assert told[0] == told[1]
     assert bytes_[0] == bytes_[1]
-    if not arrays and "ctaid" not in body:  # CTAs that share nothing
+    if arrays:
+        done, placed = run(body, arrays, **given, sanitize=False)
+        assert [p.numpy().tobytes() for p in placed] == bytes_[0]
+    elif "ctaid" not in body:  # CTAs that share nothing
         grid = given.get("grid", 1)
         more = {"grid": 3 * grid} if isinstance(grid, int) else {"grid": (*grid[:-1], 3 * grid[-1])}
         done, _ = run(body, arrays, **{**given, **more})

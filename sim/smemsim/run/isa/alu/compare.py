@@ -240,12 +240,8 @@ def _take_apart(i: Instruction, c: Linker, kind: str, to: Vector) -> Plain:
     read = c.read(i.operands[1], kind)
     writes = [(n, c.write(item, f"b{size}")) for n, item in enumerate(to.items) if not isinstance(item, Sink)]
 
-    overwrites = i.operands[1] in to.items
-
     def run(x: Wave) -> None:
         parts = _parts(read(x), kind, part)
-        if overwrites:
-            parts = parts.copy()
         for n, write in writes:
             write(x, parts[..., n])
 
