@@ -484,6 +484,45 @@ def test_every_function_of_three_bits():
         assert np.array_equal(words, want)
 
 
+@pytest.mark.parametrize("combine", ["or", "and"])
+def test_a_function_of_three_words_tells_whether_it_is_zero(combine):
+    """With a result, and with none."""
+    words = np.array([0, 1, 0xFFFFFFFF, 0x80000000, 0x0F0F0F0F, 0, 3, 0], np.uint32)
+    for table, q in itertools.product((0x80, 0xC0, 0x00, 0x96), (0, 1)):
+        body = f"""mul.wide.u32 %d1, %r1, 4; add.u64 %d1, %d20, %d1; ld.global.u32 %r3, [%d1]; setp.eq.u32 %p1, 1, {q}; mov.u32 %r4, 0x80000005; mov.u32 %r5, 0x0f;
+        lop3.{combine}.b32 %r6|%p2, %r3, %r4, %r5, {table}, %p1; lop3.{combine}.b32 _|%p3, %r3, %r4, %r5, {table}, %p1; selp.u32 %r7, 1, 0, %p2; selp.u32 %r8, 2, 0, %p3;
+        add.u32 %r7, %r7, %r8; st.global.u32 [%d1], %r6; st.global.u32 [%d1+32], %r7;"""
+        (out,) = launch(body, np.concatenate([words, np.zeros(8, np.uint32)]), block=8)
+        a, b, c = words, np.uint32(0x80000005), np.uint32(0x0F)
+        wanted = {0x80: a & b & c, 0xC0: a & b, 0x00: a & 0, 0x96: a ^ b ^ c}[table]
+        assert (out[:8] == wanted).all()
+        assert (out[8:] == 3 * ((wanted != 0) | bool(q) if combine == "or" else (wanted != 0) & bool(q))).all()
+
+
+@pytest.mark.parametrize("bits", [32, 64])
+@pytest.mark.parametrize("tiers", ["closures", "compiled"])
+def test_chains_with_carries_are_whole_numbers(monkeypatch, tiers, bits):
+    """a b + c + (d << bits), a + b + carry, and a - b - borrow: with a carry, without one, and where one goes through all ones."""
+    monkeypatch.setenv("SMEMSIM_TIERS", tiers)
+    top = (1 << bits) - 1
+    corners = np.array(list(itertools.product((0, 1, top, top >> 1, 1 << bits - 1), repeat=4)), f"u{bits // 8}")
+    r, size, n = "%r" if bits == 32 else "%d", bits // 8, len(corners)
+    k, offset = f"u{bits}", lambda row: n * row * (bits // 8)
+    body = f"""mul.wide.u32 %d1, %r1, {size}; add.u64 %d1, %d20, %d1;
+    {" ".join(f"ld.global.{k} {r}1{m}, [%d1+{offset(m)}];" for m in range(4))}
+    mad.lo.cc.{k} {r}30, {r}10, {r}11, {r}12; madc.hi.cc.{k} {r}31, {r}10, {r}11, {r}13; addc.{k} {r}32, 0, 0;
+    add.cc.{k} {r}33, {r}10, {r}12; addc.cc.{k} {r}34, {r}11, {r}13; addc.{k} {r}35, 0, 0;
+    sub.cc.{k} {r}36, {r}10, {r}12; subc.cc.{k} {r}37, {r}11, {r}13; subc.{k} {r}38, 0, 0;
+    {" ".join(f"st.global.{k} [%d1+{offset(4 + m)}], {r}{30 + m};" for m in range(9))}"""
+    (out,) = launch(body, np.concatenate([corners.T.ravel(), np.zeros(9 * n, corners.dtype)]), block=n)
+    found = out.reshape(13, n)[4:].astype(object)
+    for column, (a, b, c, d) in zip(found.T, corners.astype(object), strict=True):
+        low, high, carry, *sums = column
+        assert low + (high << bits) + (carry << 2 * bits) == a * b + c + (d << bits)
+        assert sums[0] + (sums[1] << bits) + (sums[2] << 2 * bits) == a + c + (b + d << bits)
+        assert sums[3] + (sums[4] << bits) + (sums[5] << 2 * bits) == (a - c + (b - d << bits)) % (1 << 3 * bits)
+
+
 # ---- forms that are not known, and the system's functions
 
 
