@@ -513,6 +513,31 @@ def test_a_dependent_launch_waits_for_the_one_in_front(lets, second, codes):
         gpu.launch(ptx, "first", block=64, args=[a], after=3)
 
 
+DEPENDENT_COPIES = {
+    "cp.async": "mov.u32 %q1, s; mad.lo.u32 %q1, %r1, 4, %q1; cp.async.ca.shared.global [%q1], [{}], 4; cp.async.wait_all;",
+    "bulk load": """@!%p1 bra M; mbarrier.init.shared.b64 [bar], 1; mbarrier.arrive.expect_tx.shared.b64 _, [bar], 256;
+        cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [s], [{}], 256, [bar]; W: mbarrier.try_wait.parity.shared.b64 %w, [bar], 0; @!%w bra W; M:""",
+    "bulk store": "st.shared.u32 [t], 7; @%p1 cp.async.bulk.global.shared::cta.bulk_group [{}], [s], 256; cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;",
+    "bulk reduction": "@%p1 cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32 [{}], [s], 256; cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;",
+}
+
+
+@pytest.mark.parametrize("copy", DEPENDENT_COPIES)
+def test_copies_of_a_dependent_launch_wait_for_the_one_in_front(copy):
+    """What they read or write the launch in front has written; another array it has not."""
+    declared = "{ .shared .align 16 .b8 s[256]; .shared .b32 t; .shared .align 8 .b64 bar; .reg .b32 %q<3>; .reg .pred %w; .reg .b64 %z; "
+    filled = "mov.u32 %q2, s; mad.lo.u32 %q2, %r1, 4, %q2; st.shared.u32 [%q2], %r1; fence.proxy.async.shared::cta; bar.sync 0; ld.param.u64 %z, [{}];"
+    gpu, behind = Gpu("sm_90a"), "griddepcontrol.wait;"
+    a, b = (gpu.array(np.zeros(64, np.uint32)) for _ in range(2))
+    for waits, array, codes in (("", "a", ["X008"]), (behind, "a", []), ("", "b", []), (f"@%p1 {behind} bar.sync 0;", "a", [])):
+        ptx = DEPENDENT.format(
+            f"{declared}{waits}{filled.format(array)}{DEPENDENT_COPIES[copy].format('%z')} }}", lets="griddepcontrol.launch_dependents;"
+        )
+        first = gpu.launch(ptx, "first", block=64, args=[a], progress=False)
+        run = gpu.launch(ptx, "second", block=64, args=[a, b], progress=False, after=first)
+        assert [f.code for f in run.findings] == codes, (waits, array, run.text())
+
+
 PUBLISHES = """.version 8.0 .target sm_90a .address_size 64
 .visible .entry first(.param .u64 a) {{ .reg .b32 %r<4>; .reg .b64 %d<4>; .reg .pred %p<2>; ld.param.u64 %d1, [a]; mov.u32 %r1, %tid.x; mov.u32 %r2, %ctaid.x;
   mad.lo.u32 %r3, %r2, 64, %r1; mul.wide.u32 %d2, %r3, 4; add.u64 %d1, %d1, %d2; setp.eq.u32 %p1, %r1, 0; {} ret; }}
