@@ -1174,6 +1174,6 @@ def test_a_part_of_a_tile_that_is_not_read_does_not_follow_from_uninitialised_by
             maps[0] = dataclasses.replace(maps[0], global_address=empty.address)
         found = run(kernel(2, [Load(0, 0, (0, 0)), Load(1, TILE, (0, 0))], steps(0, TILE)[:2]), gpu, *maps)
         assert [f.code for f in found.findings] == ([] if is_written else ["R507"])
-        told[is_written] = {(f.code, f.message, f.because, f.fix_text()) for f in found.remarks if f.code == "R508"}
+        told[is_written] = {(f.code, f.message, f.because, f.printed.fix()) for f in found.remarks if f.code == "R508"}
     assert len(told[True]) == 2
     assert told[True] == told[False]

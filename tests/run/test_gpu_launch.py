@@ -761,7 +761,7 @@ def test_a_finding_shows_its_lines(tmp_path):
     text = kernel(".param .u64 to", "ld.param.u64 %d1, [to];\n.loc 1 2 0\nld.global.u32 %r1, [%d1+4096];") + f'\n.file 1 "{source}"\n'
     gpu = smemsim.Gpu()
     [finding] = gpu.launch(text, args=[gpu.zeros(4)], name="k.ptx").findings
-    assert finding.excerpt() == [
+    assert finding.printed.excerpt() == [
         f"{finding.line} | ld.global.u32 %r1, [%d1+4096]"
     ]  # a file elsewhere is not opened because the PTX names it
     run = gpu.launch(text, args=[gpu.zeros(4)], name="k.ptx", sources=[tmp_path])
@@ -769,14 +769,14 @@ def test_a_finding_shows_its_lines(tmp_path):
     assert finding.code == "X001"
     assert finding.where.startswith(f"k.ptx:{finding.line} ({source}:2)")
     assert text.splitlines()[finding.line - 1].startswith("ld.global.u32")
-    assert finding.excerpt() == ["kernel.py:2 | acc = load(far)", f"{finding.line} | ld.global.u32 %r1, [%d1+4096]"]
-    assert all(line in run.text() for line in finding.excerpt())
+    assert finding.printed.excerpt() == ["kernel.py:2 | acc = load(far)", f"{finding.line} | ld.global.u32 %r1, [%d1+4096]"]
+    assert all(line in run.text() for line in finding.printed.excerpt())
     page = run.html()
     assert "acc = load(far)" in page
     assert "X001" in page
     assert "://" not in page.replace("http://www.w3.org/2000/svg", "")
     source.unlink()
-    assert finding.excerpt() == [f"{finding.line} | ld.global.u32 %r1, [%d1+4096]"]
+    assert finding.printed.excerpt() == [f"{finding.line} | ld.global.u32 %r1, [%d1+4096]"]
 
 
 UNROLLED = """.shared .align 16 .b8 tile[512];
@@ -807,7 +807,7 @@ def test_a_race_between_warps_is_told_before_one_between_lanes_of_the_same_line(
     assert len({f.repair for f, other in halves if other["location"].endswith(":5")}) == 1  # in the loop, one repair
     for f, other in halves:
         assert f"{other['location'].rpartition('/')[2]}, PTX line {other['line']}" in str(f)
-        assert f"{other['line']} | {other['instruction']}" in f.excerpt()
+        assert f"{other['line']} | {other['instruction']}" in f.printed.excerpt()
 
 
 # What Triton's compiler returns, as far as a launch looks at it.

@@ -34,6 +34,7 @@ __all__ = [
     "Parts",
     "Path",
     "Place",
+    "Printed",
     "TensorMapError",
     "Touched",
     "Value",
@@ -376,8 +377,7 @@ class Finding(metaclass=OwnMembers):
     """
 
     _internal: ClassVar[tuple[str, ...]] = (
-        "about", "arrays", "excerpt", "fix_text", "inside", "is_milder", "is_within_warp", "lines_of",
-        "operation", "others", "page_rows", "rows", "touched",
+        "about", "arrays", "inside", "is_milder", "is_within_warp", "operation", "touched",
     )  # fmt: skip
 
     code: str
@@ -606,93 +606,23 @@ class Finding(metaclass=OwnMembers):
         """The source lines of all instructions with this finding."""
         return tuple(dict.fromkeys(place for place in (self.place, *(other.place for other in self.alike)) if place is not None))
 
-    def excerpt(self) -> list[str]:
-        """The text of the lines: source (if the file can be read), PTX, then those of the other access of a race."""
-        if not self.line:
-            return []
-        first = self.place if self.place is not None else self.location
-        lines = [*self._source_of(self.location, first), f"{self.line} | {shortened(self.instruction)}"]
-        if self.other is not None:
-            lines += [*self._source_of(self.other.location, self.other_place), f"{self.other.line} | {shortened(self.other.text)}"]
-        return list(dict.fromkeys(lines))
-
-    def unread(self) -> str:
-        """The source file of the finding if it cannot be read, so that `excerpt` has no line of it; else ""."""
-        from smemsim.base.files import source_text  # findings of words need no files
-
-        place = self.place if self.place is not None else self.location
-        return place.file if place is not None and not source_text(place.file, self.folders) else ""
-
-    def _source_of(self, location: Location | None, first: Location | None) -> Iterator[str]:
-        """The source lines of an instruction that can be read. The line of the place `first` comes first."""
-        from smemsim.base.files import source_line  # findings of words need no files
-
-        chain = location.chain if location is not None else ()
-        for place in sorted(chain, key=lambda place: place is not first):
-            if source := source_line(place.file, place.line, self.folders):
-                yield f"{str(place).rpartition('/')[2]} | {_cut(source)}"
-
-    def others(self) -> str:
-        """The other instructions with this finding, in words; "" if there are none."""
-        if not self.alike:
-            return ""
-        lines = [str(n) for n in self.lines if n != self.line]
-        places = list(dict.fromkeys(str(place) for place in self.places if str(place) != str(self.place)))
-        at = f" (PTX line{'s' * (len(lines) > 1)} {', '.join(lines[:MOST_LINES])}{' ...' * (len(lines) > MOST_LINES)})" if lines else ""
-        of = f", also of {', '.join(places[:MOST_LINES])}" if places else ""
-        return f"and {len(self.alike)} more like it{at}{of}"
-
     # ---- as text and as JSON
+
+    @property
+    def printed(self) -> Printed:
+        """The finding as it is printed: `lines()`, `rows()`, `fix()`, `excerpt()`, `others()`."""
+        return Printed(self)
 
     def __repr__(self) -> str:
         return f"<Finding {_cut(f'{self.code} {self.severity} at {self.where}: {told(self.message)}')}>"
 
     def __str__(self) -> str:
-        return plain(self.lines_of())
-
-    def lines_of(self, width: int = COLUMNS, before: int = 0) -> list[Line]:
-        """The message as styled lines, at most `width` columns wide. `before`: columns of a
-        prefix of the first line.
-        """
-        style = STYLES[self.severity]
-        note = _note(self.severity, follows=self.cause is not None)
-        place = f"{self._headed}  " * (not self.what.startswith(self._headed))
-        return message_lines(Line([(f"{self.code}  ", style), (place, "")]), f"{note}{told(self.what)}", self.rows(), width, before)
-
-    def rows(self) -> Iterator[Labelled]:
-        """The labelled lines of a message."""
-        if isinstance(self.at, InLaunch):
-            yield from self._rows_of_launch(self.at)
-        else:
-            yield from (Labelled(half.does, told(half.text)) for half in self.halves)
-        if self.why or self.because:
-            because = self._follows_from or self.because
-            yield Labelled("why", told(self.why), because) if self.why else _alone(because, follows=self.cause is not None)
-        yield from _fix_rows(self._fix())
+        return plain(self.printed.lines())
 
     def _fix(self) -> dict[str, Any]:
         """The fix, as JSON has it."""
         more = {"trial": self.trial, "failed": self.failed}
         return {"text": self.repair, "tried": self.tried} | {name: text for name, text in more.items() if text}
-
-    def page_rows(self) -> tuple[Labelled, ...]:
-        """The labelled lines that a report page shows below the head."""
-        return tuple(row for row in self.rows() if row.text)
-
-    def fix_text(self) -> str:
-        """The fix as it is printed, with what was executed; "" if none is known."""
-        return OR.join(row.text for row in _fix_rows(self._fix()) if row.label in ("fix", "or"))
-
-    def _rows_of_launch(self, at: InLaunch) -> Iterator[Labelled]:
-        """The place: each access with its lines, or the instruction."""
-        for half in self.halves:
-            yield Labelled(half.does, told(half.text), half.at(at.launch) if half.instruction is not None else "")
-        if len(self.ctas) > 1:
-            yield Labelled("in", f"{len(self.ctas)} CTAs, first CTA {self.ctas[0]}")
-        is_named = any(half.instruction is not None for half in self.halves)
-        if not is_named and at.instruction is not None and self.place is not None:
-            inner = "" if at.source is None or self.place is at.source else f" ({str(at.source).rpartition('/')[2]})"
-            yield Labelled("at", f"{told(at.instruction.name)}{inner}", at_line(at.launch, at.instruction.line))
 
     def as_dict(self) -> dict[str, Any]:
         """The finding as a dictionary for JSON. The keys depend on the kind of place."""
@@ -741,6 +671,97 @@ class Finding(metaclass=OwnMembers):
             return None
         place = self.other_place
         return {"line": self.other.line, "location": str(place) if place is not None else None, "instruction": self.other.text}
+
+
+@dataclasses.dataclass(frozen=True)
+class Printed:
+    """A finding as commands and pages print it: its lines, the quoted source, and the instructions like it."""
+
+    finding: Finding
+
+    def lines(self, width: int = COLUMNS, before: int = 0) -> list[Line]:
+        """The message as styled lines, at most `width` columns wide. `before`: columns of a
+        prefix of the first line.
+        """
+        style = STYLES[self.finding.severity]
+        note = _note(self.finding.severity, follows=self.finding.cause is not None)
+        place = f"{self.finding._headed}  " * (not self.finding.what.startswith(self.finding._headed))
+        return message_lines(
+            Line([(f"{self.finding.code}  ", style), (place, "")]), f"{note}{told(self.finding.what)}", self.rows(), width, before
+        )
+
+    def rows(self) -> Iterator[Labelled]:
+        """The labelled lines of a message."""
+        if isinstance(self.finding.at, InLaunch):
+            yield from self._rows_of_launch(self.finding.at)
+        else:
+            yield from (Labelled(half.does, told(half.text)) for half in self.finding.halves)
+        if self.finding.why or self.finding.because:
+            because = self.finding._follows_from or self.finding.because
+            yield (
+                Labelled("why", told(self.finding.why), because)
+                if self.finding.why
+                else _alone(because, follows=self.finding.cause is not None)
+            )
+        yield from _fix_rows(self.finding._fix())
+
+    def page_rows(self) -> tuple[Labelled, ...]:
+        """The labelled lines that a report page shows below the head."""
+        return tuple(row for row in self.rows() if row.text)
+
+    def fix(self) -> str:
+        """The fix as it is printed, with what was executed; "" if none is known."""
+        return OR.join(row.text for row in _fix_rows(self.finding._fix()) if row.label in ("fix", "or"))
+
+    def _rows_of_launch(self, at: InLaunch) -> Iterator[Labelled]:
+        """The place: each access with its lines, or the instruction."""
+        for half in self.finding.halves:
+            yield Labelled(half.does, told(half.text), half.at(at.launch) if half.instruction is not None else "")
+        if len(self.finding.ctas) > 1:
+            yield Labelled("in", f"{len(self.finding.ctas)} CTAs, first CTA {self.finding.ctas[0]}")
+        is_named = any(half.instruction is not None for half in self.finding.halves)
+        if not is_named and at.instruction is not None and self.finding.place is not None:
+            inner = "" if at.source is None or self.finding.place is at.source else f" ({str(at.source).rpartition('/')[2]})"
+            yield Labelled("at", f"{told(at.instruction.name)}{inner}", at_line(at.launch, at.instruction.line))
+
+    def excerpt(self) -> list[str]:
+        """The text of the lines: source (if the file can be read), PTX, then those of the other access of a race."""
+        if not self.finding.line:
+            return []
+        first = self.finding.place if self.finding.place is not None else self.finding.location
+        lines = [*self._source_of(self.finding.location, first), f"{self.finding.line} | {shortened(self.finding.instruction)}"]
+        if self.finding.other is not None:
+            lines += [
+                *self._source_of(self.finding.other.location, self.finding.other_place),
+                f"{self.finding.other.line} | {shortened(self.finding.other.text)}",
+            ]
+        return list(dict.fromkeys(lines))
+
+    def unread(self) -> str:
+        """The source file of the finding if it cannot be read, so that `excerpt` has no line of it; else ""."""
+        from smemsim.base.files import source_text  # findings of words need no files
+
+        place = self.finding.place if self.finding.place is not None else self.finding.location
+        return place.file if place is not None and not source_text(place.file, self.finding.folders) else ""
+
+    def _source_of(self, location: Location | None, first: Location | None) -> Iterator[str]:
+        """The source lines of an instruction that can be read. The line of the place `first` comes first."""
+        from smemsim.base.files import source_line  # findings of words need no files
+
+        chain = location.chain if location is not None else ()
+        for place in sorted(chain, key=lambda place: place is not first):
+            if source := source_line(place.file, place.line, self.finding.folders):
+                yield f"{str(place).rpartition('/')[2]} | {_cut(source)}"
+
+    def others(self) -> str:
+        """The other instructions with this finding, in words; "" if there are none."""
+        if not self.finding.alike:
+            return ""
+        lines = [str(n) for n in self.finding.lines if n != self.finding.line]
+        places = list(dict.fromkeys(str(place) for place in self.finding.places if str(place) != str(self.finding.place)))
+        at = f" (PTX line{'s' * (len(lines) > 1)} {', '.join(lines[:MOST_LINES])}{' ...' * (len(lines) > MOST_LINES)})" if lines else ""
+        of = f", also of {', '.join(places[:MOST_LINES])}" if places else ""
+        return f"and {len(self.finding.alike)} more like it{at}{of}"
 
 
 def folded(findings: Sequence[Finding]) -> list[tuple[Finding, str]]:

@@ -270,7 +270,7 @@ def _entry(f: Finding, tiles: Sequence[TilePicture]) -> Entry:
     from smemsim.core.picture.model import Entry
 
     return Entry(
-        str(f.severity), f.code, f.title or f.where, f.what, f.fix_text(), f.because, str(f.grade), CARD if f.grade and f.grade is not Grade.MEASURED else "", target=target_of(f, tiles), rows=f.page_rows(),
+        str(f.severity), f.code, f.title or f.where, f.what, f.printed.fix(), f.because, str(f.grade), CARD if f.grade and f.grade is not Grade.MEASURED else "", target=target_of(f, tiles), rows=f.printed.page_rows(),
         severity_says=f.severity.says, explained=cause_of(f.code),
     )  # fmt: skip
 

@@ -813,9 +813,9 @@ class Run(metaclass=OwnMembers):
         styled = coloured if colour else plain
         lines = []
         for f, followers in (*folded(self.findings), *folded(self.remarks)):
-            lines += [styled(f.lines_of(before=before)), *(f"      {line}" for line in f.excerpt())]
-            lines += [f"      {told}" for told in (f.others(), followers) if told]
-        if unread := next(filter(None, (f.unread() for f in self.findings)), ""):
+            lines += [styled(f.printed.lines(before=before)), *(f"      {line}" for line in f.printed.excerpt())]
+            lines += [f"      {told}" for told in (f.printed.others(), followers) if told]
+        if unread := next(filter(None, (f.printed.unread() for f in self.findings)), ""):
             lines.append(f"source lines are not quoted: {unread} is not in the current folder or below it; --source DIR adds a folder")
         if self._schedules is not None:
             lines.append(self._schedules.text())
@@ -1008,10 +1008,12 @@ def _entry(f: Finding, ptx: list[str], tiles: Sequence[TilePicture] = ()) -> Ent
     excerpt, sides = None, _sides(f, ptx)
     around = tuple((n, shortened(ptx[n - 1])) for n in range(max(1, f.line - AROUND), min(len(ptx), f.line + AROUND) + 1))
     if f.line and not any(side.source.lines == around for side in sides):  # else the lines are drawn already
-        excerpt = Excerpt(around, f.line, () if sides else tuple(line for line in f.excerpt() if not line.startswith(f"{f.line} | ")))
-    others = f.others() if f.count > 1 else ""
+        excerpt = Excerpt(
+            around, f.line, () if sides else tuple(line for line in f.printed.excerpt() if not line.startswith(f"{f.line} | "))
+        )
+    others = f.printed.others() if f.count > 1 else ""
     where = f.parts.where[0] if f.place is None or not isinstance(f.at, InLaunch) else Half("", "", f.at.instruction, f.place).at("")
-    return Entry(str(f.severity), f.code, where, told(f.what), f.fix_text(), f.because, others=others, excerpt=excerpt, rows=f.page_rows(),
+    return Entry(str(f.severity), f.code, where, told(f.what), f.printed.fix(), f.because, others=others, excerpt=excerpt, rows=f.printed.page_rows(),
                  target=target_of(f.check, tiles) if f.check else None, severity_says=f.severity.says, explained=cause_of(f.code), sides=sides)  # fmt: skip
 
 

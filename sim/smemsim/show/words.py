@@ -63,7 +63,7 @@ def field_lines(table: Word, word: int, unit: str, number: Callable[[str, Field]
 
 def finding_lines(findings: Sequence[Finding], width: int) -> list[Line]:
     """One finding a paragraph: code, field and what is wrong, then why with its source, then the fix."""
-    return [line for f in findings for line in f.lines_of(min(width, COLUMNS))]
+    return [line for f in findings for line in f.printed.lines(min(width, COLUMNS))]
 
 
 # ---- A shared-memory descriptor as a person wants to see it: the bit ruler, every field with

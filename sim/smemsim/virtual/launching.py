@@ -468,7 +468,9 @@ class Launcher:
             self._remarked.update(new)
             styled = coloured if wants_colour(sys.stderr) else plain
             for f in new.values():
-                self.device.tell("\n".join((styled(f.lines_of(before=len(PREFIXED))), *(f"      {line}" for line in f.excerpt()))))
+                self.device.tell(
+                    "\n".join((styled(f.printed.lines(before=len(PREFIXED))), *(f"      {line}" for line in f.printed.excerpt())))
+                )
         return run
 
     def _tell_of_part(self, about: Launched, run: Run, *, is_told: bool) -> None:
