@@ -19,6 +19,7 @@ from smemsim.core.ptx.module import Instruction
 __all__ = ["WHOLE", "Follows", "Product", "Tell"]
 
 
+WORD = 4
 WHOLE = 0b1111  # all bytes of a word, as bits
 Tell: TypeAlias = Callable[[Instruction | None], None]  # of the reader of a value; None if the kernel ends first
 
@@ -99,15 +100,19 @@ class Product(Follows):
             self._note_pure(at)
 
     def _note_pure(self, at: np.ndarray) -> None:
-        """Which rows of the words that were read have no certain value at all?"""
+        """Which rows of the words that were read have no certain value at all, except for 0?"""
         bits = self.taint.blank(at)
         if self.taint.shared is not None:
             bits = bits | np.packbits(self.taint.shared.marks[at] != 0, axis=-1, bitorder="little")[..., 0]
-        there = np.zeros(self.taint.words + 1, np.uint8)
+        there, zeros = (np.zeros(self.taint.words + 1, np.uint8) for _ in range(2))
         there[at] = bits
-        a, b = (there[words] & own == own for words, own in zip(self.words(), self.bytes(), strict=True))
-        rows, columns = (whole.all(1) if whole.shape[1] else np.zeros(len(whole), bool) for whole in (a, b))
-        self.is_pure = self.is_pure | rows[:, None] | columns
+        held = self.taint.x.shared.reshape(-1, WORD)[at]
+        zeros[at] = np.packbits(held == 0, axis=-1, bitorder="little")[..., 0]
+        pure = []
+        for words, own in zip(self.words(), self.bytes(), strict=True):
+            is_marked, is_idle = there[words] & own, (there[words] | zeros[words]) & own == own
+            pure.append((is_marked != 0).any(1) & is_idle.all(1))
+        self.is_pure = self.is_pure | pure[0][:, None] | pure[1]
 
     def overwritten(self, operation: Any, places: np.ndarray, tell: Tell) -> bool:
         rows, columns = self.depends(places)

@@ -106,7 +106,7 @@ def build_mma(i: Instruction, c: Linker) -> Step:
             x.events.warps_multiplied(x, i, _warp_products(x, of, {"a": a, "b": b}, (start, d), places, origins))
         if x.taint is not None and x.taint.slots:
             numbers = (a, b) if isinstance(of, MmaSync) and of.has_numbers_alone else None
-            _follow(x, i, parts, of.places, where, numbers, scales)
+            _follow(x, i, parts, of.places, where, numbers, scales, (a, b))
         for n, write in enumerate(writes):
             write(x, d[n].reshape(-1))
 
@@ -302,12 +302,14 @@ def _named(i: Instruction, words: Modifiers, arch: str) -> MmaSync | QuadPairs:
 def _follow(
     x: Wave, i: Instruction, parts: Sequence[Sequence[Operand]], places: tuple[tuple[np.ndarray, np.ndarray], ...] | None,
     metadata: tuple[Operand, MmaSync] | None, values: tuple[np.ndarray, np.ndarray] | None, scales: Sequence[_Scales] = (),
+    held: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> None:  # fmt: skip
     """The registers of D get the marks of C. They also get those of A and its metadata row by row, and those of B
     column by column. `parts` are the registers of D, A, B and C.
 
     Without `places`, as `MmaSync` has them, all of them get the marks of all registers of the warp. If the elements of
-    A and B are always numbers, `values` has their registers. Then a factor of zeros has no effect.
+    A and B are always numbers, `values` has their registers. Then a factor of zeros has no effect. `held` has these
+    registers in any case: a column of garbage may end with zeros.
     """
     taint, origins, warps = _taint(x), _taint(x).origins, x.n // WARP
     if places is None:
@@ -319,11 +321,13 @@ def _follow(
     row, column = places[2]
     of_elements = np.zeros((len(row), WARP, warps), np.int32)
     idle = (None, None) if values is None else [_are_zeros(*one) for one in zip(values[::-1], (b, a), places[1::-1], strict=True)]
-    for marks, (thread, register), at, nothing in ((a, places[0], row, idle[0]), (b, places[1], column, idle[1])):
+    operands = ((a, places[0], row, idle[0]), (b, places[1], column, idle[1]))
+    for side, (marks, (thread, register), at, nothing) in enumerate(operands):
         if marks is not None:
             of_operand = marks.reshape(len(marks), warps, WARP)[register, :, thread]
             of_rows = origins.all(of_operand if nothing is None else np.where(nothing, np.int32(0), of_operand), axis=1)
-            is_pure = (of_operand != 0).all(axis=1)
+            is_zero = False if held is None else (held[side] == 0)[register, :, thread]
+            is_pure = (of_operand != 0).any(axis=1) & ((of_operand != 0) | is_zero).all(axis=1)
             of_rows = np.where(is_pure, origins.pure(i, of_rows), origins.computed(i, of_rows, is_result=True))
             of_elements = origins.join(of_elements, of_rows[at])
     if metadata is not None and (marks := taint.of_registers([metadata[0]], x.threads)) is not None:
