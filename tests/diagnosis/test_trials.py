@@ -237,6 +237,20 @@ def test_the_scope_of_a_flag_is_why_it_does_not_order_the_data(set_by, read_by, 
 
 
 @pytest.mark.parametrize(
+    ("store", "load", "repair"), [("st", "ld.volatile", "set a flag after line 15"), ("st.volatile", "ld", "if line 17 polls a flag")]
+)
+def test_only_a_load_polls_a_flag(store: str, load: str, repair: str):
+    """A store that is not atomic needs an order, or must not need one."""
+    text = (
+        f"ld.global.b32 %r2, [%d20]; mov.u32 %r4, %ctaid.x; setp.ne.u32 %p2, %r4, 0; @%p2 bra R; @!%p9 bra E;\n{store}.global.b32 [%d20+64], 7; bra E;\n"
+        f"R: @!%p9 bra E;\n{load}.global.b32 %r6, [%d20+64];\nst.global.b32 [%d20+1024], %r6; E:\n"
+    )
+    (found,) = ran(text, grid=2, try_fixes=False)[0].findings
+    assert found.code == "X008"
+    assert found.repair.startswith(repair), found.repair
+
+
+@pytest.mark.parametrize(
     ("name", "base", "trial"),
     [
         ("half of one phase expected", TRITON, "expect 24576 bytes in line 81"),

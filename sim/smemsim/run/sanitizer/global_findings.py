@@ -228,9 +228,10 @@ class GlobalFindings:
             return f"the scope {word} of {narrow.at} does not reach the other", repair
         if scopes[0] or scopes[1]:
             weak = other if scopes[0] else i
+            polls = f"if {weak.at} polls a flag: .acquire.gpu there; if not: " if weak.op.startswith("ld") else ""
             return (
                 f"{weak.at} is neither atomic nor .relaxed, and nothing orders the two",
-                f"if {weak.at} polls a flag: .acquire.gpu there; if not: .relaxed.gpu or .volatile there, or {self._order(other, i, near)}",
+                f"{polls}{self._order(other, i, near)}. If any of its values is right: .relaxed.gpu or .volatile in {weak.at} is enough",
             )
         if near:
             lock = "; if a lock or a flag orders them: __threadfence() (fence.acq_rel) after the atomic that takes it and before the one that releases it"
