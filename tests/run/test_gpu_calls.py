@@ -203,6 +203,53 @@ def test_pointers_to_no_function_of_that_kind(pointer: str, says: str) -> None:
     assert says in findings[0].message
 
 
+# A function that calls no other one: two predicates of one comparison, a table of targets, and a label behind its end.
+CHOOSES = """
+.func (.reg .b32 r) choose(.reg .b32 a, .reg .b32 b) {
+.reg .pred %p<3>; .reg .b32 %s<4>;
+setp.lt.u32 %p1|%p2, a, b;
+selp.u32 %s1, 100, 0, %p1; selp.u32 %s2, 1, 0, %p2; add.u32 r, %s1, %s2;
+and.b32 %s3, a, 1;
+TABLE: .branchtargets EVEN, ODD;
+brx.idx %s3, TABLE;
+ODD: add.u32 r, r, 10;
+setp.gt.u32 %p1, b, 40; @%p1 bra END;
+EVEN: add.u32 r, r, 20;
+END:
+}
+"""
+COUNTS = """
+.func (.param .b32 r) even(.param .b32 n);
+.func (.param .b32 r) odd(.param .b32 n) { .reg .b32 %s<3>; .reg .pred %p; ld.param.u32 %s0, [n]; mov.u32 %s1, 0; setp.eq.u32 %p, %s0, 0; @%p bra OUT;
+  sub.u32 %s0, %s0, 1; { .param .b32 a; .param .b32 b; st.param.b32 [a], %s0; call.uni (b), even, (a); ld.param.b32 %s1, [b]; } OUT: st.param.b32 [r], %s1; ret; }
+.func (.param .b32 r) even(.param .b32 n) { .reg .b32 %s<3>; .reg .pred %p; ld.param.u32 %s0, [n]; mov.u32 %s1, 1; setp.eq.u32 %p, %s0, 0; @%p bra OUT;
+  sub.u32 %s0, %s0, 1; { .param .b32 a; .param .b32 b; st.param.b32 [a], %s0; call.uni (b), odd, (a); ld.param.b32 %s1, [b]; } OUT: st.param.b32 [r], %s1; ret; }
+"""
+
+
+@pytest.mark.parametrize("guard", ["", "@%p5 ", "@!%p5 "])
+def test_a_function_that_is_inlined_does_what_it_says_for_those_who_call_it(guard: str) -> None:
+    given = np.arange(64, dtype=np.uint32)
+    body = f"{LOAD} mov.u32 %r9, 7; setp.lt.u32 %p5, %r2, 50; sub.u32 %r3, 63, %r2; {guard}call (%r9), choose, (%r2, %r3); {STORE}"
+    (_, found), findings = run(CHOOSES, body, given, np.zeros_like(given), block=64)
+
+    def choose(a: int, b: int) -> int:
+        r = 100 if a < b else 1
+        return r + (10 + 20 * (b <= 40) if a & 1 else 20)
+
+    calls = {"": range(64), "@%p5 ": range(50), "@!%p5 ": range(50, 64)}[guard]
+    assert findings == []
+    assert found.tolist() == [choose(a, 63 - a) if a in calls else 7 for a in range(64)]
+
+
+def test_two_functions_may_call_each_other() -> None:
+    given = np.arange(32, dtype=np.uint32)
+    call = "{ .param .b32 a; .param .b32 r; st.param.b32 [a], %r2; call.uni (r), even, (a); ld.param.b32 %r9, [r]; }"
+    (_, found), findings = run(COUNTS, f"{LOAD} {call} {STORE}", given, np.zeros_like(given), block=32)
+    assert findings == []
+    assert found.tolist() == [1, 0] * 16
+
+
 def test_functions_whose_calls_multiply_are_called_instead_of_inlined() -> None:
     """20 functions that each call the one before twice: a million copies of the first, were they inlined."""
     first = ".func (.reg .b32 r) g0(.reg .b32 x) { add.u32 r, x, 1; ret; }\n"

@@ -513,29 +513,36 @@ def test_a_dependent_launch_waits_for_the_one_in_front(lets, second, codes):
         gpu.launch(ptx, "first", block=64, args=[a], after=3)
 
 
-DEPENDENT_COPIES = {
-    "cp.async": "mov.u32 %q1, s; mad.lo.u32 %q1, %r1, 4, %q1; cp.async.ca.shared.global [%q1], [{}], 4; cp.async.wait_all;",
+DEPENDENT_ACCESSES = {
+    "load": "@%p1 ld.global.u32 %q1, [%z]; st.shared.u32 [t], %q1;",
+    "store": "@%p1 st.global.u32 [%z], 7;",
+    "cp.async": "mov.u32 %q1, s; mad.lo.u32 %q1, %r1, 4, %q1; @%p1 cp.async.ca.shared.global [%q1], [%z], 4; cp.async.wait_all;",
     "bulk load": """@!%p1 bra M; mbarrier.init.shared.b64 [bar], 1; mbarrier.arrive.expect_tx.shared.b64 _, [bar], 256;
-        cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [s], [{}], 256, [bar]; W: mbarrier.try_wait.parity.shared.b64 %w, [bar], 0; @!%w bra W; M:""",
-    "bulk store": "st.shared.u32 [t], 7; @%p1 cp.async.bulk.global.shared::cta.bulk_group [{}], [s], 256; cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;",
-    "bulk reduction": "@%p1 cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32 [{}], [s], 256; cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;",
+        cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [s], [%z], 256, [bar]; W: mbarrier.try_wait.parity.shared.b64 %w, [bar], 0; @!%w bra W; M:""",
+    "bulk store": "@%p1 cp.async.bulk.global.shared::cta.bulk_group [%z], [s], 256; cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;",
+    "bulk reduction": "@%p1 cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32 [%z], [s], 256; cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;",
 }
 
 
-@pytest.mark.parametrize("copy", DEPENDENT_COPIES)
-def test_copies_of_a_dependent_launch_wait_for_the_one_in_front(copy):
-    """What they read or write the launch in front has written; another array it has not."""
-    declared = "{ .shared .align 16 .b8 s[256]; .shared .b32 t; .shared .align 8 .b64 bar; .reg .b32 %q<3>; .reg .pred %w; .reg .b64 %z; "
-    filled = "mov.u32 %q2, s; mad.lo.u32 %q2, %r1, 4, %q2; st.shared.u32 [%q2], %r1; fence.proxy.async.shared::cta; bar.sync 0; ld.param.u64 %z, [{}];"
-    gpu, behind = Gpu("sm_90a"), "griddepcontrol.wait;"
-    a, b = (gpu.array(np.zeros(64, np.uint32)) for _ in range(2))
-    for waits, array, codes in (("", "a", ["X008"]), (behind, "a", []), ("", "b", []), (f"@%p1 {behind} bar.sync 0;", "a", [])):
-        ptx = DEPENDENT.format(
-            f"{declared}{waits}{filled.format(array)}{DEPENDENT_COPIES[copy].format('%z')} }}", lets="griddepcontrol.launch_dependents;"
-        )
-        first = gpu.launch(ptx, "first", block=64, args=[a], progress=False)
-        run = gpu.launch(ptx, "second", block=64, args=[a, b], progress=False, after=first)
-        assert [f.code for f in run.findings] == codes, (waits, array, run.text())
+@pytest.mark.parametrize("does", DEPENDENT_ACCESSES)
+def test_copies_of_a_dependent_launch_wait_for_the_one_in_front(does):
+    """A thread reads or writes what the launch in front has written, has read, or leaves alone; all threads wait, those
+    of one warp, or none.
+    """
+    body = f"""{{{{ .shared .align 16 .b8 s[256]; .shared .b32 t; .shared .align 8 .b64 bar; .reg .b32 %q<3>; .reg .pred %w; .reg .b64 %z;
+    mov.u32 %q2, s; mad.lo.u32 %q2, %r1, 4, %q2; st.shared.u32 [%q2], %r1; fence.proxy.async.shared::cta; bar.sync 0; ld.param.u64 %z, [{{array}}];
+    setp.ge.u32 %w, %r1, {{waits}}; @%w griddepcontrol.wait; setp.eq.u32 %p1, %r1, {{thread}}; {DEPENDENT_ACCESSES[does]} }}}}"""
+    writes, reads = "st.global.u32 [%d1], %r1;", "ld.global.u32 %r2, [%d1]; st.global.u32 [%d1+256], %r2;"
+    gpu, is_write = Gpu("sm_90a"), does.split()[-1] in ("store", "reduction")
+    a, b = (gpu.array(np.zeros(128, np.uint32)) for _ in range(2))
+    for first, array, waits, thread, races_ in (
+        (writes, "a", 64, 0, True), (writes, "a", 0, 0, False), (writes, "b", 64, 0, False), (reads, "a", 64, 0, is_write), (reads, "a", 0, 32, False),
+        (writes, "a", 32, 32, False), (writes, "a", 32, 0, True), (writes, "a", 64, 32, True),
+    ):  # fmt: skip
+        ptx = DEPENDENT.format(body.format(array=array, waits=waits, thread=thread), lets="griddepcontrol.launch_dependents;").replace(writes, first)
+        before = gpu.launch(ptx, "first", block=64, args=[a], progress=False)
+        run = gpu.launch(ptx, "second", block=64, args=[a, b], progress=False, after=before)
+        assert [f.code for f in run.findings] == ["X008"] * races_, (first, array, waits, thread, run.text())
 
 
 PUBLISHES = """.version 8.0 .target sm_90a .address_size 64

@@ -19,6 +19,7 @@ from places import ROOT
 from smemsim import InputError
 from smemsim.cli import main
 from smemsim.diagnosis import Pipeline
+from smemsim.run.engine import grid
 from smemsim.run.pipeline import Costs, PipelineRecorder
 
 FOLDER = KERNELS / "gemm_specialized_k1024"  # four stages, sixteen loads, two warpgroups that multiply
@@ -530,13 +531,21 @@ OWN = re.sub(r"bars\+(8|24)", lambda found: f"bars_v+{found[1]}", OWN).replace("
         (OWN.replace("bars_k", "bars0").replace("bars_v", "bars1"), True, [2]),
     ],
 )  # fmt: skip
-def test_bulk_copies_are_rings_of_their_own_by_array_or_by_mbarriers(text, same, stages):
-    """Equal sizes, a buffer and mbarriers each, from two arrays or one: then names of mbarriers tell them apart."""
+def test_bulk_copies_are_rings_of_their_own_by_array_or_by_mbarriers(text, same, stages, monkeypatch):
+    """Equal sizes, a buffer and mbarriers each, from two arrays or one: then names of mbarriers tell them apart. Of the
+    CTAs one is recorded, whether they execute together or one after another.
+    """
     gpu = smemsim.Gpu("sm_90a")
     a, b = (gpu.array(np.arange(64, dtype=np.uint32)) for _ in range(2))
     run = gpu.launch(text, args=[a, a if same else b], pipeline=True, progress=False)
     assert [len(ring.stages) for ring in run.pipeline.rings] == stages
     assert run.ok
+    for together in (3, 1):
+        monkeypatch.setattr(grid, "at_once", lambda launch, *, sanitizer=True, n=together: n)
+        beside = gpu.launch(text, grid=3, args=[a, a if same else b], pipeline=True, progress=False, workers=1)
+        assert verdict(beside.pipeline) == verdict(run.pipeline)
+        assert beside.pipeline.sentences() == run.pipeline.sentences()
+        assert beside.ok
 
 
 def test_rings_of_one_array_with_mbarriers_of_their_own_are_apart(twins):
