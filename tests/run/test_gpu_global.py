@@ -539,7 +539,9 @@ def test_copies_of_a_dependent_launch_wait_for_the_one_in_front(does):
         (writes, "a", 64, 0, True), (writes, "a", 0, 0, False), (writes, "b", 64, 0, False), (reads, "a", 64, 0, is_write), (reads, "a", 0, 32, False),
         (writes, "a", 32, 32, False), (writes, "a", 32, 0, True), (writes, "a", 64, 32, True),
     ):  # fmt: skip
-        ptx = DEPENDENT.format(body.format(array=array, waits=waits, thread=thread), lets="griddepcontrol.launch_dependents;").replace(writes, first)
+        ptx = DEPENDENT.format(body.format(array=array, waits=waits, thread=thread), lets="griddepcontrol.launch_dependents;").replace(
+            writes, first
+        )
         before = gpu.launch(ptx, "first", block=64, args=[a], progress=False)
         run = gpu.launch(ptx, "second", block=64, args=[a, b], progress=False, after=before)
         assert [f.code for f in run.findings] == ["X008"] * races_, (first, array, waits, thread, run.text())

@@ -662,6 +662,21 @@ def test_what_is_said_of_caches_is_for_global_memory():
     assert refused([line.replace(".shared", ".global").replace(".local", "").replace("%r2]", "%d1]") for line in lines]) == {}
 
 
+@pytest.mark.parametrize(
+    ("body", "sizes", "words"),
+    [
+        ("mov.u64 %d1, 0x100000000000; ld.global.u32 %r2, [%d1];", (), "no array"),
+        ("ld.global.u64 %d1, [%d20+8];", (12,), "4 of them past the end of"),
+        ("ld.global.u32 %r2, [%d20+12];", (12,), "right after"),
+        ("ld.global.u32 %r2, [%d20+16];", (12,), "4 bytes past the end of"),
+        ("ld.global.u32 %r2, [%d20+-4];", (12,), "4 bytes before"),
+        ("mov.u32 %r2, 0x02000400; ld.shared::cluster.u32 %r2, [%r2];", (), "bits 31:24 name CTA 2; the cluster has 1"),
+    ],
+)
+def test_an_access_outside_says_how_far_from_what(body, sizes, words):
+    assert words in found(body, *(np.zeros(size, np.uint8) for size in sizes), block=1)["X001"]
+
+
 def test_orders_are_for_memory_that_others_see_and_go_with_no_cache():
     """ptxas 13.0.88 refuses the second half."""
     right = """ld.volatile.shared::cta.b32 %r1, [%r0]; ld.volatile.b32 %r1, [%d0]; ld.weak.local.b32 %r1, [%r0]; ld.volatile.global.L2::128B.b32 %r1, [%d0];
