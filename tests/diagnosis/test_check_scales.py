@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernels import changed, kernel, said_of_damaged, word_with
-from messages import facts, one_line
+from messages import facts, launch_facts, one_line
 from scaled import ARCH, MODES, scaled
 from scaled_fragments import SHUFFLED, FragmentGemm, sparse_fragments
 from scaled_gemms import IN_A_ROW, STORES, Gemm, Sparse, SparseWarpgroup, Stored, run
@@ -577,8 +577,9 @@ WRONG = {
 
 
 @pytest.mark.parametrize(("gemm", "codes", "name", "words"), WRONG.values(), ids=WRONG)
-def test_launches_with_scale_factors_of_others_are_found_at_their_line(gemm, codes, name, words):
+def test_launches_with_scale_factors_of_others_are_found_at_their_line(gemm, codes, name, words, snapshot):
     done, wrong = run(gemm)
+    assert launch_facts(done) == snapshot
     assert wrong > 1000
     assert [f.code for f in done.findings] == codes, done.text()
     assert words in done.findings[0].message
@@ -705,8 +706,9 @@ WRONG_STORES = {
 
 
 @pytest.mark.parametrize(("gemm", "code", "words"), (SIBLINGS | WRONG_STORES).values(), ids=SIBLINGS | WRONG_STORES)
-def test_a_wrong_scale_factor_is_found_on_either_side_and_alone(gemm, code, words):
+def test_a_wrong_scale_factor_is_found_on_either_side_and_alone(gemm, code, words, snapshot):
     done, wrong = run(gemm)
+    assert launch_facts(done) == snapshot
     assert (wrong > 1000, [f.code for f in done.findings]) == (True, [code]), done.text()
     assert words in done.findings[0].message
     assert done.findings[0].line is not None

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import smemsim
+from messages import launch_facts, numbers_in
 from places import ROOT
 from smemsim import InputError
 from smemsim.cli import main
@@ -470,10 +471,12 @@ def wanted():
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_a_planted_fault_is_explained_with_its_line(name, wanted):
+def test_a_planted_fault_is_explained_with_its_line(name, wanted, snapshot):
     how, said = FAULTS[name]
     run, array, before, dtype = launched("gemm_specialized", **how)
-    assert re.search(said, run.explain(array, wanted, before, dtype=dtype))
+    explanation = run.explain(array, wanted, before, dtype=dtype)
+    assert re.search(said, explanation)
+    assert [numbers_in(explanation), *launch_facts(run)] == snapshot
     numbers = smemsim.to_float64(wanted.view(np.uint16), "bf16")  # the same from numbers of another type
     assert re.search(said, run.explain(array, numbers, dtype=dtype).replace(", as before the launch", ""))
 

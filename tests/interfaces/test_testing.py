@@ -244,7 +244,87 @@ def test_faulty_scenarios_are_wrong_and_say_where(found):
     assert fault.kind in FAULTS
 
 
+NAMES_OF_PATHS = {
+    "stride_byte_offset": "word", "leading_byte_offset": "word", "base_offset": "word", "layout_type": "word", "start": "start_offset", "k_add": "k_add",
+    "mn_add": "mn_add", "major": "major", "address": "address", "map_swizzle": "swizzle", "box_dim": "box_dim", "coordinate": "at", "expect_bytes": "expect_bytes",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_that_is_asked_for_is_the_one_that_is_planted(name):
+    options = {"arch": "sm_90a", "dtypes": "bf16", "most_rows": 128, "most_k": 64, "most_stages": 1}
+    options |= {"majors": "MN", "swizzles": "64B"} if name in ("leading_byte_offset", "mn_add") else {"swizzles": ["64B", "128B"]}
+
+    @examples(2)
+    @given(drawn.faulty_scenarios(faults=name, **options))
+    def law(found):
+        scenario, fault = found
+        assert fault.kind == name
+        assert NAMES_OF_PATHS[name] in fault.path
+        assert fault.old != fault.new
+        assert not check(scenario).ok
+        assert "expect" not in scenario
+
+    law()
+
+
+@examples(30)
+@given(st.data(), st.sampled_from(["sm_100a", "sm_103a"]), st.sampled_from(["mxf4", "mxf4nvf4", "f16"]))
+def test_instruction_descriptors_are_those_of_the_card_and_of_the_legality_that_is_asked_for(data, arch, kind):
+    legal = data.draw(drawn.instr_descriptors(kind=kind, arch=arch))
+    assert not is_grave(legal.problems(arch=arch))
+    assert legal.kind == kind
+    near = data.draw(drawn.instr_descriptors(kind=kind, arch=arch, legal="near"))
+    assert is_grave(near.problems(arch=arch))
+    assert data.draw(drawn.instr_descriptors(kind=kind, legal="any")).kind == kind
+    assert data.draw(drawn.instr_descriptors(kind=kind, ws=True)).sparsity in (True, False) if kind == "f16" else True
+
+
+def test_a_k_of_96_is_drawn_for_the_card_that_has_it_alone():
+    wide = drawn.instr_descriptors(kind="mxf4", arch="sm_103a")
+    assert find(wide, lambda d: bool(d.k_size), settings=FIXED).k == 96
+    seen = []
+
+    @examples(60)
+    @given(drawn.instr_descriptors(kind="mxf4", arch="sm_100a"))
+    def collect(d):
+        seen.append(bool(d.k_size))
+
+    collect()
+    assert not any(seen)
+
+
+@examples(20)
+@given(st.data(), st.sampled_from(["sm_90a", "sm_100a"]))
+def test_reads_and_words_are_of_the_legality_that_is_asked_for(data, arch):
+    d, operand = data.draw(drawn.reads(arch=arch, legal="near", swizzles="128B"))
+    assert is_grave(d.problems(**operand))
+    assert is_grave(data.draw(drawn.smem_descriptors(arch=arch, legal="near", operand=OPERAND)).problems(**OPERAND))
+    d, operand = data.draw(drawn.reads(arch=arch, legal="any", swizzles="64B"))
+    assert str(d.swizzle) == "64B"
+    assert not getattr(d, "lbo_mode", 0)
+    assert operand["dtype"] in FORMATS
+
+
 BAD_OPTIONS = {
+    "names in bytes": (lambda: drawn.operands(dtypes=b"bf16"), "dtypes = .*: needs names out of"),
+    "names as a number": (lambda: drawn.operands(dtypes=5), "dtypes = 5: needs names out of"),
+    "an operand of no instruction": (
+        lambda: drawn.operands(arch="sm_90a", dtypes="e4m3", majors="MN"),
+        "operands of sm_90a: no instruction reads e4m3 MN-major",
+    ),
+    "a plan of no instruction": (
+        lambda: drawn.plans(arch="sm_90a", dtypes="e4m3", majors="MN"),
+        "plans: no instruction reads e4m3 MN-major",
+    ),
+    "an operand of another K": (
+        lambda: drawn.smem_descriptors(arch="sm_90a", operand=OPERAND | {"packing": "padded"}),
+        "operand: no descriptor of sm_90a reads|packing",
+    ),
+    "im2col maps of a plane": (
+        lambda: drawn.encode_arguments(calls="im2col", ranks=2),
+        "calls: im2col maps have 3 to 5 dimensions and elements of whole bytes",
+    ),
     "an architecture": (lambda: drawn.smem_descriptors(arch="sm_80"), "'sm_80': not an architecture"),
     "a legality": (lambda: drawn.smem_descriptors(arch="sm_90a", legal="almost"), "needs 'legal', 'near'"),
     "a swizzle": (lambda: drawn.smem_descriptors(arch="sm_90a", swizzles=["128B_ATOM_32B"]), "needs names out of none 32B 64B 128B"),

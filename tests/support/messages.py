@@ -21,12 +21,28 @@ NUMBER = re.compile(r"0x[0-9a-f]+|(?<![A-Za-z])\d+(?:\.\d+)?")
 FACTS = ("code", "severity", "where", "first", "wrong", "of", "because")
 
 
+def numbers_in(text: str) -> str:
+    """The numbers of a text, in their order."""
+    return " ".join(NUMBER.findall(text))
+
+
 def facts(findings) -> list[str]:
-    """A line for each finding of a scenario: its code, its places, what is to be changed, and each number that it says."""
+    """A line for each finding of a scenario: its code, its places, its numbers, and what is to be changed."""
     lines = []
     for f in findings:
         told = f.as_dict()
         fixes = [[fix["path"], fix["old"], fix["new"]] for fix in (told["repair"], *told["together"]) if fix["path"] is not None]
-        said = " ".join([*NUMBER.findall(told["message"]), "|", *NUMBER.findall(told["fix"]["text"])])
-        lines.append(json.dumps([*(told[name] for name in FACTS), fixes, said], default=str))
+        lines.append(
+            json.dumps([*(told[name] for name in FACTS), fixes, told["numbers"], numbers_in(" ".join(told["pattern"]))], default=str)
+        )
     return lines
+
+
+OF_LAUNCH = ("code", "severity", "line", "lines", "count", "mentions", "ctas", "follows")
+
+
+def launch_facts(run) -> list[str]:
+    """A line for each finding and remark of a launch: its code, lines, CTAs and numbers. Which repair was tried depends
+    on the time that there is.
+    """
+    return [json.dumps([*(f.as_dict()[name] for name in OF_LAUNCH), f.numbers], default=str) for f in (*run.findings, *run.remarks)]
