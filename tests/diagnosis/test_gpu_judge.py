@@ -620,7 +620,7 @@ def gemm(tiles: range, k: int, *, swapped: str = "", first_row: int = 0, fill: o
 def test_a_page_names_every_load_into_a_range_of_shared_memory():
     """The operands of alike tiles are drawn once. The table of buffers has the loads of all of them."""
     said = [band.cells[-1] for strip in gemm(range(4), 256).page().strips for band in strip.bands]
-    boxes = [re.search(r"^tensor load at PTX line \d+; the last has the box at \[(\d+), (\d+)\]", text) for text in said]
+    boxes = [re.search(r"^tensor load at PTX line \d+, of the box at \[(\d+), (\d+)\]", text) for text in said]
     assert [tuple(map(int, box.groups())) for box in boxes if box] == [(64 * tile, row) for tile in range(4) for row in (0, 64)]
 
 
