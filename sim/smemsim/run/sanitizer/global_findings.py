@@ -217,14 +217,15 @@ class GlobalFindings:
         """The order that is missing between two accesses, and the instruction to write."""
         if scopes[0] and scopes[1]:
             least, most = sorted(scopes)
-            word = {1: ".cta", 2: ".cluster"}.get(int(least), "")
+            words = {1: ".cta", 2: ".cluster"}
+            word = words.get(int(least), "")
             if most == least and i.line != other.line:
                 lines = lines_of(sorted((i, other), key=lambda one: one.line))
                 return f"the scope {word} of {lines} does not reach the other CTA", f".gpu instead of {word} in {lines}"
             narrow, wide = (i, other) if scopes[0] <= scopes[1] else (other, i)
             repair = f".gpu instead of {word} in {narrow.at}"
-            if most < GPU and self.x.launch.cluster_size == 1:
-                repair += f", and instead of .cluster in {wide.at}"
+            if most < GPU and self.x.launch.cluster_size == 1 and wide.line != narrow.line:
+                repair += f", and instead of {words[int(most)]} in {wide.at}"
             return f"the scope {word} of {narrow.at} does not reach the other", repair
         if scopes[0] or scopes[1]:
             weak = other if scopes[0] else i
@@ -238,10 +239,13 @@ class GlobalFindings:
             return "nothing orders the two", self.reporting.between(BARRIER, other, i) + lock * self.clocks.carries_global
         if narrow_flag := self._narrow_flag(i, other):
             return narrow_flag
+        if is_read and any(f.code == "R507" and f.line == other.line for f in self.x.launch.result.findings.values()):
+            return "nothing orders the two, and nothing has written the bytes before they are read", self._order(i, other, near)
         both_write = does == "write" and not is_read
         change = "let one thread write it, or add with atom or red" if both_write else "if threads add to it, use atom or red"
         flag = maybe_flag(self.x.launch.program, other, i)
-        return "nothing orders the two", f"{flag or f'{change}; or '}{self._order(other, i, near)}"
+        turned = "; if the read needs what is written: the other way round" * (is_read and does == "write" and not flag)
+        return "nothing orders the two", f"{flag or f'{change}; or '}{self._order(other, i, near)}{turned}"
 
     def _narrow_flag(self, i: Instruction, other: Instruction) -> tuple[str, str] | None:
         """Why a flag does not order an earlier access (`other`) before this one, and the fix, if its scope leaves out
