@@ -426,6 +426,8 @@ class Reporting:
                 return self._commit_instead(op, warp) or self.commit_of(op.instruction, before)
             if kind in _GROUPS:
                 return f"before {self.x.program.named(before)}: {self.group_of(op, *_GROUPS[kind])}" + self._by_issuer(op)
+            if found := self._earlier_phase(op, before, warp):
+                return found
             return (
                 f"before {self.x.program.named(before)}: {self._mbarrier_of(op)}"
                 + self._too_late(op.instruction, before)
@@ -444,6 +446,25 @@ class Reporting:
             else ""
         )
         return waits + between
+
+    def _earlier_phase(self, op: Operation, before: Instruction, warp: int) -> str:
+        """The fix if the last wait of a warp was at the mbarrier that counts an operation, but for an earlier phase;
+        "" if it was not.
+        """
+        barrier, line, _ = self.waits.get(warp, (None, 0, []))
+        if barrier is None or line not in self.lines or not _counts(barrier, op):
+            return ""
+        named, wait = self.x.program.places.mbarrier_named(barrier.offset), self.lines[line]
+        apart = next((i for i in self.lines.values() if i.op == "mbarrier" and i.modifiers[:1] == ("expect_tx",)), None)
+        expected = (
+            f"; if an arrival ends the phase before {apart.at} expects the bytes: mbarrier.arrive.expect_tx in place of both"
+            if apart
+            else ""
+        )
+        return (
+            f"before {self.x.program.named(before)}, wait at the mbarrier {named} for the phase that counts the bytes of {op.instruction.at}: the wait in "
+            f"{wait.at} was for an earlier one{expected}"
+        )
 
     def _mbarrier_of(self, op: Operation) -> str:
         """How to wait for an operation at its mbarrier."""
