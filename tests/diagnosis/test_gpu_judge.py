@@ -1079,6 +1079,56 @@ def test_other_rows_for_each_k_may_be_meant():
     assert [f.code for f in found.remarks if "shifted rows" in f.repair] == ["R508"], found.text()
 
 
+# ---- rows that several boxes bring
+
+
+def in_boxes(side: str, places: list[tuple[int, int]], *, table: str = "", sbo: int = ATOM) -> Run:
+    """A product whose A or B comes in boxes, one after the other: of each its first k and its first row. `table`: an
+    instruction that loads the row of the second one into %c4.
+    """
+    gpu, count = Gpu("sm_90a"), len(places)
+    of = [tensor(gpu, (256, 128), (BOX, ROWS // count)), tensor(gpu, (ROWS, 128), (BOX, ROWS))]
+    boxes = [Load(0, n * TILE // count, (k, "%c4" if table and n == 1 else row), TILE // count) for n, (k, row) in enumerate(places)]
+    at = (0, TILE) if side == "a" else (TILE, 0)
+    products = [dataclasses.replace(p, **{f"word_{side}": word(sbo)}) for p in steps(*at)]  # type: ignore[arg-type]
+    return run(kernel(2, [*boxes, Load(1, TILE, (0, 0))], products, before=table), gpu, *of)
+
+
+PAGES = {
+    "two halves": [(0, 0), (0, 96)], "the other order": [(0, 32), (0, 0)], "pages": [(0, 64), (0, 0), (0, 112), (0, 32)],
+    "pages of 8 rows": [(64, row) for row in (8, 64, 0, 120, 32, 200, 16, 96)],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("side", ["a", "b"])
+@pytest.mark.parametrize("name", PAGES)
+def test_rows_from_several_places_may_be_meant(side: str, name: str):
+    """Pages of a cache, gate and up halves of a weight, gathered rows: each row of D belongs to its own."""
+    found = in_boxes(side, PAGES[name])
+    assert found.findings == [], found.text()
+    assert "not checked: operands whose rows come from several places in global memory" in found.summary()
+
+
+WRONG_PAGES: dict[str, tuple[list[tuple[int, int]], dict[str, int]]] = {
+    "one of them twice": ([(0, 32), (0, 32)], {}),
+    "another k": ([(0, 0), (64, 96)], {}),
+    "SBO of two atoms": ([(0, 0), (0, 96)], {"sbo": 2 * ATOM}),
+    "SBO of half an atom": ([(0, 0), (0, 96)], {"sbo": ATOM // 2}),
+}
+
+
+@pytest.mark.parametrize("side", ["a", "b"])
+@pytest.mark.parametrize("name", WRONG_PAGES)
+def test_boxes_that_cannot_be_one_operand_are_found(side: str, name: str):
+    places, more = WRONG_PAGES[name]
+    assert any(f.code[0] in "RD" for f in in_boxes(side, places, **more).findings)  # type: ignore[arg-type]
+
+
+def test_a_table_may_name_one_place_twice():
+    found = in_boxes("b", [(0, 32), (0, 32)], table="ld.global.u32 %c4, [%out]; add.u32 %c4, %c4, 32;")
+    assert found.findings == [], found.text()
+
+
 # ---- two products on one accumulator
 
 

@@ -152,7 +152,9 @@ class SharedTrace:
             trace = CtaTrace(cta, self.first.count, self.first.looked)
             own: dict[int, Issued] = {}
             for load, (loads, transfers) in zip(issued, self.loads, strict=True):
-                own[id(load)] = trace.loads[id(transfers[n])] = Issued(load.number, cta, loads[n], transfers[n], load.map_key)
+                own[id(load)] = trace.loads[id(transfers[n])] = Issued(
+                    load.number, cta, loads[n], transfers[n], load.map_key, load.is_looked_up
+                )
             for step, (products, k) in zip(self.first.steps, self.steps, strict=True):
                 noted = [None if it is None else it._replace(loads=tuple(own[id(load)] for load in it.loads)) for it in (step.a, step.b)]
                 before = n * len(products.own)

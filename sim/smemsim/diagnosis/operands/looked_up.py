@@ -16,7 +16,7 @@ from smemsim.core.spec.findings import Severity
 from smemsim.run.lower.dataflow import givers_of
 from smemsim.run.lower.program import Program
 
-__all__ = ["MEANT", "are_looked_up", "milder_if_looked_up"]
+__all__ = ["MEANT", "address_slots", "are_looked_up", "milder_if_looked_up"]
 
 MEANT = "the place of this tile is looked up in memory, so the order may be meant"
 _COUNTS = frozenset(("add", "dec", "inc", "sub"))
@@ -85,7 +85,7 @@ def _loads_behind(program: Program, slots: Iterable[int]) -> list[Instruction]:
     return found
 
 
-def _address_slots(i: Instruction) -> set[int]:
+def address_slots(i: Instruction) -> set[int]:
     """The registers of the address that a load or a copy reads."""
     operands = i.operands[1:2] if i.op == "cp" else i.operands
     return {slot for operand in operands if isinstance(operand, Address) for slot in slots_in(operand)}
@@ -96,7 +96,7 @@ def milder_if_looked_up(f: Finding, program: Program) -> Finding:
     i = f.at.instruction if isinstance(f.at, InLaunch) else None
     if i is None or f.code != "R508" or f.severity is Severity.NOTE:
         return f
-    if not any(are_looked_up(program, _address_slots(source)) for source in _sources(program, i)):
+    if not any(are_looked_up(program, address_slots(source)) for source in _sources(program, i)):
         return f
     return dataclasses.replace(f, severity=Severity.NOTE, why="; ".join(part for part in (f.why, MEANT) if part))
 

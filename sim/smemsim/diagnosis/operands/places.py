@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -45,6 +45,7 @@ SURE = 0.5  # share of the elements
 OTHER_WIDTH = "width"
 NO_LOAD = "whether operands without a tensor load are the intended tile"
 CHANGED = "operands of tensor loads into whose tiles threads have written since"
+SEVERAL_PLACES = "operands whose rows come from several places in global memory"
 LATER = "operands that threads wrote, after the first ones that are looked for in global memory"
 RECOGNISED = "operands that threads wrote, recognised in global memory"
 _BASE_OFFSET = BASE_OFFSET.mask << BASE_OFFSET.low  # bits of a descriptor
@@ -198,6 +199,8 @@ def tile_of(
     begin, share = _begin_of(by, known, (int(outer.flat[0]), int(inner.flat[0])))
     if share < 1 and len(dimensions) > 1 and _each_alone(pattern, same, by):
         return "operands whose rows come from several planes of a tensor"
+    if share < 1 and _are_whole_boxes(loads, pattern, place, per_chunk, along_k=major == "K"):
+        return SEVERAL_PLACES
     real = [load for load in loads if load is not None]
     order = tuple(real.index(load) for load in (first, *(load for load in held if load is not first)))
     corner = matrix.place(first.event.coordinates)
@@ -235,6 +238,38 @@ def _begin_of(by: tuple[np.ndarray, np.ndarray], known: np.ndarray, begin: tuple
 def _each_alone(pattern: np.ndarray, loads: list[int], by: tuple[np.ndarray, np.ndarray]) -> bool:
     """Does each load's part lie as it should, and only the parts to each other do not?"""
     return len(loads) > 1 and all(len(distinct(x[pattern == n])) == 1 for n in loads for x in by)
+
+
+def _are_whole_boxes(loads: Sequence[Issued | None], pattern: np.ndarray, place: np.ndarray, per_chunk: int, *, along_k: bool) -> bool:
+    """Is an operand made of boxes that follow one another along its rows, with the same k, each read from its first row
+    on? Then any rows may be meant: pages of a cache, two halves of a weight, heads. A box that comes twice may have
+    wrong coordinates, unless a table names it twice.
+    """
+    if len(loads) < 2:
+        return False
+    rows, columns = np.indices(pattern.shape)
+    count, origins, brought = len(pattern) * (1 if along_k else per_chunk), set(), set()
+    for n, load in enumerate(loads):
+        if load is None or not _is_plain(load):
+            return False
+        tm, at = load.transfer.tensor_map, load.event.coordinates
+        main = [dimension for dimension in range(1, tm.rank) if tm.box_dim[dimension] > 1]
+        if len(main) != 1:
+            return False
+        mine = pattern == n
+        coordinates = load.transfer.tensor_coordinates(place[mine])
+        inner, outer = coordinates[:, 0], coordinates[:, main[0]]
+        if along_k:
+            of_rows, size, row, step, of_k = outer - at[main[0]], tm.box_dim[main[0]], rows[mine], 1, inner - columns[mine] * per_chunk
+        else:
+            of_rows, size, row, step, of_k = inner - at[0], tm.box_dim[0], rows[mine] * per_chunk, per_chunk, outer - columns[mine]
+        ends = of_rows.max() + step == size or row.max() + step == count
+        if of_rows.min() > 0 or not ends or len(distinct(row - of_rows)) > 1 or len(distinct(of_k)) > 1:
+            return False
+        origins.add((tm.type_row.bits, int(of_k[0])))
+        brought.add((tm.global_address, at))
+    may_repeat = any(load is not None and load.is_looked_up for load in loads)
+    return len(origins) == 1 and (may_repeat or len(brought) == len(loads))
 
 
 def _walked(first: Issued, loads: list[Issued]) -> tuple[int, ...]:

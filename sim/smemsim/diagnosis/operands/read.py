@@ -30,6 +30,7 @@ class Issued:
     event: Load
     transfer: Transfer
     map_key: str  # the content of its map without the address
+    is_looked_up: bool = False  # have its coordinates been loaded from memory?
 
     @functools.cached_property
     def alone(self) -> tuple[Any, ...]:

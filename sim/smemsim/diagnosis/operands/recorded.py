@@ -25,6 +25,7 @@ from smemsim.core.words.tensor_map import TensorMap
 from smemsim.diagnosis.operands.cta_traces import CtaTrace, SharedTrace, Step
 from smemsim.diagnosis.operands.factors import Factors, Registers
 from smemsim.diagnosis.operands.fragments import FragmentFactors
+from smemsim.diagnosis.operands.looked_up import address_slots, are_looked_up
 from smemsim.diagnosis.operands.pairings import Pairings, is_next
 from smemsim.diagnosis.operands.pieces import apart, goes_on
 from smemsim.diagnosis.operands.places import (
@@ -127,6 +128,7 @@ class Reads(MergeableObserver):
         self._in_order: tuple[list[Product], list[Issued]] | None = None
         self.sums: list[Any] | None = None  # of the products in order (sums.py), when they have been asked for
         self._scales: bool | None = None
+        self._looked_up_lines: dict[int, bool] = {}  # of tensor loads, whether their coordinates come from memory
         self._forget()
 
     def _forget(self) -> None:
@@ -469,7 +471,14 @@ class Reads(MergeableObserver):
     def _loaded(self, x: Wave, cta: Cta, event: Load) -> None:
         trace, transfer = self._course(x, cta), cta.shared.writers[-1]
         if isinstance(transfer, Transfer):
-            trace.loads[id(transfer)] = Issued(trace.count, cta.number, event, transfer, self._map_key(event.tensor_map))
+            is_looked_up = self._is_looked_up(x, event.instruction)
+            trace.loads[id(transfer)] = Issued(trace.count, cta.number, event, transfer, self._map_key(event.tensor_map), is_looked_up)
+
+    def _is_looked_up(self, x: Wave, i: Instruction) -> bool:
+        """Does a load take its coordinates from memory?"""
+        if i.line not in self._looked_up_lines:
+            self._looked_up_lines[i.line] = are_looked_up(x.program, address_slots(i))
+        return self._looked_up_lines[i.line]
 
     def _multiply(self, x: Wave, cta: Cta, event: Mma, found: Mapping[str, Found] | None = None) -> Iterator[tuple[str, str]]:
         """Note an instruction's operands in one CTA; `found` if they are known already. Returns side and reason of an
