@@ -158,16 +158,31 @@ def _alone(module, name, i):
     return dataclasses.replace(module, functions=module.functions | {name: dataclasses.replace(function, body=(i, *ends[-1:]))})
 
 
-def test_no_instruction_takes_operands_that_it_has_not():
+WORDLESS = ("activemask", "exit", "ret", "trap")
+
+
+@pytest.mark.xfail(strict=True, reason="whatever stands behind their names is read over, and ptxas refuses it")
+@pytest.mark.parametrize("name", ["activemask.b32.noinc %r1", "exit.noinc", "ret.noinc", "trap.noinc"])
+def test_instructions_whose_words_nothing_reads(name):
+    head = ".version 9.0\n.target sm_100a\n.address_size 64\n.visible .entry k() { .reg .b32 %r<9>;\n"
+    with pytest.raises((InputError, Unmodelled)):
+        link(read_module(f"{head}{name};\nret;\n}}\n"), "k", "sm_100a")
+
+
+def test_no_instruction_takes_operands_or_words_that_it_has_not():
+    """A word that another instruction has, behind all others."""
     count, taken = 0, []
     for module, name, i, arch in _forms_of_recorded_kernels():
-        count += 1
-        try:
-            link(_alone(module, name, dataclasses.replace(i, operands=(*i.operands, *ONES))), name, arch)
-        except (InputError, Unmodelled):
-            continue
-        taken.append(f"{i.op}.{'.'.join(i.modifiers)}")
-    assert (count > 300, taken) == (True, [])
+        for change in {"operands": (*i.operands, *ONES)}, {"modifiers": (*i.modifiers, "noinc")}:
+            if "modifiers" in change and i.op in WORDLESS:
+                continue
+            count += 1
+            try:
+                link(_alone(module, name, dataclasses.replace(i, **change)), name, arch)
+            except (InputError, Unmodelled):
+                continue
+            taken.append(f"{i.op}.{'.'.join(i.modifiers)} {next(iter(change))}")
+    assert (count > 600, taken) == (True, [])
 
 
 @pytest.mark.parametrize("line", [line.strip() for line in re.split(r"\n|  +", RARE) if line.strip()])
