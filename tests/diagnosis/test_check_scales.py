@@ -6,6 +6,7 @@ import copy
 import dataclasses
 import itertools
 import json
+import re
 from collections import Counter
 from collections.abc import Callable
 
@@ -574,6 +575,25 @@ WRONG = {
     "one row block for a pair": (Gemm(pair=True, grid=(2, 1), block=lambda side, tile: (0, 0, 0)), ["R508"], "mma", "rows 0 to 127 of A and rows 128 to 255"),
     "no stride": (Gemm(stride=0), ["S701", "S701"], "cp", "rows 0 and 8 of A get the same scale factors"),
 }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("gemm", "shape", "count", "copied"),
+    [
+        (Gemm(n=64, steps=2), "m128n64k32", 2, {"TMA loads": 128 * 128 + 64 * 128, "bulk copies": 1024}),
+        (Gemm(pair=True, grid=(2, 1)), "m256n128k32", 4, {"TMA loads": (256 + 128) * 128, "bulk copies": 2048}),
+    ],
+    ids=["one CTA", "a pair"],
+)
+def test_products_of_tensor_memory_are_counted_with_their_shape(gemm, shape, count, copied):
+    counters = run(gemm, counters=True)[0].counters
+    [row] = counters.products
+    m, n, k = map(int, re.findall(r"\d+", shape))
+    assert (row.instruction, row.shape, row.types, row.executed) == ("tcgen05.mma kind::mxf8f6f4", shape, "f32.e4m3.e4m3", count)
+    assert (row.flop, int(counters["flop"].sum()), int(counters["mmas"].sum())) == (2 * m * n * k * count, 2 * m * n * k * count, count)
+    assert {i.split(".")[1] for i, mmas in zip(counters["instruction"], counters["mmas"], strict=True) if mmas} == {"mma"}
+    assert counters.copies == copied
+    assert int(counters["copied_bytes"].sum()) == sum(copied.values())
 
 
 @pytest.mark.parametrize(("gemm", "codes", "name", "words"), WRONG.values(), ids=WRONG)

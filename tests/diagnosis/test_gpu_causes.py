@@ -265,6 +265,24 @@ def test_a_lock_without_a_fence_is_told_as_that(fence):
 # ---- places
 
 
+def test_bytes_of_bulk_copies_are_counted_at_their_lines():
+    body = """.shared .align 128 .b8 sm[512]; .shared .align 8 .b64 bar; .reg .b64 %rd<4>; .reg .pred %p; .reg .b64 %st;
+ld.param.u64 %rd1, [a]; ld.param.u64 %rd2, [d]; mbarrier.init.shared.b64 [bar], 1; fence.mbarrier_init.release.cluster;
+mbarrier.arrive.expect_tx.shared.b64 %st, [bar], 384;
+cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [sm], [%rd1], 256, [bar];
+cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [sm+256], [%rd1], 128, [bar];
+W: mbarrier.try_wait.parity.shared.b64 %p, [bar], 0; @!%p bra W;
+fence.proxy.async; cp.async.bulk.global.shared::cta.bulk_group [%rd2], [sm], 384; cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;"""
+    ptx = f".version 8.6\n.target sm_90a\n.address_size 64\n.visible .entry k(.param .u64 a, .param .u64 d) {{ {body} ret; }}"
+    gpu = smemsim.Gpu("sm_90a")
+    run = gpu.launch(
+        ptx, grid=2, block=1, args=[gpu.array(np.arange(256, dtype=np.uint8)), gpu.array(np.zeros(384, np.uint8))], counters=True
+    )
+    assert run.findings == []
+    rows = zip(run.counters["line"].tolist(), run.counters["copied_bytes"].tolist(), strict=True)
+    assert [(line, size) for line, size in rows if size] == [(7, 512), (8, 256), (10, 768)]
+
+
 def test_line_0_is_no_line_of_the_source():
     """nvcc writes it for what it has moved: the line in front of it is told."""
     text = """.version 8.0

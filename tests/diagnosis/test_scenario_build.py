@@ -96,6 +96,10 @@ def test_rows_of_half_bytes_need_strides_and_codes_that_are_expected_stand_in_th
     assert made.as_dict()["expect"] == {"findings": ["D308", "X001"]}
     assert tomllib.loads(made.toml())["expect"] == made.as_dict()["expect"]
     assert "expect" not in tomllib.loads(built().toml())
+    back = built(start_offset=-16, k_add=(0, -32, 64, 96))
+    assert tomllib.loads(back.toml()) == back.as_dict()
+    assert "start_offset = -16" in back.toml()
+    assert f"word = {DESC.encode():#x}" in back.toml()
     assert built(k_add=np.array([0, 32])).as_dict() == built(k_add=[0, 32]).as_dict()
 
 

@@ -255,6 +255,20 @@ def test_every_law_of_sums_holds_for_zeros_too_and_finds_one_wrong_bit():
     assert all(found[name] for name in found if name != "doubled"), found  # of zeros that law says nothing
 
 
+def test_sums_of_integers_are_exact_for_every_type_clamped_or_not():
+    seen = set()
+    for seed in range(400):
+        p = arithmetic.Product(random.Random(seed))
+        key = (*p.types, p.saturate)
+        if not p.is_integer or key in seen:
+            continue
+        seen.add(key)
+        assert arithmetic.INTEGER_LAWS["exact"](p, random.Random(1)) == ""
+        p.d = lambda plain=p.d: plain() ^ plain().dtype.type(1)
+        assert arithmetic.INTEGER_LAWS["exact"](p, random.Random(1)).startswith("exact sums: D[0, 0]")
+    assert {(a, clamped) for a, _, _, clamped in seen} >= {("s8", True), ("s8", False), ("u8", True), ("u8", False), ("b1", False)}
+
+
 def test_a_chunk_of_instruction_descriptors_counts_every_word_once():
     result = space("idesc-f16").run(0, 8)
     assert sum(result.classes.values()) == result.cases == 1 << 24

@@ -3,6 +3,7 @@ from difference.
 """
 
 import copy
+import dataclasses
 import functools
 import hashlib
 import json
@@ -19,7 +20,7 @@ from places import ROOT
 from smemsim import InputError, TraceError
 from smemsim.evidence import find_suites, load_suite, replay_suite
 from smemsim.evidence.kinds import KINDS
-from smemsim.evidence.replay import replay
+from smemsim.evidence.replay import compared_cases, replay
 from strategies import examples
 
 GOLDEN = ROOT / "golden"
@@ -813,3 +814,34 @@ def test_any_number_in_the_arrays_is_a_difference_or_a_sentence(arrays_of, data)
     value = data.draw(st.sampled_from([kind.min, kind.max, kind.max // 2, 0]) | st.integers(max(kind.min, -8), min(kind.max, 300)))
     place = tuple(data.draw(st.integers(0, n - 1)) for n in suite.arrays[name].shape)
     loads_or_tells(rewritten(arrays_of, arrays_of.parent / "changed", lambda a: a[name].__setitem__(place, value)))
+
+
+# ---- How a case ended
+
+
+def with_status(suite, case, status):
+    """The suite, with another CUDA error for one case."""
+    changed = suite.arrays["status"].copy()
+    changed[case] = status
+    return dataclasses.replace(suite, arrays={**suite.arrays, "status": changed})
+
+
+ENDED = (
+    "bulk_copies", "bulk_traps", "multicast_traps", "recorder_loads", "reserved_shared", "surface_traps", "tma_conversions", "tma_edited", "tma_load_traps",
+    "tma_reduce_traps", "tma_store_traps", "wgmma_metadata", "wgmma_window",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ENDED)
+def test_a_case_that_ended_otherwise_is_one_difference_that_says_how(name):
+    suite = load_suite(SM90 / name)
+    for was, other, said in ((False, 715, "715"), (True, 0, "model")):
+        cases = np.flatnonzero((suite.arrays["status"] != 0) == was)
+        if len(cases):
+            case = int(cases[len(cases) // 2])
+            [(number, found)] = compared_cases(with_status(suite, case, other), (case,))
+            assert (number, found.outcome.compared, found.outcome.differing) == (case, 1, 1)
+            assert found.outcome.first.startswith("hardware")
+            assert said in found.outcome.first
+            [(_, same)] = compared_cases(suite, (case,))
+            assert (same.outcome.differing, same.outcome.compared > 0) == (0, True)
