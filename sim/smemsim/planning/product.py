@@ -107,8 +107,8 @@ class ProductPlan:
     def text(self) -> str:
         """The whole plan as text."""
         wish = self.a.wish
-        pair = " of a pair of CTAs, each of which holds half of A's rows and half of B's" if wish.cta_group == 2 else ""
-        lines = [f"D ({self.m} x {self.n}) = A ({self.m} x {self.k}) B ({self.n} x {self.k}) on {wish.machine.name}: the tile{pair}", ""]
+        pair = "; a pair of CTAs computes it, and each CTA holds half of A's rows and half of B's" if wish.cta_group == 2 else ""
+        lines = [f"D ({self.m} x {self.n}) = A ({self.m} x {self.k}) Bᵀ ({self.n} x {self.k}) on {wish.machine.name}{pair}", ""]
         if wish.cta_group == 2:
             lines[1:1] = [_CLUSTER]
         for name, one in (("A", self.a), ("B", self.b)):

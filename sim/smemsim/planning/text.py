@@ -27,7 +27,7 @@ MOST_ROWS = 16  # of a table; JSON has all
 
 _GRADES = {
     "measured": "measured on an H200",
-    "witnessed": "witnessed. Programs that are right on such a card run right with these rules, and one of them fails with each other known reading",
+    "witnessed": "witnessed. Programs that are right on such a card give right results with these rules. For every other known way to read the documents, at least one of them fails",
     "documented": "documented",
     "compiled": "compiled. Shipping compilers and kernels rely on these rules",
     "inferred": "inferred from documented ones",
@@ -83,11 +83,13 @@ def _atom(plan: Planned) -> Iterator[str]:
     width = wish.mode.width
     extent = f"{tile.atom_lines} x {tile.inner}" if wish.major == "K" else f"{tile.inner} x {tile.atom_lines}"
     yield "Swizzle atom"
-    yield f"  {tile.atom_lines} lines of {along} x {width} B of {across} ({rows} x K = {extent} elements), {tile.atom_bytes} B without gaps"
+    yield f"  {tile.atom_lines} rows along {along}, {width} B of {across} in each ({rows} x K = {extent} elements): {tile.atom_bytes} B without gaps"
     strided, contiguous = tile.grid
     first = along if wish.stack == "strided" else across
     yield f"  grid: {strided} along {along}, {contiguous} along {across}; stacked along {first} first"
-    yield f"  next atom along {along}: +{tile.strided_bytes} B; along {across}: +{tile.contiguous_bytes} B"
+    ways = ((along, strided, tile.strided_bytes), (across, contiguous, tile.contiguous_bytes))
+    steps = "; ".join(f"along {axis}: +{size} B" for axis, count, size in ways if count > 1)
+    yield f"  next atom {steps}" if steps else "  the tile is one atom"
 
 
 def _transfers(plan: Planned) -> Iterator[str]:
@@ -158,7 +160,8 @@ def _descriptors(plan: Planned) -> Iterator[str]:
     blocks, steps = advances.shape
     uniform = "uniform" if plan.is_uniform else "not uniform"
     yield f"Descriptors (stage 0); K steps are {uniform}"
-    yield "  + bytes, + 16 B: distance from the start of the first word; atom: that of the step before?"
+    yield "  + bytes: how far after step 0 this step starts; + 16 B: the same in units of 16 B"
+    yield "  atom: does the step start in the swizzle atom of the step before (same), or in the next one"
     yield "  block  step  + bytes  + 16 B  word                atom"
     rows = [(block, step) for block in range(blocks) for step in range(steps)]
     for block, step in rows[: 2 * MOST_ROWS]:
