@@ -19,6 +19,9 @@ class _Wide:
         return getattr(np, name)
 
 
+ROOMS = frozenset(("_scratch",))  # functions that divide bytes into arrays: their types are part of it
+
+
 def interpreted(module: types.ModuleType) -> types.SimpleNamespace:
     """A module whose compiled functions are the Python functions that they were compiled from, and call each other as
     such.
@@ -29,7 +32,7 @@ def interpreted(module: types.ModuleType) -> types.SimpleNamespace:
     """
     scope: dict[str, Any] = dict(vars(module)) | {"np": _Wide()}
     for name, value in vars(module).items():
-        if hasattr(value, "py_func"):
+        if hasattr(value, "py_func") and name not in ROOMS:
             original = value.py_func
             scope[name] = types.FunctionType(original.__code__, scope, original.__name__, original.__defaults__)
     return types.SimpleNamespace(**{name: value for name, value in scope.items() if not name.startswith("__")})
