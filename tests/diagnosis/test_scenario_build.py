@@ -99,6 +99,8 @@ def test_rows_of_half_bytes_need_strides_and_codes_that_are_expected_stand_in_th
     back = built(start_offset=-16, k_add=(0, -32, 64, 96))
     assert tomllib.loads(back.toml()) == back.as_dict()
     assert "start_offset = -16" in back.toml()
+    below = Scenario("sm_90a").buffer("s", address=-16, bytes=64)
+    assert tomllib.loads(below.toml())["buffer"]["s"]["address"] == -16
     assert f"word = {DESC.encode():#x}" in back.toml()
     assert built(k_add=np.array([0, 32])).as_dict() == built(k_add=[0, 32]).as_dict()
 

@@ -74,7 +74,7 @@ def _products(launch: Launch) -> Iterator[tuple[Instruction, MatrixCount]]:
     if "tcgen05" not in launch.program.uses:
         return
     for one in launch.result.events:
-        if isinstance(one, Mma) and one.kind != "wgmma":
+        if isinstance(one, Mma):
             name = f"tcgen05.mma{'.sp' * one.is_sparse} kind::{one.kind}"
             types = f"{one.d_type}.{one.a_type}.{one.b_type}"
             yield one.instruction, MatrixCount(name, f"m{one.m}n{one.n}k{one.k}", types, 1, 2 * one.m * one.n * one.k)
