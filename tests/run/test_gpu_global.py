@@ -59,6 +59,20 @@ def test_a_message_between_ctas_needs_a_release_and_an_acquire_that_reach_each_o
     assert set(message(publish, wait)) == codes
 
 
+@pytest.mark.parametrize("together", [1, 2])
+@pytest.mark.parametrize(
+    ("acquire", "barrier", "codes"), [("acquire", "bar.sync 0;", set()), ("acquire", "", {"X008"}), ("relaxed", "bar.sync 0;", {"X008"})]
+)
+def test_a_barrier_hands_on_what_one_warp_has_acquired_of_another_cta(acquire, barrier, codes, together, monkeypatch):
+    """Whether that CTA runs beside it or has ended."""
+    monkeypatch.setattr("smemsim.run.engine.grid.at_once", lambda launch, *, sanitizer=True: together)
+    body = f"""mov.u32 %r8, %ctaid.x; setp.ne.u32 %p1, %r8, 0; setp.ne.u32 %p2, %r1, 0; @%p1 bra SECOND;
+    @!%p2 st.global.u32 [%d20], 7; @!%p2 st.release.gpu.global.u32 [%d21], 1; bra END;
+    SECOND: @%p2 bra MEET; AGAIN: ld.{acquire}.gpu.global.u32 %r3, [%d21]; setp.eq.u32 %p3, %r3, 0; @%p3 bra AGAIN;
+    MEET: {barrier} setp.ne.u32 %p2, %r1, 32; @%p2 bra END; ld.global.u32 %r2, [%d20]; st.global.u32 [%d20+4], %r2; END:"""
+    assert set(found(body, *(np.zeros(n, np.uint32) for n in (2, 1)), grid=2, block=64)) == codes
+
+
 @pytest.mark.parametrize("poll", ["ld.volatile.global.u32 %r3, [%d21];", "ld.global.cg.u32 %r3, [%d21];"])
 def test_words_past_the_l1_are_a_remark_and_order_nothing_else(poll):
     """order.past_l1: the word itself, handed on as in a look-back; what lies beside it races as ever."""
