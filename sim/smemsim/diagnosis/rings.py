@@ -631,7 +631,7 @@ class Verdicts:
         return [
             at_instruction(
                 "P103", i, f"this wait never waits: it passed {passes.again + 1} times, and no phase ended between the passes of a thread",
-                "wait for the parity of the current phase, which flips when a phase ends; or leave the wait out",
+                "if threads arrive at the mbarrier in each round: let the parity of the wait flip from round to round; or leave the wait out",
                 why="a wait for a parity passes at once while the current phase has the other parity",
             )
             for i, passes in self.passes.items()
