@@ -542,6 +542,39 @@ def test_long_lines_are_cut_and_json_keeps_them():
     assert pad in told["findings"][0]["instruction"]
 
 
+# ---- instructions on one line, as inline assembly has them
+
+ONE_LINE = """.version 8.3 .target sm_90a .address_size 64
+.visible .entry k(.param .u64 to) {{ .reg .b32 %t, %s, %x, %v; .reg .b64 %to; .reg .pred %p; .shared .align 16 .b8 sm[512];
+ ld.param.u64 %to, [to]; mov.u32 %t, %tid.x; shl.b32 %s, %t, 2; mov.u32 %x, sm; add.u32 %s, %s, %x; xor.b32 %v, %s, 128;
+ {body}
+ ret; }}
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "halves", "repair"),
+    [
+        (
+            "st.shared.u32 [%s], %t; ld.shared.u32 %t, [%v]; st.global.u32 [%to], %t;", "X008", ["ld.shared.u32", "st.shared.u32"],
+            "between st.shared.u32 of line 4 and ld.shared.u32 of line 4",
+        ),
+        (
+            "cp.async.ca.shared.global [%s], [%to], 4; ld.shared.u32 %t, [%s]; st.global.u32 [%to], %t;", "X004",
+            ["ld.shared.u32", "cp.async.ca.shared.global"], "before ld.shared.u32 of line 4: cp.async.commit_group",
+        ),
+        ("setp.ne.u32 %p, %t, 77;\n @!%p bra OUT;\n trap;\nOUT:", "X013", [], "line 5 (@!%p bra OUT) depends on %p, which line 4 sets"),
+        ("W: ld.volatile.global.u32 %t, [%to]; setp.eq.u32 %p, %t, 0; @%p bra W;", "X006", [None], "(ld.volatile.global.u32) reads"),
+    ],
+)  # fmt: skip
+def test_a_finding_names_the_instruction_that_can_do_it(body: str, code: str, halves: list[str | None], repair: str):
+    gpu = Gpu("sm_90a")
+    found = gpu.launch(ONE_LINE.format(body=body), block=64, args=[gpu.zeros(256, np.uint32)], progress=False).findings
+    first = next(f for f in found if f.code == code)
+    assert [half.instruction.name for half in first.halves if half.instruction is not None and halves != [None]] == [h for h in halves if h]
+    assert repair in first.repair
+
+
 # ---- whose fault it is
 
 OF_PYTHON = """.version 8.3 .target sm_90a .address_size 64

@@ -28,6 +28,8 @@ def compiler_of(ptx: str, sources: Sequence[str]) -> str:
 
     >>> compiler_of(".extern .shared .align 16 .b8 global_smem[];", ["import triton"])
     'Triton'
+    >>> compiler_of("", ["import cutlass.cute as cute"])
+    'CuTe DSL'
     """
     if _OF_TRITON in ptx:
         return "Gluon" if any("gluon" in text for text in sources) else "Triton"
