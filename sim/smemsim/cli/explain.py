@@ -76,14 +76,21 @@ def _number(text: str) -> str:
     if found is None:
         import difflib
 
-        near = difflib.get_close_matches(text.upper(), CODES, 1, 0.7) or difflib.get_close_matches(text.lower(), names, 1, 0.5)
+        letter = [code for code in CODES if re.fullmatch(r"[A-Z]\d+", text.upper()) and code[0] == text[0].upper()]
+        near = (
+            []
+            if letter
+            else difflib.get_close_matches(text.upper(), CODES, 1, 0.7) or difflib.get_close_matches(text.lower(), names, 1, 0.5)
+        )
         speak = [
             code.number
             for code in CODES.values()
             if re.search(rf"\b{re.escape(text)}", f"{code.slug} {code.says} {_cause(code.number)}", re.IGNORECASE)
         ]
         hint = (
-            f"; did you mean {near[0]}?"
+            f"; with {letter[0][0]} there are {', '.join(letter)}"
+            if letter
+            else f"; did you mean {near[0]}?"
             if near
             else f"; {', '.join(speak[:MOST_SPEAK])} mention{'s' * (len(speak) == 1)} it"
             if speak

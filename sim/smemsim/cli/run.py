@@ -69,6 +69,7 @@ def parse_arguments(texts: tuple[str, ...]) -> tuple[list[dict[str, Any]], list[
     [{'array': 'arg0'}, {'value': 5, 'type': 'u32'}]
     """
     from smemsim.evidence.launches import VALUES
+    from smemsim.run.engine.arrays import number_bytes
 
     args: list[dict[str, Any]] = []
     arrays: list[dict[str, Any]] = []
@@ -76,7 +77,9 @@ def parse_arguments(texts: tuple[str, ...]) -> tuple[list[dict[str, Any]], list[
         kind, _, rest = text.partition(":")
         where = f"--arg {shown(text)}"
         if kind in VALUES:
-            args.append({"value": _number(where, rest, is_float=kind.startswith("f")), "type": kind})
+            value = _number(where, rest, is_float=kind.startswith("f"))
+            number_bytes(where, kind, VALUES[kind], value)
+            args.append({"value": value, "type": kind})
         elif kind == "null":
             args.append({"null": True})
         elif kind == "bytes":
@@ -341,6 +344,7 @@ def _check_arguments(launch: LaunchFile, module: Module, o: dict[str, Any]) -> N
     """InputError where the arguments are not those of the kernel: how many, in a launch file with the lines to write,
     and of which types.
     """
+    from smemsim.evidence.launches import example_args
     from smemsim.run.engine.arrays import miscounted
     from smemsim.run.engine.device import entry_of
 
@@ -350,7 +354,7 @@ def _check_arguments(launch: LaunchFile, module: Module, o: dict[str, Any]) -> N
         launch.check_count(function)
     elif told := miscounted(parameters, len(launch.about["args"])):
         raise InputError(
-            f"{told}; give each one its --arg, as --arg zeros:f32:1024 --arg u32:64, or fill in a launch file: smemsim run KERNEL --init > launch.toml"
+            f"{told}; give each one its --arg, for example {example_args(function)}, or fill in a launch file: smemsim run KERNEL --init > launch.toml"
         )
     launch.check_types(parameters)
 

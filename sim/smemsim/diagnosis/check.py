@@ -212,12 +212,12 @@ def _layouts(machine: Machine) -> None:
         if buffer.layout and alias:
             one, other = (f"(mn {mn}, k {k})" for mn, k in alias)
             name_of_axis, stride, span, wider = buffer.layout.widened()
-            counted = f". {buffer.layout.contiguous} is counted in bytes here" * bool(buffer.layout.contiguous)
+            counted = f" (sizes and strides of {buffer.layout.contiguous} are bytes)" * bool(buffer.layout.contiguous)
             short = f"{name_of_axis} steps by {stride} B, but the elements of one step take {span} B: the second step overwrites the first"
             right = (
                 f"a stride of at least {span} B in {name_of_axis}"
                 + (f": {wider}" if wider else "")
-                + "; or smaller sizes of the parts with smaller strides"
+                + f"; or fewer elements in the parts whose strides are below {stride} B"
             )
             machine.say(finding("L401", buffer.path / "layout", f"buffer {name}",
                                 f"the layout gives {one} and {other} the same byte", right, why=short + counted))  # fmt: skip
@@ -376,7 +376,7 @@ def _find(machine: Machine, read: Read) -> None:
     if descriptors:
         first = descriptors[0]
         fields = f"swizzle {first.swizzle}, LBO {'any' if first.leading is None else first.leading}, SBO {'any' if first.stride is None else first.stride}"
-        machine.say(finding("L403", read.where, read.title, f"the operand has no descriptor; {int(first.words[0, 0]):#018x} reads the first {read.rows} x {read.k} elements",
+        machine.say(finding("L403", read.where, read.title, f"the scenario gives no descriptor for this operand; {int(first.words[0, 0]):#018x} would read its first {read.rows} x {read.k} elements",
                             f"word = {int(first.words[0, 0]):#018x} ({fields})",
                             why="k_add and mn_add are not used without a word" if (read.operand.k_add, read.operand.mn_add) != (None, None) else ""))  # fmt: skip
     else:

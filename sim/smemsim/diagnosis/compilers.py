@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from smemsim.base.files import source_text
-from smemsim.core.finding import Finding
+from smemsim.core.finding import OR, Finding
 from smemsim.core.spec.compiler_faults import COMPILER_FAULTS, LANGUAGE_CALLS, CompilerFault
 
 __all__ = ["blamed", "compiler_of"]
@@ -18,6 +18,7 @@ __all__ = ["blamed", "compiler_of"]
 
 _FILE = re.compile(r'^\s*\.file\s+\d+\s+"([^"]+)"', re.MULTILINE)
 _OF_TRITON = "global_smem"  # the shared memory of Triton's kernels, by its name
+PTX_ALONE = "the PTX of the kernel"  # the source of a fault that no document has
 _INLINE = ("inline_asm", "inline_ptx")  # the kernel's own PTX
 
 
@@ -86,14 +87,17 @@ def _fault_of(f: Finding, compiler: str, uses: frozenset[str]) -> CompilerFault 
 
 
 def _with_blame(f: Finding, fault: CompilerFault, *, is_sure: bool) -> Finding:
-    # a source that cannot be read may be Gluon's
-    unless = ", unless it is written in Gluon" * (fault.compiler == "Triton" and not is_sure)
-    lacks = f"; or in the PTX: {f.repair}" if f.repair and f.cause is None else ""
+    """A finding with the compiler's fault. `is_sure`: the source can be read, so a Triton kernel is not Gluon's."""
+    source = f" ({fault.source})" * (fault.source != PTX_ALONE)
+    own = f.repair if f.cause is None else ""
+    if fault.compiler == "Triton" and not is_sure:
+        free = f"in a Triton kernel (not in Gluon) this is a fault of Triton, not of the kernel: {fault.free.replace(OR, ', or ')}"
+        return dataclasses.replace(f, compiler=fault.compiler, repair=OR.join(filter(None, (own, free))))
+    why = f"this is a fault of {fault.compiler}, not of the kernel: {fault.says}{source}"
+    parts = (f"in the PTX: {own}" * bool(own), fault.free)
     return dataclasses.replace(
         f,
         compiler=fault.compiler,
-        why="; ".join(
-            filter(None, (f.why, f"this is a fault of {fault.compiler}, not of the kernel{unless}: {fault.says} (source: {fault.source})"))
-        ),
-        repair=f"{fault.free}{lacks}",
+        why="; ".join(filter(None, (f.why, why))),
+        repair=OR.join(filter(None, parts if f.tried else parts[::-1])),
     )

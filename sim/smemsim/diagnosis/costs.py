@@ -118,7 +118,7 @@ def limit_findings(table: Counters, limits: Sequence[Limit], body: Sequence[Inst
             yield at_instruction(
                 "P905",
                 i,
-                f"counters: {found:,} {limit.name}{where}; the launch allows at most {limit.most:,}",
+                f"counters: {found:,} {limit.name}{where}; the launch file allows at most {limit.most:,}",
                 "find what has changed in the layout, or raise the bound",
             )
 

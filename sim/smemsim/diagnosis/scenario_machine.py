@@ -654,7 +654,7 @@ class Machine:
         address = self.arguments[name].object_address
         if address is not None and address % LIMITS.object_alignment:
             self.say(finding("A104", Path.of("map", name, "object_address"), title, f"the CUtensorMap object is at {address:#x}, {address % LIMITS.object_alignment} B past a multiple of {LIMITS.object_alignment} B",
-                             f"alignas(128) for the CUtensorMap, or object_address = {address & -LIMITS.object_alignment:#x}",
+                             f"alignas({LIMITS.object_alignment}) for the CUtensorMap, or object_address = {address & -LIMITS.object_alignment:#x}",
                              why="a transfer through a misaligned CUtensorMap traps"))  # fmt: skip
 
     def promised(self, title: str, buffer: SharedBuffer) -> None:

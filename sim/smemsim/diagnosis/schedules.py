@@ -65,7 +65,9 @@ class Apart:
 
     def __str__(self) -> str:
         where = ", ".join(map(str, self.first[:MOST_SHOWN])) + " ..." * (self.bytes_ > MOST_SHOWN)
-        return f"{self.array}: {self.bytes_} of {self.size} bytes differ (offsets {where}) with {_listed(self.schedules)}"
+        return (
+            f"{self.array}: {self.bytes_} of {self.size} bytes (offsets {where}) differ from the usual run with {_listed(self.schedules)}"
+        )
 
 
 @dataclasses.dataclass(frozen=True)

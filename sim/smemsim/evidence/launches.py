@@ -55,6 +55,7 @@ __all__ = [
     "LaunchFile",
     "RecordedLaunches",
     "checked",
+    "example_args",
     "launch_text",
     "load_launch_file",
     "read_launch_file",
@@ -820,6 +821,17 @@ def _sketched(function: Function) -> list[tuple[dict[str, Any], dict[str, Any] |
         else:
             found.append(({"bytes": "00" * p.size, "comment": f"{p.name}: a structure of {p.size} bytes"}, None))
     return found
+
+
+def example_args(function: Function) -> str:
+    """Options --arg for a kernel, one for each parameter."""
+    found = []
+    for arg, array in _sketched(function):
+        if array is not None and "array" in arg:
+            found.append(f"--arg zeros:{array['dtype']}:1024")
+        else:
+            found.append(f"--arg {arg['type']}:1" if "type" in arg else "--arg bytes:HEX")
+    return " ".join(found)
 
 
 def _listed(entry: Mapping[str, Any]) -> str:

@@ -219,7 +219,7 @@ def _stride_code(leading: int, stride: int, strides: list[tuple[str, int, int]],
         return (
             "D301",
             f"{' and '.join(name for name, *_ in strides)} was written in bytes",
-            f"the field counts units of {1 << START.shift} B",
+            f"the field counts units of {1 << START.shift} B: {', '.join(f'it holds {is_ >> START.shift}, and must hold {wanted >> START.shift}' for _, is_, wanted in strides)}",
         )
     return "D308", f"{' and '.join(f'{name} = {is_} B' for name, is_, _ in strides)} does not fit the tile", ""
 
@@ -254,7 +254,7 @@ def _lost_bits(read: Read, s: FoundDescriptor, starts: np.ndarray, repair: Calla
         return repair(
             "D303",
             f"start address {off:#x} is {off % unit} B past a multiple of {unit} B",
-            f"start addresses that are multiples of {unit} B",
+            f"start {int(s.starts[0, 0]):#x}, and other starts that are multiples of {unit} B",
             f"the field counts units of {unit} B: the low bits are lost",
         )
     start = read.operand.start
