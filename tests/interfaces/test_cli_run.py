@@ -419,7 +419,7 @@ def test_the_list_of_instructions(run):
         ("run k.ptx --arg array:0", "earlier argument"),
         ("run k.ptx --arg file:k.ptx --arg f32:1 --arg u32:1", "not an .npy file"),
         ("run k.ptx --arg bytes:xy --arg f32:1 --arg u32:1", "args[0]"),
-        ("run k.ptx --arg u32:-5000000000 --arg f32:1 --arg u32:1", "args[0]"),
+        ("run k.ptx --arg u32:-5000000000 --arg f32:1 --arg u32:1", "--arg 'u32:-5000000000'"),
     ],
 )
 def test_bad_input_is_one_sentence(run, command, said):

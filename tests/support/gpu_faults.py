@@ -220,7 +220,7 @@ FAULTS = (
     Fault("layout 64B",                 BLACKWELL, "D302", MMA5, high(29, 3, 4)),
     Fault("layout none",                BLACKWELL, "D302", MMA5, high(29, 3, 0)),
     Fault("base offset",                BLACKWELL, "D306", MMA5, high(17, 3, 1)),
-    Fault("base offset 2",              BLACKWELL, "D306", MMA5, high(17, 3, 2), repair=r"base_offset 2 must be 0: 0x[0-9a-f]+$"),
+    Fault("base offset 2",              BLACKWELL, "D306", MMA5, high(17, 3, 2), repair=r"^base_offset 2 must be 0: 0x[0-9a-f]+; or in a Triton kernel"),
     Fault("K step of A doubled",        BLACKWELL, "R502", MMA5, sub(r"add.s32 \t%r39, %r36, 2;", "add.s32 %r39, %r36, 4;")),
     Fault("K step of B forgotten",      BLACKWELL, "R502", MMA5, sub(r"add.s32 \t%r40, %r37, 2;", "add.s32 %r40, %r37, 0;")),
     Fault("N = 64",                     BLACKWELL, "I603", MMA5, idesc(17, 6, 8)),

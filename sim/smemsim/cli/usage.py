@@ -97,7 +97,9 @@ def _near(error: click.NoSuchOption, group: click.Context | None) -> str:
     """The option of this command that was meant; "" if none is close, or if another command has just this one."""
     name, ctx = error.option_name, error.ctx
     if name[1:2].isdigit():
-        return f"; sizes are positive: leave the - of {name} out"
+        if ctx is not None and ctx.info_name == "plan":
+            return f"; sizes are positive: leave the - of {name} out"
+        return "; a size has no sign: leave the - out; the negative value of an option follows =, as --at=-1,0"
     known = [n for param in ctx.command.params if isinstance(param, click.Option) for n in _names(param)] if ctx is not None else []
     if OTHER_NAMES.get(name) in known:
         return f"; did you mean {OTHER_NAMES[name]!r}?"
