@@ -82,7 +82,7 @@ def _instead(seen: Seen) -> list[str]:
     if (rows == column)[taken].all() and (columns == row)[taken].all():
         return ["the tile is transposed"]
     if (by_row == by_row[0]).all() and (by_k == by_k[0]).all():
-        return [f"each wrong element is the one {moved(int(by_row[0]), int(by_k[0]))} the right one"]
+        return [f"reads what lies {moved(int(by_row[0]), int(by_k[0]))}"]
     steps = _steps(seen)
     if steps:
         return [steps]
