@@ -24,6 +24,7 @@ from smemsim.run.engine.traps import fix_of_stop
 from smemsim.run.engine.warp_scheduler import WarpScheduler
 from smemsim.run.engine.wave import WARP, Wave
 from smemsim.run.isa.threads.control import check_registers
+from smemsim.run.jit.tier import obey_environment
 from smemsim.run.sanitizer.first import sanitizer_of
 from smemsim.run.sanitizer.history import History
 
@@ -111,6 +112,7 @@ def execute(
     Whether requests for clusters to take over were granted is in `launch.evidence`. The CUDA error of a trap or a hang
     is `launch.status`.
     """
+    obey_environment(launch.program)
     for begin in launch.program.at_launch.values():
         begin(launch)
     launch.places = Multiprocessors(launch) if launch.program.names_multiprocessors else None

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from smemsim.run.isa.registry import Plain
     from smemsim.run.lower.program import Block
 
-__all__ = ["TIERS", "Loop", "Segment", "Tier", "begin_again", "tier_of"]
+__all__ = ["TIERS", "Loop", "Segment", "Tier", "begin_again", "obey_environment", "tier_of"]
 
 
 TIERS = "SMEMSIM_TIERS"  # of the environment: "closures" uses the interpreter only, "compiled" compiles at once
@@ -77,8 +77,8 @@ class Frames:
 
     def __init__(self, x: Wave) -> None:
         self.made: dict[Any, Frame] = {}
+        # of each CTA where its window begins, and where its shared memory begins in the host's memory
         self.windows = np.empty((len(x.ctas), 2), np.int64)
-        self.shared_at = 0  # where in the host's memory the wave's shared memory begins
         self._own: dict[tuple[str, Any, np.dtype[Any]], np.ndarray] = {}  # what each wave has of its own
         self._enter(x)
 
@@ -103,8 +103,7 @@ class Frames:
         for frame in self.made.values():
             frame.begins = None
         self.windows[:, 0] = x.window_begin + x.grid.rank_bits[:: x.stride]
-        self.shared_at = x.shared.ctypes.data
-        self.windows[:, 1] = self.shared_at + np.arange(len(x.ctas), dtype=np.int64) * x.pitch
+        self.windows[:, 1] = x.shared.ctypes.data + np.arange(len(x.ctas), dtype=np.int64) * x.pitch
         for (_, which, _), array in self._own.items():
             fill_special(x, which, array)
 
@@ -168,8 +167,9 @@ class Frame:
         self.regions: list[Any] = [None] * len(code.accesses)
         self.tiles: Tiles | None = None
         self.begins: np.ndarray | None = None  # of `CompiledAccesses`, as long as the arrays are those that they were
-        self.total, self._frames = x.total, frames
-        self._left = _LEFT(x.launch)
+        # Not `frames` and not all that waves leave: they hold this frame, and only the garbage collector would free the
+        # memory of such a circle.
+        self.total, self._windows, self._rooms = x.total, frames.windows, _LEFT(x.launch).rooms
         if self.count:
             self._place(x, frames, found)
         if code.noted:
@@ -192,7 +192,7 @@ class Frame:
         """For its rows of accesses: host addresses, in segments whose addresses stay in
         registers as `tallies` has them.
         """
-        key, rooms = (self.total, self.count), self._left.rooms
+        key, rooms = (self.total, self.count), self._rooms
         if key not in rooms:
             rooms[key] = Room(self.count, self.total)
         return rooms[key]
@@ -261,14 +261,14 @@ class Frame:
         """
         if self.begins is None:
             begins = self._rows[code.numbers_of_accesses, 0] - self._rows[code.numbers_of_accesses, 2]
-            self.begins = np.where(code.are_shared, -self._frames.shared_at, begins)
+            self.begins = np.where(code.are_shared, -self._windows[0, 1], begins)
         _leave_out(x, places, LANES, shapes, NOWHERE_AT, first, last, base)
         return CompiledAccesses(code.placed, self.begins, places, LANES, places, shapes, NOWHERE_AT, first - base, last - base)
 
     def noted(self, x: Wave, code: Code, first: int, last: int) -> CompiledAccesses:
         """The same of a segment whose addresses stay in registers."""
         if self.begins is None:
-            self.begins = code.are_shared * -self._frames.shared_at
+            self.begins = code.are_shared * -self._windows[0, 1]
         room = self.room
         _leave_out(x, room.leads, 1, room.shapes, NOT_THERE, first, last, 0)
         return CompiledAccesses(code.placed, self.begins, room.leads, 1, room.places, room.shapes, NOT_THERE, first, last)
@@ -985,13 +985,20 @@ def tier_of(program: Any, block: Block) -> Tier:
     """The tier of a block, made when it first runs."""
     if block.tier is None:
         block.tier = Tier(program, block)
-        mode = os.environ.get(TIERS)
-        if mode == "closures":
+        if program.tiers == "closures":
             block.tier.is_done = True
-        elif mode == "compiled":
+        elif program.tiers == "compiled":
             block.tier.cost = COMPILING
     tier: Tier = block.tier
     return tier
+
+
+def obey_environment(program: Any) -> None:
+    """A launch of a program begins: it runs as the environment now says, also if earlier ones ran in another way."""
+    mode = os.environ.get(TIERS, "")
+    if program.tiers != mode:
+        begin_again(program)
+        program.tiers = mode
 
 
 def begin_again(program: Any) -> None:

@@ -238,6 +238,7 @@ class Program:
     constants: dict[int, int] | None = None
     # registers that may be read before they are written, from the first use on (`cfg.read_first`)
     read_first: frozenset[int] | None = None
+    tiers: str = ""  # how its blocks run: SMEMSIM_TIERS at the last launch (`jit.tier`)
     copied: Copied = NOTHING_COPIED  # what carries bytes of global memory to where they are asked for
     at_launch: Mapping[Any, Callable[[Any], None]] = dataclasses.field(
         default_factory=dict
