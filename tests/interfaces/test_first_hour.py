@@ -118,7 +118,7 @@ def test_a_tile_is_planned_as_people_say_it():
     assert code == 0
     for sentence in (
         "assumed --dtype e4m3 for fp8 (or e5m2), --arch sm_100a, --major K",
-        "D (128 x 256) = A (128 x 64) B (256 x 64) on sm_100a",
+        "D (128 x 256) = A (128 x 64) Bᵀ (256 x 64) on sm_100a",
         "allocate 128 columns",
         "CTA 1: lane 0, column 0 is element (m 64, n 0) of the first instruction; this CTA loads A from row 64 and B from row 128 of the tile",
         "mbarrier.arrive.expect_tx.shared::cta.b64 %state, [%full], 24576;",  # (128 + 256) rows of 64 bytes

@@ -392,7 +392,7 @@ def test_bounds_of_counters() -> None:
             found(wrong)
 
 
-@pytest.mark.parametrize(("most", "said"), [(384, ""), (383, "384 shared_wavefronts; the launch allows at most 383")])
+@pytest.mark.parametrize(("most", "said"), [(384, ""), (383, "384 shared_wavefronts; the launch file allows at most 383")])
 def test_a_recorded_launch_with_bounds_is_replayed_with_them(tmp_path, most: int, said: str) -> None:
     golden = ROOT / "golden" / "sm_90a" / "launches"
     for name in ("manifest.json", "data.npz"):

@@ -166,7 +166,7 @@ def ring(frees: str) -> str:
       W: mbarrier.try_wait.parity.shared::cta.b64 %p2, [bar+8], %r7; @!%p2 bra W;
       F: st.shared.u32 [%r3], %r5; mbarrier.arrive.shared::cta.b64 _, [bar]; bra E;
       C: mbarrier.try_wait.parity.shared::cta.b64 %p2, [bar], %r6; @!%p2 bra C;
-      ld.shared.u32 %r8, [%r3]; mbarrier.arrive.shared::cta.b64 _, [bar+8];
+      ld.shared.u32 %r8, [%r3]; add.u32 %r8, %r8, 1; mbarrier.arrive.shared::cta.b64 _, [bar+8];
       E: add.u32 %r5, %r5, 1; setp.lt.u32 %p2, %r5, 4; @%p2 bra L;
       ret; }}"""
 

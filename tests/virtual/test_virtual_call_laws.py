@@ -401,7 +401,7 @@ def test_a_pool_with_a_limit_gives_no_more(cuda, most):
     cuda.made("allocate_from_pool", 4095, "", pool, 0)
 
 
-def test_a_pool_holds_whole_pieces_of_memory_and_its_high_mark_is_set_back_to_what_is_used(cuda):
+def test_a_pool_holds_whole_pieces_of_memory_and_each_high_mark_is_set_back_alone(cuda):
     assert [cuda.made("graph_memory", n) for n in range(4)] == [0] * 4
     pool = cuda.made("pool_create", struct.pack("<iiiiQQ", 1, 0, 1, 0, 0, 0))
     sizes = (1, MAPPING_BYTES - 1, 2)
@@ -410,6 +410,8 @@ def test_a_pool_holds_whole_pieces_of_memory_and_its_high_mark_is_set_back_to_wh
     cuda.made("free", at[2])
     assert [cuda.made("pool_attribute", pool, n) for n in (5, 6, 7, 8)] == [MAPPING_BYTES, 2 * MAPPING_BYTES, sum(sizes[:2]), sum(sizes)]
     cuda.made("set_pool_attribute", pool, 8, 0)
+    assert [cuda.made("pool_attribute", pool, n) for n in (5, 6, 7, 8)] == [MAPPING_BYTES, 2 * MAPPING_BYTES, MAPPING_BYTES, MAPPING_BYTES]
+    cuda.made("set_pool_attribute", pool, 6, 0)
     assert [cuda.made("pool_attribute", pool, n) for n in (5, 6, 7, 8)] == [MAPPING_BYTES] * 4
 
 

@@ -158,10 +158,11 @@ class TensorFindings:
         i, (cta, lanes, columns), *_ = a
         cells = self.table.cells
         last = np.arange(COLUMNS)[columns][np.flatnonzero((held == PRODUCT).all(axis=0))]
-        who = cells.who[cta, lanes, last]
+        of_lanes = cells.who[cta, lanes]
+        who = of_lanes[:, last]
         by = int(who.flat[0])
         beside = last[0] - 1 if columns.start == last[0] else last[-1] + 1
-        if by < OPERATIONS or (who != by).any() or not 0 <= beside < COLUMNS or (cells.who[cta, lanes, beside] != by).any():
+        if by < OPERATIONS or (who != by).any() or not 0 <= beside < COLUMNS or (of_lanes[:, beside] != by).any():
             return
         other = self.reporting.operations[by - OPERATIONS]
         if other.kind != "tcgen05.mma":
