@@ -876,8 +876,10 @@ def _fix_rows(fix: Mapping[str, Any]) -> Iterator[Labelled]:
     """The fix, and what was executed of it."""
     trial = fix.get("trial", "")
     parts = fix["text"].split(OR) if fix["text"] else []
-    is_other = trial not in ("", fix["text"], *parts)  # the change that was executed is not the fix in its words
-    executed = parts.index(trial) if trial in parts else 0
+    is_other = (
+        bool(trial) and trial != fix["text"] and not any(part.endswith(trial) for part in parts)
+    )  # the change that was executed is not the fix in its words
+    executed = next((n for n, part in enumerate(parts) if trial and part.endswith(trial)), 0)
     for n, text in enumerate(parts):
         yield Labelled("or" if n else "fix", f"{told(text)}{' (tried)' * (fix['tried'] and not is_other and n == executed)}", style="green")
     if fix["text"] and is_other:

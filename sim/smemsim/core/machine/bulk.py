@@ -105,7 +105,7 @@ def fitting_size(size: int, room: int, *, is_store: bool) -> str:
     """A sentence for a copy of `size` bytes if the array has `room` bytes there.
 
     >>> fitting_size(1000, 1000, is_store=False)
-    'copy 992 bytes in bulk, and the last 8 bytes by ld.global and st.shared: 1008 bytes do not fit in the 1000 bytes that the array has there'
+    'copy 992 bytes in bulk, and the last 8 bytes by ld.global and st.shared'
     >>> fitting_size(128, 64, is_store=False)
     'copy 64 bytes: the array has 64 bytes there; or make the array larger'
     """
@@ -119,7 +119,7 @@ def fitting_size(size: int, room: int, *, is_store: bool) -> str:
         how = f"copy {units} bytes in bulk, and the last {rest} bytes by {access}" if units else f"copy the {rest} bytes by {access}"
     if size > room:
         return f"{how}: the array has {room} bytes there; or make the array larger"
-    return f"{how}: {units + unit} bytes do not fit in the {room} bytes that the array has there"
+    return how
 
 
 def bulk_copy(

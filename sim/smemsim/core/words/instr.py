@@ -501,8 +501,8 @@ def shape(d: InstrDescriptor, c: Context) -> Iterator[Finding]:
     if d.n == 0:
         yield _finding("I601", "n", "N = 0; no instruction has that", "N >> 3 in the field")
     if d.m not in possible:
-        yield _finding("I601", "m", f"M = {d.m}{where}; {sparse}kind {d.kind} has M = {_listed(possible)} there" if where else
-                       f"M = {d.m}; {sparse}kind {d.kind} has M = {_listed(possible)}", f"one of these, >> {d.table.fields['m'].shift} in the field")  # fmt: skip
+        yield _finding("I601", "m", f"M = {d.m}{where}; {sparse}kind {d.kind} has M = {_listed(possible)} with these" if where else
+                       f"M = {d.m}; {sparse}kind {d.kind} has M = {_listed(possible)}", f"M = {_listed(possible)}: the field holds M >> {d.table.fields['m'].shift}, {_listed([m >> d.table.fields['m'].shift for m in possible])}")  # fmt: skip
         return
     rows = tuple(row for row in rows if d.m in row.m)
     fitting = [row for row in rows if d.n in row.n]
@@ -512,7 +512,7 @@ def shape(d: InstrDescriptor, c: Context) -> Iterator[Finding]:
             "I601",
             "n",
             f"N = {d.n} with M = {d.m}{where}; {sparse}kind {d.kind} has N of {ranges} there",
-            "one of these, >> 3 in the field",
+            "one of these N: the field holds N >> 3",
         )
         return
     for name in shape_disputes(d, cta_group=c.cta_group, ws=c.ws):

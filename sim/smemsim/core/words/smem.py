@@ -311,8 +311,9 @@ def fixed_bits(d: SmemDescriptor, _: Context) -> Iterator[Finding]:
             effect = "kernels with bit 46 = 0 work; the effect is not measured"
         else:
             effect = "their effect on tcgen05 is not known"
-        yield _finding("D305", name, f"{label} bits {field.high}:{field.low} are {raw:#b}; the manual has {field.want:#b}",
-                       f"bits {field.high}:{field.low} = {field.want:#b}", field.source, why=effect)  # fmt: skip
+        width = field.high - field.low + 3  # with 0b
+        yield _finding("D305", name, f"{label} bits {field.high}:{field.low} are {raw:#0{width}b}; the manual has {field.want:#0{width}b}",
+                       f"bits {field.high}:{field.low} = {field.want:#0{width}b}", field.source, why=effect)  # fmt: skip
 
 
 def absolute_mode(d: SmemDescriptor, c: Context) -> Iterator[Finding]:
@@ -449,7 +450,7 @@ def aliases(d: SmemDescriptor, c: Context) -> Iterator[Finding]:
         steps_lines = groups_differ == (c.major == "K" or bool(mode.mask))  # unswizzled MN-major exchanges the roles
         field = "stride_byte_offset" if steps_lines else "leading_byte_offset"
         yield _finding("D307", field,
-                       f"{shared} of {lines * chunks} chunks of 16 B share their bytes with earlier chunks",
+                       f"{field} = {getattr(d, field)} B lets {shared} of {lines * chunks} chunks of 16 B share their bytes with earlier chunks",
                        _apart(d, field, c.major, lines, chunks),
                        source, why=f"({names[0]} {l0}, {names[1]} {c0 * per_chunk}) and ({names[0]} {l1}, {names[1]} {c1 * per_chunk}) are both at {address:#x}")  # fmt: skip
 
@@ -582,7 +583,7 @@ def unused_field(d: SmemDescriptor, c: Context) -> Iterator[Finding]:
     source = "trace wgmma_operands" if d.arch == "sm_90a" else "PTX ISA 9.1 §9.7.16.4.1"
     lines, chunks = size
     mode = MODES[d.swizzle]
-    contiguous, across = ("K", "rows") if c.major == "K" else ("M or N", "K rows")
+    contiguous, across = ("K", "rows") if c.major == "K" else ("the rows (M or N)", "K rows")
     for name, is_used in used.items():
         value = getattr(d, name)
         if is_used or value in IDLE_STRIDES:
@@ -598,7 +599,7 @@ def unused_field(d: SmemDescriptor, c: Context) -> Iterator[Finding]:
             "D310",
             name,
             f"{short} = {value} B is never used",
-            "nothing must change; a field of 0 or 1 (16 B) removes the remark",
+            "no change is needed; a field of 0 or 1 (16 B) removes the remark",
             source,
             why=fits,
         )

@@ -158,7 +158,7 @@ def find_misuse(x: Wave, i: Instruction, message: str, repair: str = "") -> None
 def reserved(x: Wave, i: Instruction, at: np.ndarray, part: np.ndarray | None, bad: np.ndarray) -> None:
     """Shared addresses before the window, which the system reserves: X001, but a card goes on."""
     n, thread = _first(x, part, bad)
-    what = f"shared address {int(at[n]):#x} belongs to the system: the memory of the CTA begins at {x.window_begin:#x}"
+    what = f"shared address {int(at[n]):#x} is reserved for the system: the memory of the CTA begins at {x.window_begin:#x}"
     x.launch.find(
         "X001", i, what, "look for a null pointer, or a negative index", because="golden/sm_90a/reserved_shared",
         why="a card accesses it without an error", halves=(Half("access", f"{thread_name(x, thread)} ({i.name})", i),),

@@ -268,10 +268,7 @@ class MbarrierObjects:
         elif (pending := self._pending(one, warps)) is not None:
             named = self._named(one)
             self.reporting.tell(
-                i, races.overwritten_in_flight(
-                    Access("end", f"warp {self.reporting.warp(int(warps[0]))}", i), Access("arrive at", "asynchronous arrival", pending), f"the mbarrier at {named}",
-                    "these threads have not waited for that phase",
-                ), f"before {i.at}: mbarrier.try_wait for the phase that the arrival completes", BECAUSE, one.barrier.touched,
+                i, races.mbarrier_in_flight(Access("end", f"warp {self.reporting.warp(int(warps[0]))}", i), Access("arrive", "asynchronous arrival", pending), named), f"before {i.at}: mbarrier.try_wait for the phase that the arrival completes", BECAUSE, one.barrier.touched,
             )  # fmt: skip
 
     def _unordered(self, one: _Object, warps: np.ndarray, but: int) -> tuple[np.ndarray, Formal]:

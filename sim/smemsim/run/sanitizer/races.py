@@ -22,6 +22,7 @@ __all__ = [
     "map_not_acquired",
     "map_unfenced",
     "mbarrier_ended",
+    "mbarrier_in_flight",
     "mbarrier_not_visible",
     "non_coherent",
     "overwritten_in_flight",
@@ -145,6 +146,12 @@ def overwritten_in_flight(mine: Access, operation: Access, where: str = "{where}
     """X005: bytes are overwritten that an asynchronous operation may still read or write."""
     what = f"{where} is overwritten while an asynchronous operation may still {operation.does} it"
     return Clauses("X005", what, (mine.half, _earlier(mine, operation).half), why)
+
+
+def mbarrier_in_flight(mine: Access, arrival: Access, where: str) -> Clauses:
+    """X005: an mbarrier object ends, and an asynchronous arrival may still come."""
+    what = f"the mbarrier at {where} ends while an asynchronous operation may still arrive at it"
+    return Clauses("X005", what, (mine.half, _earlier(mine, arrival).half), "these threads have not waited for that phase")
 
 
 def _earlier(mine: Access, theirs: Access) -> Access:

@@ -497,9 +497,8 @@ class Reporting:
         """
         there = self.following(i, "tcgen05.commit")
         if there is None:
-            return f"after {i.at}: tcgen05.commit in the thread that executes {i.at}; before {self.x.program.named(before)}: mbarrier.try_wait on its mbarrier"
-        commit = f"tcgen05.commit in {there.at} by the thread that issued the operation"
-        return f"before {self.x.program.named(before)}: mbarrier.try_wait on the mbarrier of {commit}{self._too_late(there, before)}"
+            return f"let the thread of {i.at} execute tcgen05.commit after it, and wait for the mbarrier of that commit (mbarrier.try_wait) before {self.x.program.named(before)}"
+        return f"wait for the mbarrier of tcgen05.commit in {there.at} (mbarrier.try_wait) before {self.x.program.named(before)}{self._too_late(there, before)}"
 
     def _too_late(self, signal: Instruction, before: Instruction) -> str:
         """That all waits at the mbarrier that a copy or a commit names come after an instruction; "" if they do not."""

@@ -136,7 +136,7 @@ class TensorFindings:
             is_committed = all(op.number != by.number for op in self.table.issued.open.values())
             self.x.launch.find(
                 "X017", i, f"the product in {self.where(at, held > 0)} is overwritten, and no instruction has read it",
-                ("before this product, wait until its readers have read it (an mbarrier at which they arrive); or if this belongs to the same sum: " * is_committed)
+                ("wait until the readers of the earlier product have read it (an mbarrier at which they arrive), then begin this one; or if this belongs to the same sum: " * is_committed)
                 + "enable-input-d true for all but the first instruction that adds into D", because=because,
                 why="the new values replace the earlier product, so its numbers are lost",
                 other=by.instruction, halves=(self._mine(a).half, self._lost(by, i)),

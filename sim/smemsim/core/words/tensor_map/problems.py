@@ -63,7 +63,7 @@ def store_overrun(a: Encoded, at: Target) -> Iterator[Finding]:
         "T216",
         "global_dim[0]",
         f"global_dim[0] = {a.global_dim[0]} x {a.type_row.bits} bit = {size} B is not a multiple of 16 B",
-        f"nothing must change if the {-size % 16} B after each row are unused, and allocated after the last row too; "
+        f"no change is needed if the {-size % 16} B after each row are unused, and allocated after the last row too; "
         "or pad the rows; or store the end of each row by threads",
         measured(
             at,
@@ -87,7 +87,7 @@ def box_beyond_tensor(a: Arguments, at: Target) -> Iterator[Finding]:
                 "T219",
                 where,
                 f"{where} = {box} is larger than global_dim[{i}] = {a.global_dim[i]}",
-                f"nothing must change if the fill is intended; else make {where} smaller",
+                f"no change is needed if the fill is intended; else make {where} smaller",
                 measured(at, "PTX ISA 9.1 §5.5.4", "tma_loads" if a.box_dim else "tma_im2col"),
                 why=f"at least {moved - inside} of {moved} elements of every load along dimension {i} are fill, and the mbarrier counts their bytes",
             )
@@ -279,7 +279,7 @@ def _guide_alignment(a: Arguments, at: Target) -> Iterator[Finding]:
             "T217",
             "global_address",
             f"global_address = {a.global_address:#x} is not a multiple of {GUIDE_SWIZZLED_ALIGNMENT} B; the CUDA guide asks for that with a swizzle",
-            f"nothing must change; a multiple of {GUIDE_SWIZZLED_ALIGNMENT} B removes the remark",
+            f"no change is needed; a multiple of {GUIDE_SWIZZLED_ALIGNMENT} B removes the remark",
             measured(at, "CUDA guide, Table 12, against cuTensorMapEncodeTiled: globalAddress", "tma_loads"),
             why=f"the driver asks for {LIMITS.address_alignment} B only, and the swizzle does not depend on global addresses",
         )
@@ -391,7 +391,8 @@ def _partial_steps(a: Arguments, at: Target) -> Iterator[Finding]:
                 "T222",
                 f"box_dim[{i}]",
                 f"box_dim[{i}] = {box} is not a multiple of element_strides[{i}] = {step}",
-                f"{n * step} for {n} elements, or {box // step * step} for {box // step}" if box > step else f"{n * step}",
+                f"box_dim[{i}] = {n * step}, for {n} elements as now"
+                + f"; or box_dim[{i}] = {box // step * step}, for {box // step} elements" * (box > step),
                 measured(at, "cuTensorMapEncodeTiled: elementStrides", "tma_loads" if a.box_dim else "tma_im2col"),
                 why=f"transfers move ceil({box} / {step}) = {n} elements; the last one is data too, not fill",
             )
@@ -411,7 +412,7 @@ def _too_large(a: Arguments, at: Target) -> Iterator[Finding]:
             "T212",
             "box_dim" if a.box_dim else "pixels_per_column",
             f"a transfer covers {size} B of shared memory; the window of a CTA has at most {window} B",
-            "a smaller box",
+            f"a smaller box: {rows} rows of {row_pitch(row, MODES[SWIZZLES[a.swizzle]].width)} B now",
             measured(at, "no document says it", "tma_load_traps"),
             why="every load traps (CUDA error 700), and so does every store unless enough of it is clipped",
         )

@@ -262,12 +262,12 @@ class State:
                 x,
                 i,
                 f"the mbarrier at {self._named} now counts {self.tx} bytes: it can count to {MBARRIER_BYTES}",
-                "split the transfer over several phases or barriers",
+                "check that expect_tx is executed for the bytes, and that one thread issues the copy; or split the transfer over several phases",
             )
         elif abs(self.tx) > MBARRIER_BYTES:
             miscount(
                 x, i, f"the mbarrier at {self._named} now counts {self.tx} bytes: it can count from -{MBARRIER_BYTES} to "
-                f"{MBARRIER_BYTES}", "split the transfer over several phases or barriers",
+                f"{MBARRIER_BYTES}", "check that expect_tx is executed for the bytes, and that one thread issues the copy; or split the transfer over several phases",
             )  # fmt: skip
 
     def end_phase(self) -> None:

@@ -118,7 +118,7 @@ def check_skipped(x: Wave, i: Instruction, at: list[int], threads: np.ndarray) -
         "move the barrier out of the branch", because="PTX ISA 9.1 §9.7.13.1",
         halves=(
             Half("arrive", f"{thread_name(x, int(warp[0]))} ({i.name})", i),
-            Half("skip", f"{thread_name(x, thread)}, which branches to {x.program.at(_first_line(x.program, late))}"),
+            Half("skip", f"{thread_name(x, thread)}, which executes {_first(x.program, late)} without the barrier"),
         ),
     )  # fmt: skip
 
@@ -128,5 +128,5 @@ def _acts(program: Program, n: int) -> bool:
     return any(i.op in _ACTS and "param" not in i.modifiers for i in program.blocks[n].instructions)
 
 
-def _first_line(program: Program, n: int) -> int:
-    return next(i.line for i in program.blocks[n].instructions if i.op in _ACTS)
+def _first(program: Program, n: int) -> str:
+    return program.named(next(i for i in program.blocks[n].instructions if i.op in _ACTS))

@@ -282,7 +282,7 @@ class _Mma:
                 x.launch.find(
                     "S702", self.i, f"two scale ids for {side}: {in_address} in bits 31:30 of the address {taddr:#x}, {number} in the instruction descriptor",
                     why=f"tcgen05.mma takes {side.lower()}_sf_id of the instruction descriptor", repair=
-                    f"make {side.lower()}_sf_id of these bits (CUTLASS make_runtime_instr_desc_block_scaled)", because=f"{rule.source} ({rule.on(x.launch.arch)})",
+                    f"{side.lower()}_sf_id = {in_address} in the instruction descriptor, if the address is right (CUTLASS: make_runtime_instr_desc_block_scaled)", because=f"{rule.source} ({rule.on(x.launch.arch)})",
                     milder=Severity.NOTE,
                 )  # fmt: skip
 

@@ -296,7 +296,7 @@ def _of_window(x: Wave, i: Instruction, address: int) -> int:
 def _check_place(x: Wave, i: Instruction, address: int) -> None:
     if address % _RESPONSE:
         message = f"{i.name}: shared {address:#x} is no multiple of {_RESPONSE} bytes"
-        stop(x, i, "X002", message, "align the response", MISALIGNED_ADDRESS)
+        stop(x, i, "X002", message, f"align the {_RESPONSE} bytes of the response: .align {_RESPONSE}", MISALIGNED_ADDRESS)
     if not x.window_begin <= address <= x.window_begin + x.memories.window - _RESPONSE:
         misuse(x, i, f"the response at {address:#x} lies outside the CTA's shared memory", "correct the address")
 
