@@ -796,7 +796,7 @@ def test_the_scratch_memory_of_tiles_of_several_warps_is_there_for_those_that_as
     assert gpu.launch(text, "k", grid=2, block=64, args=[out], progress=False).findings == []
     for text in (SCRATCH.format(at=0x120), SCRATCH.format(at=40).replace("mov.u32 %r1, %reserved_smem_offset_1", "mov.u32 %r1, 0")):
         run = gpu.launch(ptx_kernels.kernel(text, ".b64 out", shared=16, arch="sm_100a"), "k", block=64, args=[out], progress=False)
-        assert "belongs to the system" in run.findings[0].message
+        assert "is reserved for the system" in run.findings[0].message
 
 
 def test_vector_registers_are_their_elements():

@@ -265,7 +265,7 @@ def test_a_lost_product_is_another_tiles_where_it_was_committed(commits: str) ->
     wrong = re.sub(r"(%r160, 0;)(.*?)%r160, 1;", rf"\1 {commits}\2%r160, 0;", text, flags=re.DOTALL)
     run, _ = multiplied(wrong, images)
     lost = next(f for f in run.findings if f.code == "X017")
-    assert ("wait until its readers have read it" in lost.repair) == bool(commits)
+    assert ("wait until the readers of the earlier product have read it" in lost.repair) == bool(commits)
     assert "all but the first" in lost.repair
 
 
