@@ -247,7 +247,8 @@ def _are_whole_boxes(loads: Sequence[Issued | None], pattern: np.ndarray, place:
     """
     if len(loads) < 2:
         return False
-    rows, columns = np.indices(pattern.shape)
+    each = np.indices(pattern.shape)
+    rows, columns = each[0], each[1]
     count, origins, brought = len(pattern) * (1 if along_k else per_chunk), set(), set()
     for n, load in enumerate(loads):
         if load is None or not _is_plain(load):
