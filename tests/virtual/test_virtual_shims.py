@@ -110,9 +110,14 @@ def test_a_benchmark_calls_once_and_has_the_form_that_is_asked_for(monkeypatch):
 # ---- The calls of this process
 
 
+@pytest.fixture(scope="module")
+def device():
+    """One for all tests here: a process has room for few at a time."""
+    return VirtualDevice("sm_90a", policy=Policy(quiet=True))
+
+
 @pytest.fixture
-def calls(monkeypatch):
-    device = VirtualDevice("sm_90a", policy=Policy(quiet=True))
+def calls(monkeypatch, device):
     told = []
     device.tell = told.append
     monkeypatch.setattr(local.process, "device", lambda: device)

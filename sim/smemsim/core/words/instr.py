@@ -289,7 +289,7 @@ class InstrDescriptor(metaclass=OwnMembers):
         InputError for anything else. The rules are `smemsim.INSTR_RULES`.
 
         >>> for finding in InstrDescriptor.decode(0x04200490, kind="f16").problems(cta_group=2): print(finding.code, finding.message)
-        I601 M = 64 with .cta_group::2; kind f16 has M = 128, 256 there
+        I601 M = 64 with .cta_group::2; kind f16 has M = 128, 256 with these
         """
 
         return find_problems(self, context)
