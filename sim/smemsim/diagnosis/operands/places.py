@@ -247,7 +247,7 @@ def _are_whole_boxes(loads: Sequence[Issued | None], pattern: np.ndarray, place:
     """
     if len(loads) < 2:
         return False
-    each = np.indices(pattern.shape)
+    each, held = np.indices(pattern.shape), list[tuple[int, int, int]]()  # of each box its first row, address and bytes
     rows, columns = each[0], each[1]
     count, origins, brought = len(pattern) * (1 if along_k else per_chunk), set(), set()
     for n, load in enumerate(loads):
@@ -267,8 +267,11 @@ def _are_whole_boxes(loads: Sequence[Issued | None], pattern: np.ndarray, place:
         ends = of_rows.max() + step == size or row.max() + step == count
         if of_rows.min() > 0 or not ends or len(distinct(row - of_rows)) > 1 or len(distinct(of_k)) > 1:
             return False
+        held.append((int(row.min()), load.transfer.smem_address, load.transfer.transaction_bytes))
         origins.add((tm.type_row.bits, int(of_k[0])))
         brought.add((tm.global_address, at))
+    if any(at + size != then for (_, at, size), (_, then, _) in itertools.pairwise(sorted(held))):
+        return False  # a wrong stride leaves out a box that lies between
     may_repeat = any(load is not None and load.is_looked_up for load in loads)
     return len(origins) == 1 and (may_repeat or len(brought) == len(loads))
 
