@@ -58,10 +58,11 @@ def pad_columns(offsets: np.ndarray) -> np.ndarray:
         return found
     begins = np.flatnonzero(np.diff(offsets, prepend=offsets[0] - 2) != 1)
     lengths = np.diff(begins, append=len(offsets))
+    pads = np.zeros(len(lengths), bool)
     for apart in (1, 2):
         same = np.flatnonzero(lengths[apart:] == lengths[:-apart])
-        for gap in np.union1d(same, same + apart).tolist():
-            found[begins[gap] : begins[gap] + lengths[gap]] = True
+        pads[same] = pads[same + apart] = True
+    found |= np.repeat(pads, lengths)
     if len(lengths) > 1:
         first, last = int(lengths[1]), int(lengths[-2])
         if lengths[-1] > last:

@@ -219,6 +219,8 @@ def _arrive(i: Instruction, c: Linker, rest: list[str]) -> Step:
     token = None if isinstance(first, Sink) else c.write(first, "b64")
     if not 1 <= len(operands) <= 2 or (space == "shared::cluster" and token is not None):
         raise InputError("takes a token (or _, as it must be for another CTA's barrier), an address and maybe a count")
+    if expects and len(operands) != 2:
+        raise InputError("takes the bytes that it expects after the address: .expect_tx has no default")
     find = locate(i, c, operands[0], space, 8, only_shared=True)
     amount = c.read(operands[1], "u32") if len(operands) == 2 else None
     return _Arrive(i, find, amount, token, drops, expects, stays, relaxed, scope).run
