@@ -537,10 +537,11 @@ class Launch:
         """`cta` of one or of arrays of them."""
         cx, cy, cz = self.cluster
         gx, gy, _ = self.grid
-        along, up = gx // cx, gy // cy
-        x = cluster % along * cx + rank % cx
-        y = cluster // along % up * cy + rank // cx % cy
-        z = cluster // (along * up) * cz + rank // (cx * cy)
+        rest, x = divmod(cluster, gx // cx)
+        z, y = divmod(rest, gy // cy)
+        if self.cluster_size == 1:
+            return cluster, (x, y, z)
+        x, y, z = x * cx + rank % cx, y * cy + rank // cx % cy, z * cz + rank // (cx * cy)
         return x + gx * (y + gy * z), (x, y, z)
 
     def begin(self) -> None:
@@ -570,7 +571,7 @@ class Launch:
         """Bytes of shared memory of a CTA that the kernel asks for, static and dynamic."""
         return self.kernel.static_shared_bytes + self.shared_bytes
 
-    @property
+    @functools.cached_property
     def window_bytes(self) -> int:
         """Bytes of a CTA's shared window."""
         machine = any_architecture(self.arch)

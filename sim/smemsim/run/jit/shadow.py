@@ -18,7 +18,7 @@ import numpy as np
 from smemsim.run.jit import objects
 from smemsim.run.jit.memory import GENERAL, NEIGHBOURS, ONE_PLACE, Access
 from smemsim.run.jit.segments import MOST_ACCESSES
-from smemsim.run.jit.tiles import LOOK_NUMBERS
+from smemsim.run.jit.tiles import LOOK_NUMBERS, Looks
 from smemsim.run.jit.vectors import LANES
 from smemsim.run.marks import LANE_BITS, MANY, MANY_THREADS, PART_BITS, SEVERAL
 
@@ -481,8 +481,8 @@ class Shadow:
         self._shapes = x.alike("places of any shape", lambda: np.full(x.total // LANES, GENERAL, np.uint8))
         shared.by_epochs = self.reads
         self.functions = _functions()
-        self._rows: dict[Code, tuple[np.ndarray, list[int]] | None] = {}
-        self._alike: dict[Code, np.ndarray] = {}
+        self._rows: dict[Code, tuple[Looks, list[int]] | None] = {}
+        self._alike: dict[Code, Looks] = {}
 
     @property
     def is_stale(self) -> bool:
@@ -503,21 +503,22 @@ class Shadow:
         """The address of `context` in the host's memory."""
         return self._context
 
-    def looks(self, code: Code) -> np.ndarray | None:
-        """The functions that say whether the epoch orders all accesses of shared memory, and note them then, as
-        `Tiles.asks` takes them. None: one has none.
+    def looks(self, code: Code) -> Looks | None:
+        """The functions that say whether the epoch orders all accesses of shared memory, and note them then. None: one
+        has none.
         """
         if not self._has_epochs():
             return None
         if code not in self._rows:
             known = _ROWS[code] if code in _ROWS else _ROWS.setdefault(code, self._made(code))
-            self._rows[code] = None if known is None else (known[0].copy(), known[1])  # tokens are the wave's own
+            # tokens are the wave's own
+            self._rows[code] = None if known is None else (Looks.of(known[0].copy()), known[1])
         rows = self._rows[code]
         if rows is not None:
             found, is_store = rows
             for n in is_store:
                 self.token += 1
-                found[n, 3] = self.token
+                found.rows[n, 3] = self.token
             return found
         return None
 
@@ -531,19 +532,19 @@ class Shadow:
             rows.append((at, access.row.number, access.instruction.line, 0, access.apart))
         return np.array(rows, np.int64), [n for n, access in enumerate(code.of_shared) if not access.is_load]
 
-    def alike(self, code: Code) -> np.ndarray:
+    def alike(self, code: Code) -> Looks:
         """The check of all rows of places in shared memory whether the CTAs do the same, as `looks`."""
         if code not in self._alike:
             function = ctypes.cast(self.functions[ALIKE], ctypes.c_void_p).value or 0
             rows = dict.fromkeys(access.row.number for access in code.of_shared)
-            self._alike[code] = np.array([(function, row, row, 0, 0) for row in rows], np.int64)
+            self._alike[code] = Looks.of(np.array([(function, row, row, 0, 0) for row in rows], np.int64))
         return self._alike[code]
 
-    def looks_at_one(self, looks: np.ndarray, mask: int | None) -> bool:
+    def looks_at_one(self, looks: Looks, mask: int | None) -> bool:
         """Does the epoch order all accesses of the first CTA, for those that `alike` has kept? Then they are noted,
         for all CTAs.
         """
-        return bool(self.functions[OF_ONE](looks.ctypes.data, None, mask, self._warps, len(looks), 0, 0, 0, self._context))
+        return bool(self.functions[OF_ONE](looks.at, None, mask, self._warps, len(looks.rows), 0, 0, 0, self._context))
 
     def reads(self, line: int, words: int, places: np.ndarray) -> bool:
         """Does the epoch order reads of all threads, so many words each from the places (int64, bytes) on? Then they

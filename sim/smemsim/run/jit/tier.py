@@ -29,7 +29,7 @@ from smemsim.run.jit.memory import HEAD, ONE_PLACE, ROW, Access
 from smemsim.run.jit.segments import Code, Run, code_of, code_of_loop, direct_code_of, is_access, loop_of, pieces
 from smemsim.run.jit.shadow import Shadow
 from smemsim.run.jit.stores import Stores
-from smemsim.run.jit.tiles import LOOK, RUN, Tiles
+from smemsim.run.jit.tiles import LOOK, NO_LOOKS, RUN, Looks, Tiles
 from smemsim.run.jit.vectors import LANES
 from smemsim.run.origins import origins_of
 from smemsim.run.slots import Slot
@@ -519,20 +519,22 @@ class Segment:
             self._note(x, frame, access, given[0])
         return True
 
-    def _in_tiles(self, x: Wave, frame: Frame, code: Code, functions: Sequence[Any], looks: Any, given: tuple[int, int, int | None]) -> int:
+    def _in_tiles(
+        self, x: Wave, frame: Frame, code: Code, functions: Sequence[Any], looks: Looks, given: tuple[int, int, int | None]
+    ) -> int:
         """The same a tile at a time; the first thread for which nothing has happened, or the last one of all."""
         (first, last, mask), is_clear = given, False
         if frame.tiles is None:
             unit = x.stride if x.checks is not None else WARP if x.is_counted else LANES
             frame.tiles = Tiles(functions, *frame.pointers, frame.count, x.total, unit, is_counted=x.is_counted)
-        if len(looks):
+        if looks is not NO_LOOKS:
             shadow = _SHADOW(x)
             if shadow.is_folded:
                 if not code.stores:
                     return self._load_the_same(x, frame, frame.tiles, code, looks, given)
                 if not self._do_the_same(x, frame.tiles, code, looks, mask):
                     return first
-                looks, is_clear = looks[:0], True
+                looks, is_clear = NO_LOOKS, True
             frame.tiles.asks(looks, shadow.at)
         if not code.stores:
             return frame.run_tiles(x, frame.tiles, given, RUN if is_clear else LOOK | RUN)
@@ -545,14 +547,14 @@ class Segment:
         return last
 
     @staticmethod
-    def _do_the_same(x: Wave, tiles: Tiles, code: Code, looks: np.ndarray, mask: int | None) -> bool:
+    def _do_the_same(x: Wave, tiles: Tiles, code: Code, looks: Looks, mask: int | None) -> bool:
         """Do all CTAs do the same, without a finding for the first one?"""
         shadow = _SHADOW(x)
         tiles.asks(shadow.alike(code), shadow.at)
         return tiles.go(0, x.total, mask, LOOK) == x.total and shadow.looks_at_one(looks, mask)
 
     @staticmethod
-    def _load_the_same(x: Wave, frame: Frame, tiles: Tiles, code: Code, looks: np.ndarray, given: tuple[int, int, int | None]) -> int:
+    def _load_the_same(x: Wave, frame: Frame, tiles: Tiles, code: Code, looks: Looks, given: tuple[int, int, int | None]) -> int:
         """The loads of a segment without stores, tile by tile as long as all CTAs do the same, without a finding for
         the first one. Returns the first thread for which nothing has happened.
         """
@@ -567,10 +569,8 @@ class Segment:
             x.checks.shared.table.unfold_where_others_read(reached // x.stride, before)
         return min(max(reached, first), last)
 
-    def _looks(self, x: Wave, frame: Frame, code: Code) -> Any:
-        """The compiled checks of the sanitizer for each access, as `Tiles.asks` takes them; None if other checks are
-        needed.
-        """
+    def _looks(self, x: Wave, frame: Frame, code: Code) -> Looks | None:
+        """The compiled checks of the sanitizer for each access; None if other checks are needed."""
         sanitizer = x.checks
         for access in code.of_global:
             # None: that a thread does it is an address outside until its array is found
@@ -583,11 +583,11 @@ class Segment:
             ):
                 return None
         if not code.of_shared or (sanitizer is None and not x.memories.has_owners):
-            return []
+            return NO_LOOKS
         if x.memories.has_owners and code.stores_shared:
             return None
         if sanitizer is None:
-            return []
+            return NO_LOOKS
         if sanitizer.apart.missing_writes.concerns(code) or any(id(access.instruction) in sanitizer.lost.stores for access in code.stores):
             return None
         shadow = self._shadow(x)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import ctypes
 import functools
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from smemsim.base.cache_lines import zeros_in_lines
 from smemsim.run.jit import objects
 from smemsim.run.jit.vectors import LANES
 
-__all__ = ["LOOK", "LOOK_NUMBERS", "RUN", "Tiles"]
+__all__ = ["LOOK", "LOOK_NUMBERS", "NO_LOOKS", "RUN", "Looks", "Tiles"]
 
 
 LOOK, RUN = 1, 2  # the work of a call: checks addresses and asks the sanitizer, moves bytes; both are one pass
@@ -114,6 +114,21 @@ def _address(function: Any) -> int:
     return ctypes.cast(function, ctypes.c_void_p).value or 0
 
 
+class Looks(NamedTuple):
+    """Checks of the sanitizer, each by its LOOK_NUMBERS, and the address of these rows in the host's memory."""
+
+    rows: np.ndarray
+    at: int
+
+    @classmethod
+    def of(cls, rows: np.ndarray) -> Looks:
+        """Those of rows (n, LOOK_NUMBERS) of int64."""
+        return cls(rows, rows.ctypes.data)
+
+
+NO_LOOKS = Looks.of(np.zeros((0, LOOK_NUMBERS), np.int64))
+
+
 class Tiles:
     """The inputs of the loop over the tiles of a segment: `count` rows of places, of `total` threads. Threads that stay
     together are `unit`.
@@ -126,18 +141,18 @@ class Tiles:
         self.tile = min(total, unit * max(1, size // (8 * count * unit)))
         self.places = zeros_in_lines((count, self.tile), np.int64)
         self.shapes = np.empty((count, self.tile // LANES), np.uint8)
-        self.looks = np.zeros((0, LOOK_NUMBERS), np.int64)
+        self.looks = NO_LOOKS
         self.plan = np.zeros(len(_ENTRIES), np.int64)
         given = (_address(functions[0]), _address(functions[-1]), registers, 0, self.places.ctypes.data, self.shapes.ctypes.data, memory)
         self.plan[:7] = given
-        self.plan[7:9] = self.tile, self.looks.ctypes.data
+        self.plan[7:9] = self.tile, self.looks.at
         self._at = self.plan.ctypes.data
         self._functions = functions  # whose addresses the plan has
         self._call = _function()
 
-    def asks(self, looks: np.ndarray, context: int) -> None:
-        """Call these checks of the sanitizer: of each its LOOK_NUMBERS."""
-        self.plan[8:11] = looks.ctypes.data, len(looks), context
+    def asks(self, looks: Looks, context: int) -> None:
+        """Call these checks of the sanitizer."""
+        self.plan[8:11] = looks.at, len(looks.rows), context
         self.looks = looks
 
     def go(self, first: int, last: int, mask: int | None, mode: int) -> int:

@@ -74,13 +74,14 @@ class Lifetimes:
     def __init__(self, x: Wave, clocks: VectorClocks) -> None:
         self.x, self.clocks, self.per_cta = x, clocks, x.stride // WARP
         self.is_needed = x.launch.cluster_size > 1
-        shape = (len(x.ctas), x.total // WARP) if self.is_needed else (0, 0)
-        self.when, self.line = np.zeros(shape, np.int32), np.zeros(shape, np.int32)
-        # Those of tcgen05.commit release nothing, and are executed one after the other (PTX ISA 9.1 §9.7.16.6). Those
-        # of threads may release less than a CTA of the cluster acquires, by their scope or as .relaxed.
-        self.commits, self.arrivals = _Arrivals(shape), _Arrivals(shape)
         self._met: dict[int, np.ndarray] = {}
-        self._has_waited = np.zeros(len(x.ctas), bool)  # at a barrier of the cluster: all its CTAs have begun
+        if self.is_needed:
+            shape = (len(x.ctas), x.total // WARP)
+            self.when, self.line = np.zeros(shape, np.int32), np.zeros(shape, np.int32)
+            # Those of tcgen05.commit release nothing, and are executed one after the other (PTX ISA 9.1 §9.7.16.6).
+            # Those of threads may release less than a CTA of the cluster acquires, by their scope or as .relaxed.
+            self.commits, self.arrivals = _Arrivals(shape), _Arrivals(shape)
+            self._has_waited = np.zeros(len(x.ctas), bool)  # at a barrier of the cluster: all its CTAs have begun
 
     def touch(self, i: Instruction, ctas: Any, warps: np.ndarray) -> None:
         """Warps touch CTAs (their index, one for all or one each)."""
@@ -122,8 +123,9 @@ class Lifetimes:
 
     def complete(self, what: Any) -> None:
         """The open phase of an mbarrier is complete."""
-        self.commits.complete(what)
-        self.arrivals.complete(what)
+        if self.is_needed:
+            self.commits.complete(what)
+            self.arrivals.complete(what)
 
     def acquire(self, what: Any, warps: np.ndarray) -> None:
         """Warps have waited for the last complete phase of an mbarrier."""

@@ -47,9 +47,10 @@ def clocks_of(x: Wave, number: int, room: int) -> VectorClocks:
 def has_messages(x: Wave) -> bool:
     """May strong accesses alone pass data on?"""
     program = x.program
-    if program not in _messages:
-        _messages[program] = passes_messages(program.inlined.body)
-    return _messages[program]
+    found = _messages.get(program)
+    if found is None:
+        found = _messages[program] = passes_messages(program.inlined.body)
+    return found
 
 
 def _excuses(x: Wave) -> list[Formal]:

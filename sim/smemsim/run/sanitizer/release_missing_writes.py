@@ -66,10 +66,11 @@ def unmet_loads(program: Program) -> frozenset[int]:
 
 
 def _unmet_accesses(program: Program) -> tuple[frozenset[int], frozenset[int]]:
-    if program not in _unmet:
-        found = _find_unmet(program)
-        _unmet[program] = frozenset(id(i) for i in found if i.op == "st"), frozenset(i.line for i in found if i.op == "ld")
-    return _unmet[program]
+    found = _unmet.get(program)
+    if found is None:
+        unmet = _find_unmet(program)
+        found = _unmet[program] = frozenset(id(i) for i in unmet if i.op == "st"), frozenset(i.line for i in unmet if i.op == "ld")
+    return found
 
 
 def _find_unmet(program: Program) -> list[Instruction]:

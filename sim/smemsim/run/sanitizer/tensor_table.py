@@ -9,6 +9,7 @@ the cell. All tables can be those of the first CTA alone, while all CTAs do the 
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
@@ -146,11 +147,16 @@ class TensorTable:
         self.x, self.operations, self.clocks = x, operations, clocks.orders.tensor or clocks
         self.ctas, self.per_cta = len(x.tensor), x.stride // WARP
         self.knowledge = knowledge if self.ctas and clocks.orders.tensor is None else None
-        shape = (1 if self.knowledge is not None else self.ctas, LANES, COLUMNS)
-        self.cells, self.issued, self.unwaited = Cells(shape, -(-self.per_cta // GROUP)), Issued(), Unwaited()
+        self._ctas_at_first = 1 if self.knowledge is not None else self.ctas
+        self.issued, self.unwaited = Issued(), Unwaited()
         # By CTA: its accumulators that only adding operations have accessed, each with the last one and its box. The
         # cells have an earlier one.
         self.added: dict[int, dict[tuple[AccumulatorLayout, int], tuple[Operation, Box]]] = {}
+
+    @functools.cached_property
+    def cells(self) -> Cells:
+        """The cells of the first CTA while it stands for all, else those of all: made for the first access."""
+        return Cells((self._ctas_at_first, LANES, COLUMNS), -(-self.per_cta // GROUP))
 
     # ---- one CTA for all, and all
 
