@@ -14,6 +14,7 @@ import pytest
 
 from gpu_faults import CLUSTER, FAULTS, RING, Fault, launched
 from smemsim import Gpu, InputError, Run, TensorMap, check
+from smemsim.core.finding import OR
 from smemsim.core.spec.findings import CODES, CONSEQUENCES, UPSTREAM
 from smemsim.diagnosis.operands import recorded
 
@@ -160,6 +161,49 @@ def first_line(found: Run) -> str:
 
 
 # ---- operands as their boxes lie
+
+
+@pytest.mark.parametrize(("by", "codes"), [(32, []), (64, ["R502"]), (16, ["R502"])])
+def test_few_rows_of_b_with_wrong_k_steps_are_not_taken_for_a_transposed_tile(by: int, codes: list[str]):
+    """Read as k, the 8 rows of the tensor would be 8 of 64 k: the other elements would lie outside."""
+    gpu = Gpu("sm_90a")
+    a, b = tensor(gpu, (ROWS, BOX), (BOX, ROWS)), tensor(gpu, (8, BOX), (BOX, 8))
+    products = [Product(32 * k, TILE + by * k) for k in range(4)]
+    ptx = kernel(2, [Load(0, 0, (0, 0)), Load(1, TILE, (0, 0), 8 * BOX * 2)], products)
+    ptx = re.sub(r"\{%f0, [^}]*\}", "{%f0, %f1, %f2, %f3}", ptx.replace("m64n64k16", "m64n8k16"))
+    found = run(ptx, gpu, a, b)
+    assert [f.code for f in found.findings] == codes, found.text()
+
+
+@pytest.mark.parametrize(
+    ("dimension", "is_turned", "codes", "repairs"),
+    [
+        (None, False, ["R505"], ["if the tile is K-major: major K (imm-trans-a = 0)", "if the tile is MN-major: the byte offsets"]),
+        (0, False, ["R505"], ["major K (imm-trans-a = 0)"]),
+        (1, False, ["R502"], ["the byte offsets [0, 32, 64, 96] of the K steps must be [0, 2048, 4096, 6144]"]),
+        (1, True, [], []),
+    ],
+    ids=["one tile", "tiles follow along a row", "tiles follow along a column", "right"],
+)
+def test_a_square_tile_may_be_transposed_or_have_wrong_k_steps(
+    dimension: int | None, is_turned: bool, codes: list[str], repairs: list[str]
+):
+    """A is read MN-major by steps of 32 bytes. The tiles of a sum follow one another along K."""
+    gpu, count = Gpu("sm_90a"), 1 if dimension is None else 2
+    a = tensor(gpu, (ROWS * (2 if dimension == 1 else 1), BOX * (2 if dimension == 0 else 1)), (BOX, ROWS))
+    b = tensor(gpu, (ROWS, BOX * count), (BOX, ROWS))
+    loads, products = [], []
+    for n in range(count):
+        at = (n * BOX if dimension == 0 else 0, n * ROWS if dimension == 1 else 0)
+        loads += [Load(0, 2 * n * TILE, at), Load(1, (2 * n + 1) * TILE, (n * BOX, 0))]
+        step = 2 * ATOM if is_turned else 32
+        products += [
+            Product((2 * n * TILE) + step * k, (2 * n + 1) * TILE + 32 * k, word_a=word(ATOM, ATOM), transposed_a=True) for k in range(4)
+        ]
+    found = run(kernel(2, loads, products), gpu, a, b)
+    assert [f.code for f in found.findings] == codes, found.text()
+    for text, told in zip(repairs, [part for f in found.findings for part in f.repair.split(OR)], strict=True):
+        assert text in told
 
 
 @pytest.mark.parametrize("side", ["a", "b"])

@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence, Set
 from types import MappingProxyType
 
 from smemsim.base.errors import SmemsimError
-from smemsim.core.finding import PTX_LINE, Finding, Half
+from smemsim.core.finding import OR, PTX_LINE, Finding, Half
 from smemsim.core.ptx.module import Location
 from smemsim.core.spec.architectures import any_architecture
 from smemsim.core.spec.assumptions import remembered
@@ -312,10 +312,15 @@ def judged(launch: Launch, reads: Reads) -> tuple[Written, Report | None]:
     for side in wrong:
         # one instruction may read another tensor than its neighbour, in which all is right
         own = _lines(written, _of_side(report, side))
+        is_told, has_rows = _has_own_k(reads, side), _may_be_turned(reads, side, own)
         for kind, alone, among in (("turned", True, {}), ("turned", True, {side: own}), ("corner", False, {}), ("turned", False, {})):
+            if kind == "turned" and (is_told or not has_rows):
+                continue
             other = scenario_of(launch, reads, meaning=meaning | {side: kind}, lines=lines | among)
             better = check(other.scenario)
             if _is_better(report, better, side, kind, launch.arch, alone=alone):
+                if kind == "turned" and alone and is_told is None:
+                    better = _with_both(report, better, side)
                 meaning[side], written, report, lines = kind, other, better, lines | among
                 break
     for side in _strayed(launch, reads):
@@ -388,6 +393,63 @@ def _is_better(report: Report, other: Report, side: str, kind: str, arch: str, *
     if kind == "corner" and _is_of_starts(after):
         return any(f.code in ("R507", "R508") and not f.repair for f in before)
     return alone or any(f.code == "R508" and not f.repair for f in before)
+
+
+def _has_own_k(reads: Reads, side: str) -> bool | None:
+    """Do the products of a sum go on along the k of an operand, as it is read? False: along its rows. None: no sum says
+    it. K is the axis along which the tiles of a sum follow one another.
+    """
+    last: dict[tuple[object, ...], OperandRead | None] = {}
+    for p in reads.products:
+        now, before = getattr(p, side)[0], None if p.events[0].begins else last.get(p.accumulator)
+        last[p.accumulator] = now
+        if now is not None and before is not None and (now.base, now.along_k) == (before.base, before.along_k):
+            (row, k), (old_row, old_k) = now.corner, before.corner
+            if (row == old_row) != (k == old_k):
+                return row == old_row
+    return None
+
+
+def _may_be_turned(reads: Reads, side: str, lines: Set[int]) -> bool:
+    """Do the loads of an operand bring as many rows as it has k? If not, what are its rows cannot be its k: most of
+    these would lie outside of the tensor, where nothing is wrong.
+    """
+    for p in reads.products:
+        held = [read for read in getattr(p, side) if read is not None and read.is_plain]
+        if not held or not lines.intersection(event.instruction.line for event in p.events):
+            continue
+        dimension, keys = held[0].modes[0][0].dimension, {load.key_of_map for read in held for load in read.loads}
+        rows = {
+            at + n
+            for load in reads.loads
+            if load.cta == p.cta and load.key_of_map in keys
+            for at in (load.event.coordinates[dimension],)
+            for n in range(load.transfer.tensor_map.box_dim[dimension])
+        }
+        if len(rows) < sum(event.k_of(side) for event in p.events):
+            return False
+    return True
+
+
+def _with_both(report: Report, turned: Report, side: str) -> Report:
+    """The report of a turned operand. If a change of the operand as it is read makes it right, too, the fix names both:
+    the tile may be meant one way or the other.
+    """
+    before = {f.path.step: f for f in _of_side(report, side) if f.tried}
+
+    def both(f: Finding) -> Finding:
+        other = before.get(f.path.step)
+        if f.code != "R505" or f.path.side != side or other is None:
+            return f
+        has, wanted = ("MN", "K") if any(path.key == "major" and new == "K" for path, _, new in f.changes) else ("K", "MN")
+        return dataclasses.replace(
+            f,
+            what=f"the operand is read {has}-major; its other fields are those of the {wanted}-major tile",
+            repair=f"if the tile is {wanted}-major: {f.repair}{OR}if the tile is {has}-major: {other.repair.split(OR)[0]}",
+            why="the major-ness is wrong, or the other fields are",
+        )
+
+    return dataclasses.replace(turned, findings=tuple(map(both, turned.findings)))
 
 
 def _places(found: list[Finding]) -> set[int | None]:
