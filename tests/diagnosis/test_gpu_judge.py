@@ -170,9 +170,27 @@ def test_few_rows_of_b_with_wrong_k_steps_are_not_taken_for_a_transposed_tile(by
     a, b = tensor(gpu, (ROWS, BOX), (BOX, ROWS)), tensor(gpu, (8, BOX), (BOX, 8))
     products = [Product(32 * k, TILE + by * k) for k in range(4)]
     ptx = kernel(2, [Load(0, 0, (0, 0)), Load(1, TILE, (0, 0), 8 * BOX * 2)], products)
-    ptx = re.sub(r"\{%f0, [^}]*\}", "{%f0, %f1, %f2, %f3}", ptx.replace("m64n64k16", "m64n8k16"))
-    found = run(ptx, gpu, a, b)
+    found = run(of_width(ptx, 8), gpu, a, b)
     assert [f.code for f in found.findings] == codes, found.text()
+
+
+def of_width(ptx: str, n: int) -> str:
+    """The same instructions with another N."""
+    d = ", ".join(f"%f{x}" for x in range(n // 2))
+    return re.sub(r"\{%f0, [^}]*\}", f"{{{d}}}", ptx.replace("m64n64k16", f"m64n{n}k16"))
+
+
+@pytest.mark.parametrize(("n", "is_b_first"), [(128, False), (128, True), (32, False), (32, True)])
+@pytest.mark.parametrize("are_interchanged", [False, True])
+def test_a_and_b_that_all_instructions_interchange_are_named(n: int, is_b_first: bool, are_interchanged: bool):
+    """The longer operand runs over the end of the other one's tile: into that of B, into nothing, or out of the window."""
+    gpu, size = Gpu("sm_90a"), n * BOX * 2
+    a, b = tensor(gpu, (ROWS, BOX), (BOX, ROWS)), tensor(gpu, (n, BOX), (BOX, n))
+    at_a, at_b = (size, 0) if is_b_first else (0, TILE)
+    products = steps(*((at_b, at_a) if are_interchanged else (at_a, at_b)))
+    found = run(of_width(kernel(2, [Load(0, at_a, (0, 0)), Load(1, at_b, (0, 0), size)], products), n), gpu, a, b)
+    told = [(f.code, f.repair) for f in found.findings if f.code != "A107"]
+    assert told == [("R508", "swap the descriptors of A and B")] * are_interchanged, found.text()
 
 
 @pytest.mark.parametrize(

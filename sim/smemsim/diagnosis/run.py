@@ -45,7 +45,7 @@ from smemsim.diagnosis.operands.repeated import repeated_products
 from smemsim.diagnosis.operands.scaled import wrong_factors
 from smemsim.diagnosis.operands.steps import begun_anew, has_gaps, is_discarded, unreached
 from smemsim.diagnosis.operands.sums import exchanged, mismatches, undecided
-from smemsim.diagnosis.operands.tiles import turned, unread
+from smemsim.diagnosis.operands.tiles import interchanged, turned, unread
 from smemsim.diagnosis.outputs import Output
 from smemsim.diagnosis.pairs import halves
 from smemsim.diagnosis.pipeline import Pipeline
@@ -574,7 +574,7 @@ class Run(metaclass=OwnMembers):
         if self.reads is not None:
             causes = exchanged(self.reads)
             causes += of_maps(self.reads, self.launch, [f.line for f in causes])
-            causes = causes or turned(self.reads)
+            causes = causes or turned(self.reads) or interchanged(self.reads, self.launch.arch)
         executed = []
         others = {f.code for f in self._watched if f.severity is not Severity.NOTE}
         is_missed = "R507" in others or bool(self.launch.result.left_out)

@@ -6,19 +6,21 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Collection
+from typing import NamedTuple
 
 import numpy as np
 
 from smemsim.core.finding import Finding, at_instruction
 from smemsim.core.spec.findings import Severity
 from smemsim.core.words.instr import InstrDescriptor
+from smemsim.core.words.smem import SmemDescriptor
 from smemsim.diagnosis.operands.places import SURE
 from smemsim.diagnosis.operands.read import Issued, OperandRead, Product
 from smemsim.diagnosis.operands.recorded import NEAR, Reads
 from smemsim.diagnosis.operands.types import other_type
 from smemsim.run.engine.records import Mma
 
-__all__ = ["turned", "unread"]
+__all__ = ["interchanged", "turned", "unread"]
 
 
 @dataclasses.dataclass(eq=False)
@@ -173,6 +175,89 @@ def _swapped(odd: Product, rest: Product) -> Finding:
         "swap the descriptors of A and B",
         why=f"{rest.events[0].instruction.at}, which adds into the same D, reads them the other way",
     )
+
+
+# ---- A's and B's tiles that are interchanged in all instructions
+
+
+class _Place(NamedTuple):
+    """The load whose tile an operand begins in, and the row of the tile with which it begins."""
+
+    load: Issued
+    row: int
+
+    @property
+    def rows(self) -> int:
+        """The rows of the tile."""
+        return int(self.load.transfer.tensor_map.box_dim[1])
+
+    @property
+    def bytes(self) -> int:
+        return self.load.transfer.transaction_bytes
+
+
+def interchanged(reads: Reads, arch: str) -> list[Finding]:
+    """R508 if all matrix instructions read the tile of A as B, and that of B as A.
+
+    It is certain if all of this holds for each product of K-major tiles. The tile that is read as B has as many rows
+    as are read as A, and the other way round. M and N differ. One of the operands has more rows than its tile, and
+    they do not continue in the next box of its tensor.
+    """
+    spans: dict[int, list[int]] = {}  # by the tile that is read as A: the first rows of its products
+    found: list[tuple[Product, _Place, _Place]] = []
+    for p in reads.products:
+        event = p.events[0]
+        if event.cta_group > 1 or all(read is not None and read.share == 1 for read in (p.a[0], p.b[0])):
+            return []
+        places = [_place(reads, p, word, major, arch) for word, major in ((event.a, event.a_major), (event.b, event.b_major))]
+        if places[0] is None or places[1] is None:
+            return []
+        found.append((p, places[0], places[1]))
+        spans.setdefault(id(places[0].load), []).append(places[0].row)
+    for p, a, b in found:
+        rows, n = max(spans[id(a.load)]) + p.events[0].m, p.events[0].n
+        is_crossed = min(spans[id(a.load)]) == b.row == 0 and (a.rows, b.rows) == (n, rows) and n != rows
+        if not is_crossed or not _strays(reads, p, *((b, a) if n > rows else (a, b))):
+            return []
+    if not found:
+        return []
+    p, a, b = found[0]
+    event = p.events[0]
+    return [
+        at_instruction(
+            "R508",
+            event.instruction,
+            "the tile of A is read as B, and the tile of B as A, by all instructions",
+            "swap the descriptors of A and B",
+            why=f"A has {b.rows} rows, and {a.load.event.instruction.at} loads {a.rows} for it; B has {event.n} rows (N), and {b.load.event.instruction.at} loads {b.rows}",
+        )
+    ]
+
+
+def _place(reads: Reads, p: Product, word: int | None, major: str, arch: str) -> _Place | None:
+    """Where the last load before a product, that brought the first bytes of a K-major operand, has them."""
+    return None if word is None or major != "K" else _loaded(reads, p, SmemDescriptor.decode(word, arch=arch).start_address)
+
+
+def _loaded(reads: Reads, p: Product, address: int) -> _Place | None:
+    """The last load of a plain tile before a product that wrote to an address of shared memory, and the row there."""
+    for load in reversed(reads.loads):
+        tm = load.transfer.tensor_map
+        if load.cta != p.cta or load.number > p.number or tm.rank != 2 or load.event.mode != "tile":
+            continue
+        place = _Place(load, 0)
+        inside = address - load.transfer.smem_address
+        if 0 <= inside < place.bytes:
+            return place._replace(row=inside // (place.bytes // place.rows))
+    return None
+
+
+def _strays(reads: Reads, p: Product, longer: _Place, other: _Place) -> bool:
+    """Do the rows of an operand go on behind its tile in nothing, in the other operand's tensor, or in another k?"""
+    behind = _loaded(reads, p, longer.load.transfer.smem_address + longer.bytes)
+    if behind is None or behind.load.key_of_map == other.load.key_of_map:
+        return True
+    return behind.load.key_of_map == longer.load.key_of_map and behind.load.event.coordinates[0] != longer.load.event.coordinates[0]
 
 
 def _panel(reads: Reads, tiles: dict[tuple[int, int, str], _Tile], elsewhere: Collection[int], *, is_missed: bool) -> Finding | None:
