@@ -688,6 +688,60 @@ END:
     assert codes(run) == told, run.text()
 
 
+WAITS_AT_OTHER = "first "
+
+
+@pytest.mark.parametrize(
+    ("by_zero", "by_one", "fix"),
+    [
+        ("multicast::cluster.b64 [%r2], 3", "", ""), ("multicast::cluster.b64 [%r2], 1", "", "the mask 0x3"), ("b64 [%r2]", "", "the mask 0x3"),
+        ("b64 [%r2]", "b64 [%r2]", ""), ("b64 [%r2]", WAITS_AT_OTHER + "b64 [%r2]", "let a thread arrive at"),
+    ],
+    ids=["to both", "a mask of one", "no multicast", "each its own", "one waits before its own"],
+)  # fmt: skip
+def test_a_commit_that_leaves_out_a_cta_is_named(by_zero: str, by_one: str, fix: str):
+    """CTA 0 commits, and both CTAs wait for it. A CTA that waits before its own commit is not left out."""
+    commit = "tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster"
+    own = by_one.removeprefix(WAITS_AT_OTHER)
+    text = kernel(f"""
+    mov.u32 %r1, %tid.x; mov.u32 %r2, smem; add.u32 %r3, %r2, 8; mov.u32 %r4, %cluster_ctarank;
+    setp.eq.u32 %p1, %r1, 0; setp.eq.u32 %p2, %r4, 0; not.pred %p3, %p2; and.pred %p3, %p3, %p1; and.pred %p2, %p2, %p1;
+    @%p1 mbarrier.init.shared.b64 [%r2], 1; @%p1 mbarrier.init.shared.b64 [%r3], 1; fence.mbarrier_init.release.cluster;
+    barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;
+    @%p2 {commit}.{by_zero};
+    @!%p3 bra BOTH;
+    {wait("%r3", 0, "OWN") if own != by_one else ""}
+    {f"{commit}.{own};" if own else ""}
+BOTH: {wait("%r2")}
+    barrier.cluster.arrive; barrier.cluster.wait;
+""", shared=128, arch="sm_100a")  # fmt: skip
+    run = Gpu("sm_100a").launch(text, "k", grid=2, cluster=2, block=32, args=[], progress=False)
+    assert run.ok == (not fix), run.text()
+    assert not fix or fix in run.findings[0].repair
+
+
+@pytest.mark.parametrize("mask", [3, 1])
+def test_a_mask_that_leaves_out_a_cta_is_named_not_the_phase_that_it_holds_up(mask: int):
+    """CTA 0 loads for both by multicast. It loads again when both have read: without CTA 1, its second phase gets none."""
+    copy = f"@%p3 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%r5], [%rd2], 16, [%r2], {mask};"
+    expect = "@%p1 mbarrier.arrive.expect_tx.shared.b64 _, [%r2], 16;"
+    text = kernel(f"""
+    ld.param.b64 %rd2, [in]; mov.u32 %r1, %tid.x; mov.u32 %r2, smem; add.u32 %r3, %r2, 8; add.u32 %r5, %r2, 64; mov.u32 %r4, %cluster_ctarank;
+    setp.eq.u32 %p1, %r1, 0; setp.eq.u32 %p2, %r4, 0; and.pred %p3, %p1, %p2; mapa.shared::cluster.u32 %r6, %r3, 0;
+    @%p1 mbarrier.init.shared.b64 [%r2], 1; @%p1 mbarrier.init.shared.b64 [%r3], 2; fence.mbarrier_init.release.cluster; {expect}
+    barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;
+    {copy} {wait("%r2", 0, "FIRST")} {expect}
+    @%p1 mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r6];
+    @!%p3 bra LAST; {wait("%r3", 0, "FREE").replace("parity.shared", "parity.acquire.cluster.shared")} {copy}
+LAST: {wait("%r2", 1, "SECOND")}
+    barrier.cluster.arrive; barrier.cluster.wait;
+""", ".b64 out", ".b64 in", shared=128)  # fmt: skip
+    gpu = Gpu("sm_90a")
+    run = gpu.launch(text, "k", grid=2, cluster=2, block=32, args=[gpu.zeros(4, "u32"), gpu.zeros(4, "u32")], progress=False)
+    assert run.ok == (mask == 3), run.text()
+    assert mask == 3 or run.findings[0].repair.startswith("multicast with the mask 0x3")
+
+
 REMOTE = "@%p1 ld.shared::cluster.u32 %r7, [%r6];"
 
 

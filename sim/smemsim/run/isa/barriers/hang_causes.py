@@ -17,6 +17,7 @@ from smemsim.core.ptx.module import Instruction, Register
 from smemsim.core.ptx.origins import number_of, origin
 from smemsim.core.spec.barriers import MBARRIER_ARRIVALS
 from smemsim.core.spec.findings import Severity
+from smemsim.run.engine.held_up import could_come
 from smemsim.run.engine.wave import WARP, Cta, Wait
 from smemsim.run.isa.barriers.byte_rounds import Event
 from smemsim.run.isa.barriers.mbarrier import ADDS_OWN, Delivery, Mbarrier
@@ -72,19 +73,7 @@ def suspicion(barrier: Mbarrier, i: Instruction, x: Wave) -> tuple[int, str]:
     if state.tx or state.pending != state.expected:
         return (4, "") if state.is_late else _missing_bytes(barrier, x)
     if not any(state.done.values()):
-        name = x.launch.program.places.mbarrier_named(barrier.offset)
-        if not before_loads(i, x):
-            return (
-                3,
-                f"let a thread arrive at {name} (mbarrier.arrive; with copies mbarrier.arrive.expect_tx); or wait for another mbarrier in {i.at}",
-            )
-        readers = f"let the readers of {'a' if state.passed.at_first else 'the'} stage arrive at {name} after their reads (mbarrier.arrive, tcgen05.commit)"
-        if state.passed.at_first:
-            return 2, readers
-        return (
-            2,
-            f"wait for parity 1 in {i.at}, if no load has filled the stage yet: at a new mbarrier that wait passes at once; or {readers}",
-        )
+        return _nothing_came(barrier, i, x)
     own = {id(wait) for wait, _ in barrier.waits}
     stuck = {(int(warp), id(wait) in own) for wait in x.positions.waiting for warp in distinct(wait.threads // WARP)}
     # threads that arrived before go on, or wait too
@@ -95,6 +84,26 @@ def suspicion(barrier: Mbarrier, i: Instruction, x: Wave) -> tuple[int, str]:
     else:
         repair = f"let {before} arrive once more, for phase {state.phase}, or remove the wait in {i.at}"
     return (1 if state.arrivals.warps and not is_held else 4), repair
+
+
+def _nothing_came(barrier: Mbarrier, i: Instruction, x: Wave) -> tuple[int, str]:
+    """`suspicion` if no thread has arrived, and no bytes have come."""
+    state = barrier.state
+    if (commit := _commit_elsewhere(barrier, x)) is not None:
+        return 0, commit[1]
+    name = x.launch.program.places.mbarrier_named(barrier.offset)
+    if not before_loads(i, x):
+        return (
+            3,
+            f"let a thread arrive at {name} (mbarrier.arrive; with copies mbarrier.arrive.expect_tx); or wait for another mbarrier in {i.at}",
+        )
+    readers = f"let the readers of {'a' if state.passed.at_first else 'the'} stage arrive at {name} after their reads (mbarrier.arrive, tcgen05.commit)"
+    if state.passed.at_first:
+        return 2, readers
+    return (
+        2,
+        f"wait for parity 1 in {i.at}, if no load has filled the stage yet: at a new mbarrier that wait passes at once; or {readers}",
+    )
 
 
 def _missing_bytes(barrier: Mbarrier, x: Wave) -> tuple[int, str]:
@@ -195,6 +204,8 @@ def missing_arrivals(barrier: Mbarrier, x: Wave) -> tuple[str, str]:
     arrive at, and what to change.
     """
     text, repair = "", ""
+    if 0 < barrier.state.pending < barrier.state.expected and (commit := _commit_elsewhere(barrier, x)) is not None:
+        return f"; {commit[0]}", commit[1]
     for cta in _never_here(barrier, x) if 0 < barrier.state.pending < barrier.state.expected else ():
         instead = [(line, other) for other in siblings(barrier, x) for line, by in other.state.arrivals.by_line if by == cta.rank]
         if instead:
@@ -207,6 +218,47 @@ def missing_arrivals(barrier: Mbarrier, x: Wave) -> tuple[str, str]:
             f"shared::cluster there; or correct the count of mbarrier.init ({barrier.state.expected} for a phase)"
         )
     return text, repair
+
+
+def _commit_elsewhere(barrier: Mbarrier, x: Wave) -> tuple[str, str] | None:
+    """A tcgen05.commit that arrives at this mbarrier's place in other CTAs of the cluster, and not here: what it lacks,
+    and the change. A CTA that could still come to a commit may only be late.
+    """
+    group, rank = [barrier, *siblings(barrier, x)], barrier.cta.rank
+    by = next(
+        (
+            by
+            for other in group[1:]
+            for by in sorted(other.state.arrivals.by_line)
+            if by not in barrier.state.arrivals.by_line and _is_commit(x, by)
+        ),
+        None,
+    )
+    if by is None:
+        return None
+    line, issuer = by
+    own = np.arange(barrier.cta.index * x.stride, (barrier.cta.index + 1) * x.stride)
+    commits = (i.line for i in x.program.inlined.body if i.op == "tcgen05" and i.modifiers[0] == "commit")
+    if not barrier.state.arrivals.by_line and could_come(x, own, commits).size:
+        return None
+    i, ctas = _at_line(x, line), members(barrier, x)
+    reached = [b.cta for b in group if by in b.state.arrivals.by_line]
+    mask = sum(1 << cta.rank for cta in reached)
+    if "multicast::cluster" in i.modifiers:
+        lacks = f"the mask {mask:#x} of {i.at} in CTA {ctas[issuer].number} leaves out bit {rank}: it does not arrive in CTA {barrier.cta.number}"
+    else:
+        lacks = f"{i.at} in CTA {ctas[issuer].number} has no .multicast::cluster: it arrives in CTA {', '.join(str(cta.number) for cta in reached)} only"
+    return lacks, f"tcgen05.commit with .multicast::cluster and the mask {mask | 1 << rank:#x} in {i.at}"
+
+
+def _at_line(x: Wave, line: int) -> Instruction:
+    """The instruction of a line that arrives at an mbarrier."""
+    return next(i for i in x.program.inlined.body if i.line == line and i.op in ("mbarrier", "tcgen05", "cp"))
+
+
+def _is_commit(x: Wave, by: tuple[int, int]) -> bool:
+    """Is an arrival, by its line and its CTA, that of a tcgen05.commit?"""
+    return _at_line(x, by[0]).op == "tcgen05"
 
 
 # ---- bytes that came twice, or elsewhere
@@ -342,7 +394,11 @@ def _at_a_sibling(barrier: Mbarrier, x: Wave, short: int) -> Cause | None:
 
 
 def _not_issued(barrier: Mbarrier, x: Wave, missing: int) -> Cause | None:
-    """A multicast that some CTAs issue and others do not, whose part is missing."""
+    """A multicast that some CTAs issue and others do not, whose part is missing. If a phase was complete without them,
+    none is missing.
+    """
+    if any(r.brought and r.expected == r.brought for r in barrier.state.byte_rounds):
+        return None
     issued = {key for other in (barrier, *siblings(barrier, x)) for key in other.state.deliveries.sources}
     for (line, _), d in barrier.state.deliveries.sources.items():
         absent = [cta for cta in members(barrier, x) if (line, cta.rank) not in issued]
@@ -746,9 +802,10 @@ def _describe(barrier: Mbarrier, x: Wave, phase: int) -> str:
         kinds = [what for what, by in state.done.items() if by and (state.tx or "bytes" not in what)]
         when = "so far" if not state.phase else "in all phases so far" if has_begun else "in earlier phases"
         known = ", ".join(f"{DONE[what]} {x.program.at(*state.done[what])}" for what in kinds)
-        said += f": {lacks}" + (
-            f"; {when}: {known}" if known else "" if any(state.done.values()) else "; no thread and no bytes have arrived"
-        )
+        none = "" if any(state.done.values()) else "; no thread and no bytes have arrived"
+        if none and (commit := _commit_elsewhere(barrier, x)) is not None:
+            none = f"; {commit[0]}"
+        said += f": {lacks}{f'; {when}: {known}' if known else none}"
     elif has_begun:
         said += f"; of phase {state.phase}, {lacks}"
     return f"{elsewhere[0]}; {said}" if elsewhere is not None else said
