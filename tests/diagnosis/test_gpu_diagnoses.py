@@ -70,6 +70,20 @@ def test_instructions_of_a_whole_warp_or_warpgroup_name_who_is_missing(part, tog
     assert f"at line {found.line + 1} (bar.sync)" in found.message
 
 
+@pytest.mark.parametrize("load", ["ld.acquire.gpu.global.u32 %r7, [%d20+4];", "atom.global.cas.b32 %r7, [%d20+4], 9, 9;"])
+@pytest.mark.parametrize("wanted", [0, 3])
+def test_a_poll_that_holds_up_a_barrier_is_the_cause_and_says_what_it_reads(load: str, wanted: int):
+    """Lane 0 polls a word, which is 0; the others wait for it."""
+    run = ran(f"setp.ne.u32 %p1, %r1, 0; @%p1 bra J;\nL: {load} setp.ne.u32 %p2, %r7, {wanted}; @%p2 bra L;\nJ: bar.sync 0;")
+    assert run.ok == (wanted == 0), run.text()
+    if wanted:
+        poll, barrier = run.findings
+        assert poll.instruction == load.removesuffix(";")
+        assert "reads 0 at byte 4 of the array" in poll.why
+        assert "compares it with 3 (setp.ne.u32)" in poll.why
+        assert (barrier.instruction, barrier.cause.line) == ("bar.sync 0", poll.line)
+
+
 def test_lanes_that_went_on_in_a_loop_are_seen_as_well():
     loop = f"mov.u32 %r7, 0; L: {{}} bar.sync 0; add.u32 %r7, %r7, 1; setp.lt.u32 %p2, %r7, 4; @%p2 bra L; {OUT}"
     assert first(loop.format(f"{LANES}{BUTTERFLY}\nJ:"), block=64).instruction.startswith("shfl")

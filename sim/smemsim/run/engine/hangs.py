@@ -12,7 +12,7 @@ import numpy as np
 from smemsim.base.distinct import distinct
 from smemsim.base.errors import Unmodelled
 from smemsim.core.finding import Half, of_ctas, ranges
-from smemsim.core.ptx.module import Immediate, Instruction
+from smemsim.core.ptx.module import Address, Immediate, Instruction, Register
 from smemsim.run.engine.held_up import brings_bytes, could_come, reached, roots
 from smemsim.run.engine.launch import Launch
 from smemsim.run.engine.wave import EXITED, GATHERING, LEAST_SUSPICIOUS, PARKED, WARP, WARPGROUP, YIELDED, Wait, Wave
@@ -28,6 +28,7 @@ __all__ = ["count_bytes", "refuse_host", "report_hang"]
 MOST_PLACES = 4  # groups of threads that a message lists
 MOST_READS = 2  # instructions of an endless loop that are named
 FULL = 0xFFFFFFFF
+OTHER_SPACES = ("shared", "local", "param", "const")  # than global memory
 MASKED = ("shfl", "vote", "match", "redux", "elect", "bar", "barrier")  # for the lanes that a mask names
 
 
@@ -86,34 +87,79 @@ def report_hang(launch: Launch, outside: int = 0) -> None:
         if wave.events.wave_hung:
             wave.events.wave_hung(wave)
         _report_parted_warps(launch, wave)
-        for mend, wait in _by_suspicion(wave):
-            who = _who(wave, wait.threads)
-            waits = "waits" if _is_single(wave, wait.threads) else "wait"
-            halves: tuple[Half, ...] = (Half("wait", f"{who} ({wait.instruction.name})", wait.instruction),)
-            halves += _arrivals(wave, wait)
+        waits = _by_suspicion(wave)
+        tell = [
+            functools.partial(_report_waits, launch, wave, waits, repair, full),
+            functools.partial(_report_loops, launch, wave, repair, full),
+        ]
+        for act in reversed(tell) if waits and _is_held_by_loop(wave, waits[0][1]) else tell:
+            act()
+
+
+def _is_held_by_loop(x: Wave, wait: Wait) -> bool:
+    """Are all threads that a barrier of threads waits for in an endless loop? Then that is the cause."""
+    missing = _missing(wait)
+    return missing is not None and missing.size > 0 and bool((x.pc[missing] < GATHERING).all())
+
+
+def _report_waits(launch: Launch, wave: Wave, waits: list[tuple[str, Wait]], repair: str, full: str) -> None:
+    for mend, wait in waits:
+        who = _who(wave, wait.threads)
+        does = "waits" if _is_single(wave, wait.threads) else "wait"
+        halves: tuple[Half, ...] = (Half("wait", f"{who} ({wait.instruction.name})", wait.instruction),)
+        halves += _arrivals(wave, wait)
+        launch.find(
+            "X006", wait.instruction, f"{who} {does} for ever", repair or mend, touched=wait.touched, halves=halves, why=f"{wait.what()}{full}",
+            numbers=wait.numbers(),
+        )  # fmt: skip
+
+
+def _report_loops(launch: Launch, wave: Wave, repair: str, full: str) -> None:
+    for first, last, what in (
+        (YIELDED, GATHERING, wave.progress.endless or "it polls a value that never changes"),
+        (0, YIELDED, "no other thread can observe what the loop does"),
+    ):
+        threads = np.flatnonzero((wave.pc >= first) & (wave.pc < last))
+        for at in distinct(wave.pc[threads]).tolist():
+            own = threads[wave.pc[threads] == at]
+            who, is_single = _who(wave, own), _is_single(wave, own)
+            i = _instruction(wave, at - first, polls=first == YIELDED)
+            reads, arrays = _polled(wave, at - first, int(own[0])) if first == YIELDED else ("", ())
             launch.find(
-                "X006",
-                wait.instruction,
-                f"{who} {waits} for ever",
-                repair or mend,
-                touched=wait.touched,
-                halves=halves,
-                why=f"{wait.what()}{full}",
-                numbers=wait.numbers(),
-            )
-        for first, last, what in (
-            (YIELDED, GATHERING, wave.progress.endless or "it polls a value that never changes"),
-            (0, YIELDED, "no other thread can observe what the loop does"),
-        ):
-            threads = np.flatnonzero((wave.pc >= first) & (wave.pc < last))
-            for at in distinct(wave.pc[threads]).tolist():
-                own = threads[wave.pc[threads] == at]
-                who, is_single = _who(wave, own), _is_single(wave, own)
-                i = _instruction(wave, at - first, polls=first == YIELDED)
-                launch.find(
-                    "X006", i, f"{who} {_does(wave, is_single=is_single)}", repair or wave.progress.way_out or _end_of_loop(wave, at - first), why=f"{what}{full}",
-                    halves=(Half("loop", f"{who} ({i.name})", i),),
-                )  # fmt: skip
+                "X006", i, f"{who} {_does(wave, is_single=is_single)}", repair or wave.progress.way_out or _end_of_loop(wave, at - first),
+                why=f"{what}{reads}{full}", halves=(Half("loop", f"{who} ({i.name})", i),), arrays=arrays,
+            )  # fmt: skip
+
+
+def _polled(x: Wave, block: int, thread: int) -> tuple[str, tuple[int, ...]]:
+    """What a thread reads of global memory again and again in a loop, and with what it compares that; the array."""
+    body = [i for n in sorted(loop_around(x.program, block) or {block}) for i in x.program.blocks[n].instructions]
+    loads = {i.line: i for i in body if i.op in ("ld", "atom") and not any(word.startswith(OTHER_SPACES) for word in i.modifiers)}
+    if len(loads) != 1:
+        return "", ()
+    (load,) = loads.values()
+    gives, address = load.operands[0], load.operands[1]
+    if not isinstance(gives, Register) or not isinstance(address, Address) or not isinstance(address.base, Register):
+        return "", ()
+    x.materialize()
+    at = int(x.r[address.base.slot][thread]) + address.offset
+    region = x.launch.memory.find(at) if x.launch.memory.holds(at) else None
+    if region is None:
+        return "", ()
+    name = x.launch.array_name(region.begin, region.begin + len(region.data)) or region.name
+    where = f"byte {at - region.begin} of {name}" if name else f"{at:#x}"
+    told = f": {_who(x, np.array([thread]))} reads {x.r[gives.slot][thread]} at {where}"
+    return told + next(filter(None, (_compared(x, i, gives.slot, thread) for i in body if i.op == "setp")), ""), (region.begin,)
+
+
+def _compared(x: Wave, i: Instruction, slot: int, thread: int) -> str:
+    """With what a thread compares the value of a register."""
+    sides = i.operands[1:3]
+    other = [one for one in sides if not (isinstance(one, Register) and one.slot == slot)]
+    if len(other) != 1:
+        return ""
+    value = x.r[other[0].slot][thread] if isinstance(other[0], Register) else other[0].value if isinstance(other[0], Immediate) else None
+    return "" if value is None else f", and compares it with {value} ({i.name})"
 
 
 def _end_of_loop(x: Wave, block: int) -> str:
