@@ -248,7 +248,7 @@ FORMULAS = (
     "smemsim.run.counters.", "smemsim.virtual.calls.wire",
     # whose library is not there where CI runs: a stand-in for it calls them
     "smemsim.virtual.torch_", "smemsim.virtual.process",
-    "smemsim.core.machine.uninitialised", "smemsim.core.ptx.demangle",
+    "smemsim.core.machine.padding", "smemsim.core.machine.uninitialised", "smemsim.core.ptx.demangle",
 )  # fmt: skip
 # Modules that other people import, and topics of one module.
 SHOWN = {f"smemsim.testing.{name}" for name in ("oracles", "plugin", "recorder")} | {

@@ -843,6 +843,55 @@ def test_the_padding_of_a_tile_in_shared_memory_may_be_copied_with_its_rows(body
     padded_tile(body, use, code)
 
 
+# 32 threads fill four rows of a tile, and copy them: %r2 is the column, %p1 says whether it is written.
+WIDE = """.shared .align 128 .b8 s[1024]; setp.lt.u32 %p2, %r1, 32; mov.u32 %r20, s; mad.lo.u32 %r21, %r1, 4, %r20; mul.wide.u32 %d1, %r1, 4;
+add.u64 %d2, %d20, %d1; IS_WRITTEN EACH"""
+WRITES = "@%p1 st.shared.u32 [%r21+{0}], %r1;"
+COPIES = "ld.shared.u32 %r4, [%r21+{0}]; st.global.u32 [%d2+{0}], %r4;"
+
+
+@pytest.mark.parametrize(
+    ("pitch", "is_written", "code"),
+    [
+        (32, "setp.lt.u32 %p1, %r1, 31;", IS_USED),
+        (32, "setp.ne.u32 %p1, %r1, 9;", IS_USED),
+        (32, "setp.lt.u32 %p1, %r1, 16;", IS_USED),
+        (32, "and.b32 %r3, %r1, 1; setp.eq.u32 %p1, %r3, 0;", IS_USED),
+        (33, "setp.lt.u32 %p1, %r1, 32;", ONLY_STORED),
+        (36, "setp.lt.u32 %p1, %r1, 32;", ONLY_STORED),
+        (36, "setp.ne.u32 %p1, %r1, 9;", IS_USED),
+    ],
+    ids=[
+        "the last column",
+        "a column",
+        "half of them",
+        "every second one",
+        "padding of a word",
+        "padding of four words",
+        "a column of a tile with padding",
+    ],
+)
+@pytest.mark.parametrize("is_bulk", [False, True], ids=["threads", "bulk"])
+def test_columns_that_a_kernel_forgets_are_no_padding(pitch, is_written, code, is_bulk):
+    """A tile of four rows; rows of more than 32 columns have words that nobody writes at their end."""
+    size = 16 * pitch
+    copies = IN_BULK.replace("128;", f"{size};", 1) if is_bulk else "bar.sync 0; " + "".join(COPIES.format(n) for n in range(0, size, 128))
+    if not is_bulk and size % 128:
+        copies = copies.replace(
+            COPIES.format(size // 128 * 128),
+            f"setp.lt.u32 %p3, %r1, {size % 128 // 4}; @!%p3 bra SKIP; {COPIES.format(size // 128 * 128)} SKIP:",
+        )
+    body = WIDE.replace("IS_WRITTEN", is_written).replace("EACH", "".join(WRITES.format(4 * pitch * n) for n in range(4))) + copies
+    card_ = Stored()
+    at = card_.device.allocate(size)
+    card_.device.fill(at, 0, size)
+    card_.made = card_.device.launch(card_.device.load(kernel(1, body)).function("k"), 1, 32, [word(at)])
+    card_.read(at, size)
+    assert card_.codes == code
+    if code is ONLY_STORED and not is_bulk:
+        assert f"bytes 128 to {4 * pitch - 1} of each {4 * pitch} bytes" in card_.made.remarks[0].why
+
+
 @pytest.mark.parametrize(("is_written", "code"), [(PADDED, ONLY_STORED), ("setp.ne.u32 %p1, %r1, 13;", IS_USED)], ids=["padding", "a hole"])
 def test_padding_of_a_tile_is_known_however_the_launch_is_executed(is_written, code, executed):
     padded_tile(tile(is_written), ALL_OF_IT, code, **executed)
@@ -911,7 +960,14 @@ def test_many_stores_of_values_that_nothing_has_written_are_followed_one_by_one(
     taint = memory.taint
     told = []
     doubts = [
-        SimpleNamespace(findings=None, is_pad=False, is_gap=False, use=lambda by, in_kernel, n=n: told.append(n) or True)
+        SimpleNamespace(
+            findings=None,
+            is_pad=False,
+            is_gap=False,
+            is_used=False,
+            use=lambda by, in_kernel, n=n: told.append(n) or True,
+            copied=lambda *given: False,
+        )
         for n in range(many)
     ]
     at = card_.device.allocate(4 * many)

@@ -312,17 +312,21 @@ class Launcher:
             self._open[id(findings)] = about, run
 
     def report_again(self) -> None:
-        """Report earlier launches again whose stored values are used now: their remarks are findings. Raises as a
-        launch with findings does.
+        """Report earlier launches again whose stored values are used now: their remarks are findings. If the host has
+        only copied such values, the remarks say so. Raises as a launch with findings does.
         """
         due, self._taint.due = self._taint.due or [], []
+        used = {id(doubt.findings) for doubt in due if doubt.is_used}
         again = [self._open[key] for key in dict.fromkeys(id(doubt.findings) for doubt in due) if key in self._open]
         for about, run in again:
             about.run, about.is_fine, about.named = _without_time(run), self.device.policy.is_fine(run), self._named_in(run)
             if about.page:
                 self._keep(self._page_again, about, run)
-            self._done(about, run, "", then="; a value that it stored is used now")
-            self.again.append(about)
+            if id(run.launch.result.findings) in used:
+                self._done(about, run, "", then="; a value that it stored is used now")
+                self.again.append(about)
+            elif self.device.policy.remarks:
+                self._done(about, run, "", then="; the host has copied a value that it stored")
             self.device.listeners.again(about)
         if any(not about.is_fine for about, _ in again) and self.device.policy.on_finding == "raise":
             self.device.fail(LAUNCH_FAILED)

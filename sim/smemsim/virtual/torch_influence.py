@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from smemsim.core.finding import Half
-from smemsim.core.machine.stored_taint import pad_columns
+from smemsim.core.machine.padding import pad_columns
 from smemsim.virtual import process
 from smemsim.virtual.torch_cuda import is_cuda
 from smemsim.virtual.torch_tensors import CUDA, tensors

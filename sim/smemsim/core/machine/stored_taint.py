@@ -9,14 +9,16 @@ long as it holds the stored bits: what the host writes there needs no report.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from smemsim.base.numbered_sets import NumberedSets
+from smemsim.core.machine.padding import Rows, pad_columns
 
-__all__ = ["Saved", "StoredDoubt", "StoredTaint", "pad_columns", "strided"]
+__all__ = ["Saved", "StoredDoubt", "StoredTaint", "strided"]
 
 
 WORD = 4
@@ -42,36 +44,6 @@ def strided(shape: Sequence[int], strides: Sequence[int], size: int) -> Callable
     return inside
 
 
-def pad_columns(offsets: np.ndarray) -> np.ndarray:
-    """The bytes among these, by their sorted offsets, that lie like the padding of rows. They are in gaps between other
-    bytes. The next gap, or the one after it, has the same length. As many bytes before the first row and after the last
-    one may be padding, too.
-
-    >>> rows = np.arange(40).reshape(4, 10)
-    >>> pad_columns(rows[:, 7:].ravel()).all(), pad_columns(rows[1:, :3].ravel()).all(), pad_columns(rows[2:].ravel()).any()
-    (np.True_, np.True_, np.False_)
-    >>> np.flatnonzero(pad_columns(np.array([8, 9, 18, 19, *range(28, 40)]))).tolist()  # the last row is missing
-    [0, 1, 2, 3, 4, 5]
-    """
-    found = np.zeros(len(offsets), bool)
-    if not len(offsets):
-        return found
-    begins = np.flatnonzero(np.diff(offsets, prepend=offsets[0] - 2) != 1)
-    lengths = np.diff(begins, append=len(offsets))
-    pads = np.zeros(len(lengths), bool)
-    for apart in (1, 2):
-        same = np.flatnonzero(lengths[apart:] == lengths[:-apart])
-        pads[same] = pads[same + apart] = True
-    found |= np.repeat(pads, lengths)
-    if len(lengths) > 1:
-        first, last = int(lengths[1]), int(lengths[-2])
-        if lengths[-1] > last:
-            found[begins[-1] : begins[-1] + last] = True
-        if lengths[0] > first:
-            found[begins[1] - first : begins[1]] = True
-    return found
-
-
 class StoredDoubt(Protocol):
     """The doubt about stored values. The findings of the launch that has stored them are `findings`. If `is_pad` is
     set, the host may copy those that lie like padding. If `is_gap` is set, they are padding in their source, too.
@@ -84,6 +56,11 @@ class StoredDoubt(Protocol):
 
     def use(self, by: Any, *, in_kernel: bool) -> bool:
         """Something uses such a value. Is that new?"""
+
+    def copied(self, by: Any, offsets: np.ndarray, rows: Callable[[], Rows]) -> bool:
+        """The host gets such bytes, at these distances from the first byte that it gets. All uninitialised bytes that
+        it gets are gaps of `rows`. Is that new?
+        """
 
 
 def _may_be_pad(doubt: StoredDoubt, by: Any) -> bool:
@@ -166,7 +143,9 @@ class StoredTaint:
     >>> from types import SimpleNamespace
     >>> from smemsim.core.machine.global_memory import Region
     >>> region, taint, told = Region.of(0x100, np.zeros(16, np.uint8)), StoredTaint(), []
-    >>> number = taint.number_of([SimpleNamespace(is_pad=False, is_gap=False, use=lambda by, in_kernel: told.append(by) or True)])
+    >>> doubt = SimpleNamespace(is_pad=False, is_gap=False, is_used=False)
+    >>> doubt.use, doubt.copied = lambda by, in_kernel: told.append(by) or True, lambda by, offsets, rows: False
+    >>> number = taint.number_of([doubt])
     >>> taint.put(region, np.array([4, 8]), 4, np.array([number, 0], np.int32))
     >>> taint.of(region.words, np.array([4, 8]), 4).any(axis=1).tolist()
     [True, False]
@@ -295,8 +274,10 @@ class StoredTaint:
         if inside is None:
             return self._use_by_host(offset, number, by)
         own = inside(offset)
-        is_whole = self._may_be_pads(number[own], by) and bool(inside(np.arange(end - begin)).all())
-        return self._use_by_host(offset, number, by) if is_whole else self.use_numbers(np.unique(number[own]).tolist(), by)
+        if self._may_be_pads(number[own], by) and inside(np.arange(end - begin)).all():
+            return self._use_by_host(offset, number, by)
+        is_new = self.use_numbers(np.unique(number[own]).tolist(), by)
+        return self.copied(offset[own], number[own], by) or is_new
 
     def _may_be_pads(self, number: np.ndarray, by: Any) -> bool:
         return any(_may_be_pad(doubt, by) for n in np.unique(number).tolist() for doubt in self.doubts_of(n))
@@ -304,11 +285,31 @@ class StoredTaint:
     def _use_by_host(self, offset: np.ndarray, number: np.ndarray, by: Any) -> bool:
         """The host gets all bytes of a range, of which those at these offsets have these marks."""
         if not self._may_be_pads(number, by):
-            return self.use_numbers(np.unique(number).tolist(), by)
+            is_new = self.use_numbers(np.unique(number).tolist(), by)
+            return self.copied(offset, number, by) or is_new
         order = np.argsort(offset, kind="stable")
         of_rows = number[order][~pad_columns(offset[order])]
         is_new = self.use_numbers(np.unique(of_rows).tolist(), by)
-        return self.use_numbers(np.unique(number).tolist(), by, are_pads=True) or is_new
+        is_new = self.use_numbers(np.unique(number).tolist(), by, are_pads=True) or is_new
+        return self.copied(offset, number, by) or is_new
+
+    def copied(self, offset: np.ndarray, number: np.ndarray, by: Any) -> bool:
+        """The host has got bytes with these marks, at these distances from the first byte that it got. What it does
+        with those that are not used is unknown. Is that new?
+        """
+        is_new = False
+        if not number.size:
+            return is_new
+        rows = functools.cache(lambda: Rows(np.unique(offset)))
+        order = np.argsort(number, kind="stable")
+        numbers, begins = np.unique(number[order], return_index=True)
+        for n, own in zip(numbers.tolist(), np.split(offset[order], begins[1:]), strict=True):
+            for doubt in self.doubts_of(n):
+                if not doubt.is_used and doubt.copied(by, own, rows):
+                    is_new = True
+                    if self.due is not None:
+                        self.due.append(doubt)
+        return is_new
 
     def marked(self, begin: int, end: int) -> tuple[np.ndarray, np.ndarray]:
         """The marked bytes from `begin` up to `end`, by their distance from `begin`, and their marks."""
@@ -386,9 +387,8 @@ class StoredTaint:
 
     def sweep_if_due(self) -> None:
         """The same as `sweep`, but of many doubts only as often as their number doubles."""
-        if len(self._doubts) < max(FEW_DOUBTS, 2 * self._live) and self._live >= FEW_DOUBTS:
-            return
-        self.sweep()
+        if len(self._doubts) < FEW_DOUBTS or len(self._doubts) >= 2 * self._live:
+            self.sweep()
 
     def sweep(self) -> None:
         """Forget doubts that no word has any more, and arrays without marks."""

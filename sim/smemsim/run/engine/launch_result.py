@@ -36,7 +36,7 @@ class Findings(dict[tuple[str | int, ...], Finding]):
         super().__init__(found or {})
         self._known = {id(finding): finding for finding in known}
         self._ctas = dict(ctas or {})
-        self.kept = 0  # times that `keep` has kept one
+        self.kept = 0  # times that one was kept or replaced
 
     def in_cta(self, code: str, line: int, operation: str, number: int, *, is_milder: bool) -> None:
         """A race of two accesses is in a CTA, by its number in the grid."""
@@ -63,6 +63,11 @@ class Findings(dict[tuple[str | int, ...], Finding]):
         if before is None or self.is_lesser(before, finding.is_milder, within_warp=finding.is_within_warp):
             self[key] = finding
             self.kept += 1
+
+    def replace(self, before: Finding, after: Finding) -> None:
+        """Another text takes the place of a finding's."""
+        self.update({key: after for key, finding in self.items() if finding is before})
+        self.kept += 1
 
     @staticmethod
     def is_lesser(before: Finding, is_milder: bool, *, within_warp: bool) -> bool:

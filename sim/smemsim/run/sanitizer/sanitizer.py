@@ -483,8 +483,10 @@ class Sanitizer(Events, Observer):
             self.taint.origins.tell(op.instruction, self.taint.shared.of_words(at))
 
     def _padding(self, i: Instruction, words: np.ndarray) -> np.ndarray | int:
-        """Which bytes of words, as bits, are padding of rows that a copy to global memory leaves where it is?"""
-        if i.op != "cp" or i.modifiers[:2] != ("async", "bulk") or "global" not in i.modifiers:
+        """Which bytes of words, as bits, are padding of rows that a copy to global memory leaves where it is? The boxes
+        of tensor copies have none: their rows follow one another.
+        """
+        if i.op != "cp" or i.modifiers[:2] != ("async", "bulk") or "global" not in i.modifiers or "tensor" in i.modifiers:
             return 0
         return np.packbits(self.taint.gaps(words), axis=-1, bitorder="little")[..., 0]
 

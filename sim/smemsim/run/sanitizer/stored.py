@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from smemsim.core.finding import Finding, Half
+from smemsim.core.machine.padding import Rows
 from smemsim.core.machine.stored_taint import Saved
 from smemsim.core.ptx.demangle import shorter_name
 from smemsim.core.spec.findings import Severity
@@ -32,6 +33,9 @@ __all__ = ["Before", "Doubt", "Left", "StoredValues", "begins", "ends"]
 
 
 KEPT = "the value is stored to global memory, and nothing has used it so far"
+GOT = "the host has copied the value"  # after KEPT
+OUTPUT = "an output of the launch contains the value"  # the same for the caller of a launch
+ALONE = "it may be padding, and smemsim does not see whether the host uses it"
 UNSEEN = ("tex", "tld4", "txq", "suld", "sust", "sured", "suq")  # what these read is not followed
 
 
@@ -82,6 +86,34 @@ class Doubt:
         self.findings.keep(finding)
         return True
 
+    def copied(self, by: Half | None, offsets: np.ndarray, rows: Callable[[], Rows]) -> bool:
+        """The host gets such bytes, at these distances from the first one that it gets, and that is no use. The remark
+        says so once. `by` None: the launch is over.
+        """
+        finding = self.finding
+        remark = self.findings.found(finding.code, finding.line, finding.operation)
+        if remark is None or remark.why != KEPT:
+            return False
+        halves = _stores(finding) if by is None else (*_stores(finding), by._replace(does="copy"))
+        why = f"{OUTPUT if by is None else GOT}: {_places(offsets, rows())}; {ALONE}"
+        self.findings.replace(remark, dataclasses.replace(remark, halves=halves, why=why))
+        return True
+
+
+def _places(offsets: np.ndarray, rows: Rows) -> str:
+    """The bytes of a copy at these distances from its first one: those of each row, or the first ones."""
+    first = int(offsets.min())
+    n = int(np.searchsorted(rows.at, first, side="right")) - 1
+    if n >= 0 and rows.support[n] > 1 and rows.pitch[n]:
+        pitch = int(rows.pitch[n])
+        begin = int(rows.at[n]) % pitch
+        return f"{_range(begin, begin + int(rows.lengths[n]))} of each {pitch} bytes"
+    return f"{len(np.unique(offsets))} bytes, from byte {first} on"
+
+
+def _range(begin: int, end: int) -> str:
+    return f"byte {begin}" if end == begin + 1 else f"bytes {begin} to {end - 1}"
+
 
 @dataclasses.dataclass(eq=False)
 class Result:
@@ -122,6 +154,10 @@ class Result:
         """The result is used."""
         used = by if by is None or isinstance(by, Half) else by(self.of)
         return self.of.use(used, in_kernel=True, made=self.by)
+
+    def copied(self, by: Half | None, offsets: np.ndarray, rows: Callable[[], Rows]) -> bool:
+        """The host gets bytes of the result."""
+        return self.of.copied(by, offsets, rows)
 
 
 def _stores(finding: Finding) -> tuple[Half, ...]:

@@ -24,7 +24,7 @@ import numpy as np
 
 from smemsim.base.distinct import distinct
 from smemsim.core.finding import Half
-from smemsim.core.machine.stored_taint import pad_columns
+from smemsim.core.machine.padding import pad_columns, widths
 from smemsim.core.ptx.module import Address, Immediate, Instruction, Operand, Pair, Register, Vector, slots_in
 from smemsim.core.ptx.origins import origin
 from smemsim.core.spec.findings import Severity
@@ -175,6 +175,8 @@ class Taint:
         self.is_masked = False  # is it about a value that is multiplied by 0?
         self.matrix_is_unwritten = False  # has the running ldmatrix read uninitialised words?
         self._pieces: list[Piece] | None = None  # the destination of the running store
+        # by CTA: which bytes of its words were uninitialised, and which of these are padding
+        self._gaps: dict[int, tuple[np.ndarray, np.ndarray]] = {}
         self.copies = FlatCopies(x)
         for slot, reader in x.program.never_given.items():
             self._mark(slot, np.arange(self.total), self.origins.of(("register", slot), functools.partial(self._is_blank, slot, reader)))
@@ -356,17 +358,31 @@ class Taint:
         return found
 
     def gaps(self, words: np.ndarray) -> np.ndarray:
-        """Which bytes of words of shared memory, (..., 4), lie as the padding of rows does."""
+        """Which bytes of words of shared memory, (..., 4), are the padding of rows?"""
         per_cta = self.x.pitch // WORD
         found = np.zeros((*words.shape, WORD), bool)
         for cta in distinct(words // per_cta).tolist():
-            bits = self.blank(np.arange(cta * per_cta, (cta + 1) * per_cta))
-            at = np.flatnonzero(np.unpackbits(bits[:, None], axis=1, count=WORD, bitorder="little"))
-            of_cta = np.zeros(per_cta * WORD, bool)
-            of_cta[at[pad_columns(at)]] = True
             own = words // per_cta == cta
-            found[own] = of_cta.reshape(-1, WORD)[words[own] % per_cta]
+            found[own] = self._gaps_of(cta)[words[own] % per_cta]
         return found
+
+    def _gaps_of(self, cta: int) -> np.ndarray:
+        """The same of all words of a CTA, (words, 4). It is known until other bytes are uninitialised."""
+        per_cta = self.x.pitch // WORD
+        bits = self.blank(np.arange(cta * per_cta, (cta + 1) * per_cta))
+        known = self._gaps.get(cta)
+        if known is None or not np.array_equal(known[0], bits):
+            at = np.flatnonzero(np.unpackbits(bits[:, None], axis=1, count=WORD, bitorder="little"))
+            gaps = np.zeros(per_cta * WORD, bool)
+            gaps[at[pad_columns(at, self._widths)]] = True
+            known = self._gaps[cta] = bits, gaps.reshape(-1, WORD)
+        return known[1]
+
+    @functools.cached_property
+    def _widths(self) -> np.ndarray:
+        """The arguments of the kernel that may be numbers of columns."""
+        memory = self.x.launch.memory
+        return widths(self.x.launch.parameters, lambda value: memory.holding(value, value + 1) is not None)
 
     def of_access(self, i: Instruction, flat: np.ndarray, size: int) -> np.ndarray:
         """The same of accesses of `size` bytes at places of shared memory: (n, bytes)."""

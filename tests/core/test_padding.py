@@ -1,0 +1,97 @@
+"""Padding of rows, and columns that a kernel forgot: the rule of `core/machine/padding.py`."""
+
+import numpy as np
+import pytest
+
+from smemsim.core.machine.padding import pad_columns, widths
+
+ROWS = 8
+NOTHING = np.zeros(0, np.int64)
+
+
+def blank(pitch, data, size=4, rows=ROWS):
+    """Which bytes of a tile are unwritten: those of each row behind `data` elements of `size` bytes."""
+    found = np.zeros((rows, pitch * size), bool)
+    found[:, data * size :] = True
+    return found
+
+
+def pads(tile, known=(), before=16, behind=500):
+    """Which bytes of a tile are taken for padding, if `before` bytes in front of it are written, and the `behind` ones
+    are not?
+    """
+    window = np.concatenate([np.zeros(before, bool), tile.reshape(-1), np.ones(behind, bool)])
+    offsets = np.flatnonzero(window)
+    found = np.zeros(len(window), bool)
+    found[offsets[pad_columns(offsets, np.array(known, np.int64))]] = True
+    assert not found[before + tile.size :].any() or tile.reshape(-1)[-1] == 0
+    return found[before : before + tile.size].reshape(tile.shape)
+
+
+@pytest.mark.parametrize(
+    ("data", "pitch", "size"),
+    [
+        *((data, data + more, 4) for data in (32, 64, 128) for more in (1, 2, 4, 8, 16)),
+        *((data, data + more, 4) for data in (16, 48) for more in (1, 2, 4, 8)),
+        *((data, data + 8, 2) for data in (32, 40, 64, 72, 128)), (64, 80, 1), (128, 144, 1), (100, 104, 4), (20, 24, 4), (3, 4, 4), (7, 8, 4), (5, 8, 1),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("behind", [0, 500])
+def test_the_gap_of_a_row_with_such_a_pitch_is_padding(data, pitch, size, behind):
+    tile = blank(pitch, data, size)
+    assert (pads(tile, behind=behind) == tile).all()
+    assert (pads(tile[:, ::-1], behind=0) == tile[:, ::-1]).all()  # in front of the data
+
+
+@pytest.mark.parametrize("size", [2, 4])
+@pytest.mark.parametrize("pitch", [32, 64, 96, 128])
+@pytest.mark.parametrize(
+    "forgets",
+    [
+        lambda r, c, n: c == n - 1, lambda r, c, n: c == 0, lambda r, c, n: c == n // 2 - 3, lambda r, c, n: c >= n // 2, lambda r, c, n: c % 2 == 1,
+        lambda r, c, n: c >= 8, lambda r, c, n: c >= n - 8, lambda r, c, n: (c == 5) | (c == 9), lambda r, c, n: r == 3, lambda r, c, n: r == ROWS - 1,
+        lambda r, c, n: r % 2 == 1, lambda r, c, n: (r == 3) & (c == 7), lambda r, c, n: (r == 3) & (c == 7) | (r == 5) & (c == 21),
+    ],
+    ids=[
+        "the last", "the first", "a middle one", "half", "every second", "all but eight", "eight", "two", "a row", "the last row", "every second row", "an element",
+        "two elements",
+    ],
+)  # fmt: skip
+def test_what_a_kernel_forgets_in_a_tile_is_no_padding(forgets, pitch, size):
+    rows, columns = np.indices((ROWS, pitch))
+    tile = np.repeat(forgets(rows, columns, pitch), size, axis=1)
+    assert not pads(tile).any()
+
+
+@pytest.mark.parametrize(("data", "pitch"), [(32, 33), (64, 68), (32, 40)])
+def test_a_hole_in_a_tile_with_padding_is_no_padding(data, pitch):
+    padded, hole = blank(pitch, data), np.zeros((ROWS, pitch * 4), bool)
+    hole[5, 28 : 28 + 4 * (pitch - data)] = True
+    assert (pads(padded | hole) == padded).all()
+    hole[:, 28:32] = True  # a column, too: which of the two is the padding?
+    assert not pads(padded | hole).any()
+
+
+@pytest.mark.parametrize(
+    ("data", "pitch", "given", "is_padding"),
+    [
+        (31, 32, 31, True), (31, 32, 32, False), (96, 128, 96, True), (8, 128, 8, True), (8, 128, 136, True), (50, 80, 130, True), (50, 80, 131, False),
+        (4, 16, 4, True), (4, 16, 20, False),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("size", [2, 4])
+def test_an_argument_of_the_kernel_says_how_many_columns_there_are(data, pitch, given, is_padding, size):
+    tile = blank(pitch, data, size)
+    assert pads(tile, known=[7777, given], behind=0).any() == is_padding
+
+
+def test_two_rows_are_a_tile_if_an_argument_says_how_long_they_are():
+    tile = blank(33, 32, rows=2)
+    assert (pads(tile).any(), (pads(tile, known=[32]) == tile).all()) == (False, True)
+
+
+def test_the_words_of_a_structure_may_be_numbers_of_columns_and_the_halves_of_a_pointer_are_none():
+    at = 0x7F00_0000_0060
+    bank = np.concatenate([np.array([at], np.uint64).view(np.uint32), np.array([5, 0, 1 << 21, 9, 77], np.uint32)]).view(np.uint8)
+    assert widths(bank, lambda value: value == at).tolist() == [5, 9, 77]
+    assert widths(NOTHING.astype(np.uint8), lambda value: False).size == 0
