@@ -8,16 +8,16 @@ import functools
 
 from smemsim.core.spec.ptx_words import FLOATS, TYPES
 
-__all__ = ["CLOSED", "ill_formed", "is_closed"]
+__all__ = ["CLOSED", "DISCARDING", "ill_formed", "is_closed"]
 
 
 # Instructions all of whose forms in PTX 9.0 smemsim knows: ptxas refuses the others.
 _CLOSED = """
-abs add addc and applypriority atom bar barrier bfe bfi bfind bmsk brev clusterlaunchcontrol clz cnot copysign
-cos cp createpolicy cvt discard div dp2a dp4a elect ex2 fence fma getctarank griddepcontrol ld ldmatrix lg2
+abs activemask add addc and applypriority atom bar barrier bfe bfi bfind bmsk brev brkpt clusterlaunchcontrol clz cnot copysign
+cos cp createpolicy cvt discard div dp2a dp4a elect ex2 exit fence fma getctarank griddepcontrol ld ldmatrix lg2
 lop3 mad mad24 madc match max mbarrier membar min mma movmatrix mul mul24 nanosleep neg not or popc prefetch
-prefetchu prmt rcp red redux rem rsqrt sad selp set setmaxnreg setp shf shfl shl shr sin sqrt st stmatrix sub
-subc tanh tcgen05 tensormap testp vote wgmma wmma xor
+prefetchu prmt rcp red redux rem ret rsqrt sad selp set setmaxnreg setp shf shfl shl shr sin sqrt st stmatrix sub
+subc tanh tcgen05 tensormap testp trap vote wgmma wmma xor
 """
 _SECOND = {  # the words after the first one
     "barrier": "cluster cta sync arrive red", "clusterlaunchcontrol": "try_cancel is_canceled query_cancel", "cp": "async reduce",
@@ -27,6 +27,8 @@ _SECOND = {  # the words after the first one
     "wgmma": "commit_group fence mma_async wait_group", "wmma": "load mma store",
 }  # fmt: skip
 CLOSED = frozenset(_CLOSED.split())
+# Instructions that take _ as their result, or as the first half of `d|p`; ptxas refuses it for all others.
+DISCARDING = frozenset(("atom", "elect", "lop3", "match.all", "mbarrier.arrive", "mbarrier.arrive_drop", "setp"))
 _TWICE = frozenset(("col", "row", "sync"))  # words that may stand twice
 _TWICE_OF = {"createpolicy": ("L2::evict_first", "L2::evict_unchanged")}  # the same of one instruction: two priorities
 _VECTORS, _SCOPES = ("v2", "v4", "v8"), ("cta", "cluster", "gpu", "sys")

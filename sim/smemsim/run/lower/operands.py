@@ -10,9 +10,10 @@ import functools
 from collections.abc import Mapping
 
 from smemsim.base.errors import InputError
-from smemsim.core.ptx.module import Address, Immediate, Instruction, Operand, Register, Special, Symbol, Vector
+from smemsim.core.ptx.module import Address, Immediate, Instruction, Operand, Pair, Register, Sink, Special, Symbol, Vector
 from smemsim.core.spec.operation_types import MOST_OPERANDS
 from smemsim.core.spec.ptx import LONG_REGISTERS
+from smemsim.core.spec.ptx_forms import DISCARDING
 from smemsim.run.isa.registers import DTYPES, bits_of
 
 __all__ = ["OperandTypes", "check_shapes"]
@@ -148,6 +149,7 @@ def check_shapes(i: Instruction, spaces: Mapping[str, str]) -> None:
     if i.op in _WITH_MODES and not _MODES.isdisjoint(i.modifiers[1:]):
         mode = next(m for m in i.modifiers[1:] if m in _MODES)
         raise InputError(f".{mode} comes first: {i.op}.{mode}, then the type")
+    _check_discarded(i)
     for operand in i.operands[:1] if i.op in _HINTS else ():
         if not isinstance(operand, Address):
             raise InputError("needs an address in brackets")
@@ -160,6 +162,17 @@ def check_shapes(i: Instruction, spaces: Mapping[str, str]) -> None:
                 _check_space(i, operand.base.name, spaces[operand.base.name])
         elif isinstance(operand, (Special, Symbol)):
             _check_name(i, operand)
+
+
+def _check_discarded(i: Instruction) -> None:
+    """InputError for `_` as the result of an instruction that needs a register."""
+    result = i.operands[0] if i.operands else None
+    halves = (result.first, result.second) if isinstance(result, Pair) else (result,)
+    takes_none = DISCARDING.isdisjoint((i.op, ".".join((i.op, *i.modifiers[:1]))))
+    if isinstance(halves[0], Sink) and (takes_none or (len(halves) == 2 and isinstance(halves[1], Sink))):
+        raise InputError("_ as its result: it needs a register; ptxas refuses _ here")
+    if i.op == "tcgen05" and isinstance(result, Vector) and any(isinstance(item, Sink) for item in result.items):
+        raise InputError("_ in its list of results: it needs a register for each; ptxas refuses _ here")
 
 
 def _check_space(i: Instruction, name: str, own: str) -> None:

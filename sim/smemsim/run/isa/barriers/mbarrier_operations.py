@@ -219,6 +219,10 @@ def _arrive(i: Instruction, c: Linker, rest: list[str]) -> Step:
     token = None if isinstance(first, Sink) else c.write(first, "b64")
     if not 1 <= len(operands) <= 2 or (space == "shared::cluster" and token is not None):
         raise InputError("takes a token (or _, as it must be for another CTA's barrier), an address and maybe a count")
+    if stays and (expects or space == "shared::cluster"):
+        raise InputError(f".noComplete does not go with .{'expect_tx' if expects else space}; ptxas refuses it")
+    if stays and len(operands) != 2:
+        raise InputError("takes a count after the address: .noComplete has no default")
     if expects and len(operands) != 2:
         raise InputError("takes the bytes that it expects after the address: .expect_tx has no default")
     find = locate(i, c, operands[0], space, 8, only_shared=True)

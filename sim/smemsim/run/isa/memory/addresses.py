@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from smemsim.base.distinct import distinct
-from smemsim.core.ptx.module import Instruction, Symbol
+from smemsim.base.errors import InputError
+from smemsim.core.ptx.module import Immediate, Instruction, Symbol
 from smemsim.core.spec.launches import LOCAL_WINDOW, SHARED_WINDOW
 from smemsim.run.engine.wave import RANK_SHIFT
 from smemsim.run.isa.memory.spaces import shared_address, space_modifier
-from smemsim.run.isa.registers import Read, dtype_of
+from smemsim.run.isa.registers import Read, constant, dtype_of
 from smemsim.run.isa.registry import Plain, Step, implements, unmodelled
 
 if TYPE_CHECKING:
@@ -167,6 +168,8 @@ def build_createpolicy(i: Instruction, c: Linker) -> Step:
         return lambda x: write(x, np.uint64(upper + 8 << 56))
     if words[0] == "fractional" and len(i.operands) > 1:
         part = c.read(i.operands[1], "f32")
+        if isinstance(i.operands[1], Immediate) and not 0 < float(constant(i.operands[1], "f32")) <= 1:
+            raise InputError(f"the fraction {constant(i.operands[1], 'f32')}: needs a number above 0, at most 1.0; ptxas refuses others")
         return lambda x: write(x, _policy(upper, part(x)))
     return lambda x: write(x, _policy(upper, np.float32(1)))
 

@@ -77,6 +77,9 @@ def build_brx(i: Instruction, c: Linker) -> Step:
 @implements("exit", "ret")
 def build_exit(i: Instruction, c: Linker) -> Step:
     """`exit`, and `ret` of the entry: the threads are done."""
+    words = Modifiers(i)
+    words.one_of(("uni",) if i.op == "ret" else ())
+    words.end()
 
     def end(x: Wave, following: int) -> None:
         x.jump(EXITED)

@@ -46,6 +46,7 @@ MOST_ASSERTED = 1024  # threads whose failed assertion is reported
 @implements("trap")
 def build_trap(i: Instruction, c: Linker) -> Step:
     """`trap`: the kernel ends with an error."""
+    Modifiers(i).end()
 
     def run(x: Wave) -> None:
         raise HardwareTrap(f"{thread_name(x, int(x.threads[0]))} executed trap: the kernel stopped itself here", cuda_error=LAUNCH_FAILURE)
@@ -58,6 +59,7 @@ def build_brkpt(i: Instruction, c: Linker) -> Step:
     """`brkpt`: without a debugger the kernel ends with a launch failure (M17; the PTX ISA says that it
     is suspended).
     """
+    Modifiers(i).end()
 
     def run(x: Wave) -> None:
         raise HardwareTrap(f"{thread_name(x, int(x.threads[0]))} executed brkpt, and no debugger is attached", cuda_error=LAUNCH_FAILURE)

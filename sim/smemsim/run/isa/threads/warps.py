@@ -316,6 +316,7 @@ def build_elect(i: Instruction, c: Linker) -> Step:
 @implements("activemask")
 def build_activemask(i: Instruction, c: Linker) -> Step:
     """The threads of the warp that execute together now."""
+    Modifiers(i, "b32").end()
     write = c.write(i.operands[0], "b32")
     return lambda x: write(x, ballot(x, None))
 
