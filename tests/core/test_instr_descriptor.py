@@ -52,7 +52,7 @@ BROKEN = [
     ("qualifiers",       "f16",      {},                                      {"ws": True, "cta_group": 2}, "I601", "cta_group", "single CTA"),
     ("qualifiers",       "mxf4",     {"k": 96, "sparsity": True},             {}, "I601", "k_size", "dense A only"),
     ("shape",            "f16",      {"m": 192},                              {}, "I601", "m", "M = 192"),
-    ("shape",            "f16",      {"m": 64},                               {"cta_group": 2}, "I601", "m", "M = 128, 256"),
+    ("shape",            "f16",      {"m": 64},                               {"cta_group": 2}, "I601", "m", "M = 128 or 256"),
     ("shape",            "f16",      {"m": 32},                               {"ws": False}, "I601", "m", "M = 32"),
     ("shape",            "mxf8f6f4", {"m": 256},                              {"cta_group": 1}, "I601", "m", "M = 128"),
     ("shape",            "mxf8f6f4", {"m": 128, "sparsity": True},            {"cta_group": 2}, "I601", "m", "M = 256"),
@@ -75,7 +75,7 @@ BROKEN = [
     ("transposed_bytes", "f8f6f4",   {"b_major": "MN", "n": 48},              {"cta_group": 2}, "I601", "n", "32 to 256 in steps of 32"),
     ("shape",            "mxf4",     {"k": 96, "n": 24},                      {"cta_group": 1}, "I601", "n", "steps of 16"),
     ("selector",         "f8f6f4",   {"sparsity": True, "sparsity_selector": 1}, {}, "I603", "sparsity_selector", "has 0"),
-    ("selector",         "f16",      {"sparsity": True, "sparsity_selector": 2}, {}, "I603", "sparsity_selector", "has 0, 1"),
+    ("selector",         "f16",      {"sparsity": True, "sparsity_selector": 2}, {}, "I603", "sparsity_selector", "has 0 or 1"),
     ("ashift",           "f16",      {"m": 64},                               {"ashift": True}, "I601", "m", ".ashift"),
     ("ashift",           "f16",      {},                                      {"ashift": True, "a_source": "shared"}, "I603", "a_source", ".ashift"),
     ("scales",           "f16",      {},                                      {"scale_vec": "1X"}, "I603", "scale_vec", "no scale factors"),
@@ -83,7 +83,7 @@ BROKEN = [
     ("scales",           "mxf4",     {"scale_type": "ue4m3"},                 {}, "I603", "scale_type", "has ue8m0"),
     ("scales",           "mxf8f6f4", {"scale_type": "ue4m3"},                 {}, "I603", "scale_type", "has ue8m0"),
     ("scales",           "mxf4nvf4", {"scale_type": "ue4m3"},                 {"scale_vec": "block32"}, "I603", "scale_type", "has ue8m0"),
-    ("scales",           "mxf4",     {"a_sf_id": 1},                          {}, "I603", "a_sf_id", "0, 2"),
+    ("scales",           "mxf4",     {"a_sf_id": 1},                          {}, "I603", "a_sf_id", "0 or 2"),
     ("scales",           "mxf4nvf4", {"b_sf_id": 2, "scale_type": "ue4m3"},   {"scale_vec": "4X"}, "I603", "b_sf_id", "has 0"),
 ]
 # fmt: on

@@ -58,8 +58,8 @@ def test_another_tile_is_told_by_its_displacement(by):
     scenario["map"]["tm"] |= {"global_dim": [256, 256], "global_strides": [512]}
     one = only(scenario)
     assert (one.code, one.where) == ("R508", "step[0].at")
-    moves = [f"{abs(d)} {name} {'after' if d > 0 else 'before'}" for name, d in (("rows", by[1]), ("k", by[0])) if d]
-    assert f"reads what lies {', '.join(moves)}" in one.pattern
+    moves = [(name, f"{name} {'+' if d > 0 else '-'} {abs(d)}") for name, d in (("row r", by[1]), ("k", by[0])) if d]
+    assert f"reads {', '.join(read for _, read in moves)} in place of {', '.join(meant for meant, _ in moves)}" in one.pattern
 
 
 def test_what_must_change_together_is_said_and_works():
@@ -111,7 +111,7 @@ def test_a_stage_that_is_read_instead_of_another_is_named():
     scenario["step"].insert(0, first | {"stage": 1, "at": [[at[0], at[1] + 1] for at in first["at"]]})
     one = only(scenario)
     assert (one.code, one.fix) == ("R508", ("step[2].a.stage", 1, 2))
-    assert "reads what lies 1 row after" in one.pattern
+    assert "reads row r + 1 in place of row r" in one.pattern
 
 
 PATTERNS = {

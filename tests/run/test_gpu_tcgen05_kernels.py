@@ -308,7 +308,7 @@ def test_accumulators_that_overlap_are_named_and_the_fix_is_tried(address: str, 
                 changed = next(n for n, one in enumerate(run.ptx.splitlines(), 1) if line in one and "%r185" in one)
                 assert (f.tried, f.trial) == (True, f"accumulators 32 columns apart instead of 16 in line {changed}")
             else:
-                assert f"accumulators 32 columns apart, as many as each has; now they are {begin} columns apart" in f.repair
+                assert f"accumulators 32 columns apart (now {begin}), as many as each has" in f.repair
         if not is_wrong:
             np.testing.assert_array_equal(out.numpy(), a @ b.T)
 

@@ -78,7 +78,7 @@ def parse_arguments(texts: tuple[str, ...]) -> tuple[list[dict[str, Any]], list[
         where = f"--arg {shown(text)}"
         if kind in VALUES:
             value = _number(where, rest, is_float=kind.startswith("f"))
-            number_bytes(where, kind, VALUES[kind], value)
+            number_bytes(f"--arg {kind}", kind, VALUES[kind], value)
             args.append({"value": value, "type": kind})
         elif kind == "null":
             args.append({"null": True})
@@ -283,7 +283,7 @@ def run(ctx: click.Context, /, path: pathlib.Path, list_forms: bool, init: bool,
     gpu = Gpu(_arch(launch, module, name))
     _check_ctas(launch, o)
     _check_code(module, o["entry"] or launch.about["entry"], gpu.arch, name)
-    _check_arguments(launch, module, o)
+    _check_arguments(launch, module, o, name)
     budget.ask("the arrays, and copies of them to see what the kernel changes", 3 * launch.array_bytes)
     arrays, args = launch.placed(gpu, random=o["random"])
     asked, types = _expected(o["expect"], list(arrays))
@@ -340,7 +340,7 @@ def _check_code(module: Module, entry: str | None, arch: str, name: str) -> None
         raise kind("\n".join(f"{name}: {sentence}" for sentence in str(e).splitlines())) from None
 
 
-def _check_arguments(launch: LaunchFile, module: Module, o: dict[str, Any]) -> None:
+def _check_arguments(launch: LaunchFile, module: Module, o: dict[str, Any], name: str) -> None:
     """InputError where the arguments are not those of the kernel: how many, in a launch file with the lines to write,
     and of which types.
     """
@@ -354,7 +354,7 @@ def _check_arguments(launch: LaunchFile, module: Module, o: dict[str, Any]) -> N
         launch.check_count(function)
     elif told := miscounted(parameters, len(launch.about["args"])):
         raise InputError(
-            f"{told}; give each one its --arg, for example {example_args(function)}, or fill in a launch file: smemsim run KERNEL --init > launch.toml"
+            f"{told}; give each one its --arg, for example {example_args(function)}, or fill in a launch file: smemsim run {name} --init > launch.toml"
         )
     launch.check_types(parameters)
 

@@ -98,7 +98,7 @@ def _near(error: click.NoSuchOption, group: click.Context | None) -> str:
     name, ctx = error.option_name, error.ctx
     if name[1:2].isdigit():
         if ctx is not None and ctx.info_name == "plan":
-            return f"; sizes are positive: leave the - of {name} out"
+            return "; a size has no sign, as in smemsim plan 128x64"
         return "; a size has no sign: leave the - out; the negative value of an option follows =, as --at=-1,0"
     known = [n for param in ctx.command.params if isinstance(param, click.Option) for n in _names(param)] if ctx is not None else []
     if OTHER_NAMES.get(name) in known:

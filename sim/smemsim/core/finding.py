@@ -377,7 +377,7 @@ class Finding(metaclass=OwnMembers):
     """
 
     _internal: ClassVar[tuple[str, ...]] = (
-        "about", "arrays", "inside", "is_milder", "is_within_warp", "operation", "touched",
+        "about", "arrays", "beside", "inside", "is_milder", "is_within_warp", "operation", "touched",
     )  # fmt: skip
 
     code: str
@@ -404,6 +404,7 @@ class Finding(metaclass=OwnMembers):
     halves: tuple[Half, ...] = ()
     tried: bool = False
     trial: str = ""  # the change that was executed, in words
+    beside: bool = False  # is the executed change another one than those in `repair`?
     failed: str = ""  # a change that was executed, and does not fix it
     ctas: tuple[int, ...] = ()  # in which a race was seen, by their numbers in the grid; empty if that is not known
 
@@ -622,7 +623,8 @@ class Finding(metaclass=OwnMembers):
     def _fix(self) -> dict[str, Any]:
         """The fix, as JSON has it."""
         more = {"trial": self.trial, "failed": self.failed}
-        return {"text": self.repair, "tried": self.tried} | {name: text for name, text in more.items() if text}
+        own = {"text": self.repair, "tried": self.tried} | {name: text for name, text in more.items() if text}
+        return own | ({"beside": True} if self.beside else {})
 
     def as_dict(self) -> dict[str, Any]:
         """The finding as a dictionary for JSON. The keys depend on the kind of place."""
@@ -874,16 +876,11 @@ def _alone(because: str, *, follows: bool) -> Labelled:
 
 def _fix_rows(fix: Mapping[str, Any]) -> Iterator[Labelled]:
     """The fix, and what was executed of it."""
-    trial = fix.get("trial", "")
-    parts = fix["text"].split(OR) if fix["text"] else []
-    is_other = (
-        bool(trial) and trial != fix["text"] and not any(part.endswith(trial) for part in parts)
-    )  # the change that was executed is not the fix in its words
-    executed = next((n for n, part in enumerate(parts) if trial and part.endswith(trial)), 0)
-    for n, text in enumerate(parts):
-        yield Labelled("or" if n else "fix", f"{told(text)}{' (tried)' * (fix['tried'] and not is_other and n == executed)}", style="green")
-    if fix["text"] and is_other:
-        yield Labelled("tried", f"{told(trial)}: the finding is gone")
+    beside = fix.get("beside", False)  # is the executed change another one than the fix?
+    for n, text in enumerate(fix["text"].split(OR) if fix["text"] else ()):
+        yield Labelled("or" if n else "fix", f"{told(text)}{' (tried)' * (fix['tried'] and not beside and not n)}", style="green")
+    if beside:
+        yield Labelled("tried", f"{told(fix['trial'])}: the finding is gone")
     if fix.get("failed"):
         yield Labelled("tried", f"{told(fix['failed'])}: the finding stays")
 

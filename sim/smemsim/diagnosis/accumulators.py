@@ -68,9 +68,9 @@ def _overlap(products: Iterable[Mma]) -> _Overlap | None:
 def _told(f: Finding, overlap: _Overlap) -> Finding:
     first, second, columns = overlap
     places = f"columns {first} to {first + columns - 1} and {second} to {second + columns - 1}"
-    meant = f"; or, if they are meant to overlap: {f.repair}" if f.repair else ""
+    meant = f"; or if they are meant to overlap: {f.repair}" if f.repair else ""
     return dataclasses.replace(
         f, why="; ".join(filter(None, (f"two accumulators overlap: {places} of tensor memory", f.why))),
-        repair=f"accumulators {columns} columns apart, as many as each has; now they are {second - first} columns apart{meant}",
+        repair=f"accumulators {columns} columns apart (now {second - first}), as many as each has{meant}",
         numbers={**f.numbers, "apart": second - first, "columns": columns},
     )  # fmt: skip

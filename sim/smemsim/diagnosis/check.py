@@ -22,6 +22,7 @@ from smemsim.diagnosis import build
 from smemsim.diagnosis.causes.cause import judge
 from smemsim.diagnosis.causes.reruns import Reruns, before, machine_of, transfer
 from smemsim.diagnosis.copies import completed, copied, copy_findings, store_step
+from smemsim.diagnosis.descriptors.places import inverted
 from smemsim.diagnosis.descriptors.shapes import Shape
 from smemsim.diagnosis.instructions import (
     a_from_tensor_memory,
@@ -385,10 +386,11 @@ def _find(machine: Machine, read: Read) -> None:
         hint = (
             f"major = {other}, word = {int(near.words[0, 0]):#018x}"
             if near
-            else "lay the tile out in a canonical layout: groups of 8 rows, each row 16, 32, 64 or 128 bytes"
+            else "store the tile in groups of 8 rows: rows of 128, 64 or 32 B with the swizzle of that name, or rows of 16 B without"
         )
+        apart = inverted(read.shape(), places)[1]
         machine.say(finding("L402", read.where, read.title, f"no descriptor reads this layout as a {read.major}-major operand of {read.rows} x {read.k} {read.dtype}", hint,
-                            why="LBO, SBO and the swizzles reach only layouts made of 8-row groups"))  # fmt: skip
+                            why=f"{apart[0].text}{' (without a swizzle; no swizzle fits either)' * (len(apart) > 1)}" if apart else ""))  # fmt: skip
 
 
 def _blamed(machine: Machine, scenario: ScenarioTables, read: Read) -> Finding | None:

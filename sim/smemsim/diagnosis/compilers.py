@@ -91,9 +91,9 @@ def _with_blame(f: Finding, fault: CompilerFault, *, is_sure: bool) -> Finding:
     source = f" ({fault.source})" * (fault.source != PTX_ALONE)
     own = f.repair if f.cause is None else ""
     if fault.compiler == "Triton" and not is_sure:
-        free = f"in a Triton kernel (not in Gluon) this is a fault of Triton, not of the kernel: {fault.free.replace(OR, ', or ')}"
+        free = f"in a Triton kernel (not Gluon) Triton is at fault: {fault.free}"
         return dataclasses.replace(f, compiler=fault.compiler, repair=OR.join(filter(None, (own, free))))
-    why = f"this is a fault of {fault.compiler}, not of the kernel: {fault.says}{source}"
+    why = f"this is {fault.compiler}'s fault, not the kernel's: {fault.says}{source}"
     parts = (f"in the PTX: {own}" * bool(own), fault.free)
     return dataclasses.replace(
         f,

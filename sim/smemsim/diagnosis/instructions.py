@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -352,6 +353,16 @@ def a_from_tensor_memory(
         machine.say(wrong)
 
 
+def _lanes_of(lanes: np.ndarray) -> str:
+    """The lane of each row, in words; rows whose lanes follow one another together.
+
+    >>> _lanes_of(np.array([0, 1, 4, 5]))
+    'rows 0 to 1 to lanes 0 to 1, rows 2 to 3 to lanes 4 to 5'
+    """
+    begins = [0, *(np.flatnonzero(np.diff(lanes) != 1) + 1).tolist(), len(lanes)]
+    return ", ".join(f"rows {a} to {b - 1} to lanes {lanes[a]} to {lanes[b - 1]}" for a, b in itertools.pairwise(begins))
+
+
 def _compare(
     machine: Machine, where: Path, title: str, meant: Meant, tmem: Grid, layout: ATmemLayout, columns: list[int], shape: tuple[int, int]
 ) -> Finding | None:  # fmt: skip
@@ -384,5 +395,5 @@ def _compare(
         text = f"row {first} of A is in lane {lies[0]} and is read from lane {int(cells.lane[copy, first, 0])}"
         again = f", {layout.copies} times, once for each band of N" if layout.copies > 1 else ""
         return finding("I604", where / "tmem", title, text, halves=share, why=f"the instruction reads A from the lanes of D (layout {layout.name}){again}", repair=
-                       "copy or store each row to the lane from which it is read", numbers={"row": first, "lies": lies, "read": int(cells.lane[copy, first, 0])}, **counts)  # fmt: skip
+                       f"copy or store {_lanes_of(cells.lane[copy, :, 0])}", numbers={"row": first, "lies": lies, "read": int(cells.lane[copy, first, 0])}, **counts)  # fmt: skip
     return finding("R508", where, title, "no columns of tensor memory hold all elements of A", halves=share, **counts)

@@ -233,7 +233,21 @@ def _of_check(f: Finding, written: Written | None, name: str, reads: Reads | Non
         word = getattr(event, f.path.side)
         operand = f"{f.path.side.upper()}, " + (f"descriptor {word:#018x}: " if word is not None else "")
     at = InLaunch(i, name, touched=_touched(i, reads), arrays=() if written is None else written.arrays(f))
-    return dataclasses.replace(f, at=at, what=f"{operand}{f.what}", check=f)
+    return dataclasses.replace(
+        f, at=at, what=f"{operand}{f.what}", repair=_repair_of_map(f) or f.repair or _WITHOUT_FIX.get(f.code, ""), check=f
+    )
+
+
+# Findings of the check without a change that makes the operand right.
+_WITHOUT_FIX = {"R508": "more than one thing is wrong: check the swizzle, LBO and SBO first, then the start and the K steps, then the load"}
+
+
+def _repair_of_map(f: Finding) -> str:
+    """The fix of a tensor map, which in a launch the host encodes; "" if another thing or more must change."""
+    path, value = (f.changes[0].path, f.changes[0].new) if len(f.changes) == 1 else (Path(), None)
+    if path.table != "map" or path != Path.of("map", path.name, path.key):
+        return ""
+    return f"{path.key} = {value} in the call that encodes {path.name}"
 
 
 # ---- What the operand check covered, and what it did not: matrix instructions and tensor maps, with the reasons

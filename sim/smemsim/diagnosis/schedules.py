@@ -65,9 +65,7 @@ class Apart:
 
     def __str__(self) -> str:
         where = ", ".join(map(str, self.first[:MOST_SHOWN])) + " ..." * (self.bytes_ > MOST_SHOWN)
-        return (
-            f"{self.array}: {self.bytes_} of {self.size} bytes (offsets {where}) differ from the usual run with {_listed(self.schedules)}"
-        )
+        return f"with {_listed(self.schedules)}, {self.bytes_} of {self.size} bytes of {self.array} (offset{'s' * (self.bytes_ > 1)} {where}) are not those of the usual run"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -131,8 +131,8 @@ def one_atom_hides(machine: Machine, read: Read) -> Iterator[Finding]:
         if s.swizzle is d.swizzle and (s.starts == twice.field_starts).all() and differ:
             for name, (now, wanted) in differ.items():
                 yield finding("H803", read.where / "word", read.title,
-                              f"{name} = {now} B is right for this operand only",
-                              f"{name} = {wanted}", why=f"this operand of {read.rows} rows is one atom, which never uses the field; an operand of all {2 * read.rows} rows in shared memory needs {wanted} B", numbers={name: [now, wanted]})  # fmt: skip
+                              f"{name} = {now} B is wrong, but these {read.rows} rows do not use it",
+                              f"{name} = {wanted}", why=f"the field is the step to the next {read.rows} rows of the tile, which lie {wanted} B further on", numbers={name: [now, wanted]})  # fmt: skip
             return
 
 
@@ -154,7 +154,7 @@ def map_findings(machine: Machine, name: str, tm: TensorMap, tensor: GlobalTenso
     bits = tm.type_row.bits
     if bits != tensor.fmt.bits and not (tensor.fmt.bits < 8 and bits % 8 == 0):
         yield finding("T211", where / "data_type", title, f"the map has elements of {bits} bits; {tensor.name} has {tensor.fmt.name}, {tensor.fmt.bits} bits",
-                      f"a data type of {tensor.fmt.bits} bits", why="coordinates, extents and the box count elements of the map", numbers={"map": bits, "tensor": tensor.fmt.bits})  # fmt: skip
+                      f"data_type = {tensor.fmt.name}", why="coordinates, extents and the box count elements of the map", numbers={"map": bits, "tensor": tensor.fmt.bits})  # fmt: skip
         return
     dims = list(zip(tm.global_dim, (bits // 8, *tm.global_strides), strict=False))
     axes = {axis: (tensor.extent[axis], tensor.bit_stride(axis)) for axis in tensor.extent}

@@ -830,7 +830,7 @@ def example_args(function: Function) -> str:
         if array is not None and "array" in arg:
             found.append(f"--arg zeros:{array['dtype']}:1024")
         else:
-            found.append(f"--arg {arg['type']}:1" if "type" in arg else "--arg bytes:HEX")
+            found.append(f"--arg {arg['type']}:1" if "type" in arg else f"--arg bytes:{arg.get('bytes', '00')}")
     return " ".join(found)
 
 

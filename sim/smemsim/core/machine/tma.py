@@ -628,7 +628,9 @@ def _coordinates(tm: TensorMap, g: Geometry, coordinates: Any) -> tuple[int, ...
     if gathers or not at or len(at) > LIMITS.max_rank or len(at) == rank:
         raise InputError(f"coordinates = {at}: needs {what}")
     raise HardwareTrap(
-        f"coordinates = {at}: the instruction has {len(at)} dimensions, but uses a map of rank {tm.rank}",
+        f"coordinates = {at}: the instruction has {len(at)} dimensions, but uses a map of rank {tm.rank}"
+        if any(bytes(tm))
+        else "all 128 bytes of the tensor map are zero",
         cuda_error=ILLEGAL_INSTRUCTION,
     )
 

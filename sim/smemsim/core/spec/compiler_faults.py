@@ -36,7 +36,7 @@ _SHARED = r"shared|ldmatrix|stmatrix|cp\.async|wgmma|tcgen05"
 COMPILER_FAULTS = (
     CompilerFault(
         "Triton", ("X003",), r"", _ANY,
-        "a Triton kernel cannot write fence.proxy.async, so the compiler must; Triton 3.3 to 3.6 leave it out, and 3.8.0 leaves it out in a loop of cp.async before tcgen05.mma",
+        "Triton 3.3 to 3.6 leave out the fence; 3.8.0 leaves it out in a loop of cp.async before tcgen05.mma",
         "Triton 3.7.1 or 3.9.0, or tensor descriptors for the loads", "triton-lang/triton #9610, #10537, #7262",
     ),
     CompilerFault(
@@ -56,23 +56,23 @@ COMPILER_FAULTS = (
     ),
     CompilerFault(
         "Triton", ("X003", "X004", "X005", "X007", "X012", "X014"), r"", _ANY,
-        "a Triton kernel (tl.load, tl.dot, tl.store) cannot set this order, so the compiler must",
-        "another version of Triton, or another num_stages; or tensor descriptors in place of pointers, or the reverse; or report the fault to Triton", "the PTX of the kernel",
+        "a Triton kernel cannot set this order, so the compiler must",
+        "try another version of Triton, another num_stages, or tensor descriptors instead of pointers, and report it to Triton", "the PTX of the kernel",
     ),
     CompilerFault(
-        "Triton", ("D301", "D302", "D303", "D304", "D306", "D307", "D308", "D309", "I601", "I602", "I603"), r"wgmma|tcgen05", _ANY,
-        "Triton and Gluon kernels do not write descriptors, the compiler does",
-        "another version of Triton, or another block size; or report the fault to Triton", "the PTX of the kernel", True,
+        "Triton", ("D301", "D302", "D303", "D304", "D306", "D307", "D308", "D309", "I601", "I602", "I603", "R501", "R502", "R503", "R504"), r"wgmma|tcgen05|cp\.async\.bulk\.tensor", _ANY,
+        "Triton writes the descriptors and tensor maps",
+        "try another version of Triton or another block size, and report it to Triton", "the PTX of the kernel", True,
     ),
     CompilerFault(
         "Triton", ("X006", "T210", "X009", "X010", "X016"), r"mbarrier|tcgen05|cp\.async\.bulk|barrier", _ANY,
-        "a Triton kernel has no mbarriers, barriers or tensor memory of its own, the compiler writes them",
-        "another version of Triton, or another num_stages; or report the fault to Triton", "the PTX of the kernel",
+        "Triton writes the barriers and the tensor memory",
+        "try another version of Triton or another num_stages, and report it to Triton", "the PTX of the kernel",
     ),
     CompilerFault(
-        "Triton", ("X008",), _SHARED, _ANY,
-        "a Triton kernel has no shared memory of its own, so the compiler has to order these accesses",
-        "another version of Triton, or another num_stages; or report the fault to Triton", "the PTX of the kernel",
+        "Triton", ("R507", "X008"), _SHARED, _ANY,
+        "a Triton kernel has no shared memory of its own: Triton writes these accesses",
+        "try another version of Triton or another num_stages, and report it to Triton", "the PTX of the kernel",
     ),
     CompilerFault(
         "Gluon", ("X008",), r"shared::cluster|mapa", _ANY,
@@ -107,6 +107,16 @@ _WAITS = ("X004", "X005", "X012")
 LANGUAGE_CALLS = (
     LanguageCall("Triton", ("X017",), "", "acc = tl.dot(a, b, acc) in each iteration of the sum"),
     LanguageCall("Triton", ("X001",), r"global|cp\.async", "mask=offsets < n in tl.load or tl.store"),
+    LanguageCall("Triton", ("X008",), r"global", "each program stores its own elements (tl.program_id), or tl.atomic_add"),
+    LanguageCall("Triton", ("R505",), "", "tl.dot(a, b.T) instead of tl.dot(a, b), or the reverse"),
+    LanguageCall("Triton", ("R507",), r"global", "mask and other=0.0 in tl.load, or a tl.store whose mask leaves out nothing"),
+    LanguageCall("Triton", ("T209",), r"bulk\.tensor|mma", "offsets below the shape of the descriptor in desc.load([row, k]); both count elements"),
+    LanguageCall("Triton", ("R508",), r"bulk\.tensor", "the offsets of desc.load([row, k]), which count elements, and block_shape of the descriptor"),
+    LanguageCall("Triton", ("R508",), r"mma", "the offsets of the loads that bring the operands of tl.dot"),
+    LanguageCall("Triton", ("T207", "T214"), r"bulk\.tensor", "strides of the tensor descriptor, which count elements"),
+    LanguageCall("Gluon", ("R505",), "", "smem.permute((1, 0)) as the operand, or the operand without it"),
+    LanguageCall("Gluon", ("T209", "R508"), r"bulk\.tensor", "the offsets [row, k] of tma.async_load, which count elements"),
+    LanguageCall("Gluon", ("R507",), r"tcgen05", "use_acc=False in the first tcgen05_mma of the sum, or a store to the tensor memory before"),
     LanguageCall("Gluon", ("X003",), "", "fence_async_shared() after the stores"),
     LanguageCall("Gluon", _WAITS, r"cp\.async\.bulk.*mbarrier", "mbarrier.wait(bar, phase), with the phase of this load"),
     LanguageCall("Gluon", _WAITS, r"cp\.(reduce\.)?async\.bulk", "tma.store_wait(pendings=0)"),

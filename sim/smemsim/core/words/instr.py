@@ -289,7 +289,7 @@ class InstrDescriptor(metaclass=OwnMembers):
         InputError for anything else. The rules are `smemsim.INSTR_RULES`.
 
         >>> for finding in InstrDescriptor.decode(0x04200490, kind="f16").problems(cta_group=2): print(finding.code, finding.message)
-        I601 M = 64 with .cta_group::2; kind f16 has M = 128, 256 with these
+        I601 M = 64 with .cta_group::2; kind f16 allows only M = 128 or 256 there
         """
 
         return find_problems(self, context)
@@ -501,8 +501,8 @@ def shape(d: InstrDescriptor, c: Context) -> Iterator[Finding]:
     if d.n == 0:
         yield _finding("I601", "n", "N = 0; no instruction has that", "N >> 3 in the field")
     if d.m not in possible:
-        yield _finding("I601", "m", f"M = {d.m}{where}; {sparse}kind {d.kind} has M = {_listed(possible)} with these" if where else
-                       f"M = {d.m}; {sparse}kind {d.kind} has M = {_listed(possible)}", f"M = {_listed(possible)}: the field holds M >> {d.table.fields['m'].shift}, {_listed([m >> d.table.fields['m'].shift for m in possible])}")  # fmt: skip
+        yield _finding("I601", "m", f"M = {d.m}{where}; {sparse}kind {d.kind} allows only M = {_listed(possible)}{' there' * bool(where)}",
+                       f"M = {_listed(possible)}: write {_listed([m >> d.table.fields['m'].shift for m in possible])} (M >> {d.table.fields['m'].shift}) into bits {d.table.fields['m'].span}")  # fmt: skip
         return
     rows = tuple(row for row in rows if d.m in row.m)
     fitting = [row for row in rows if d.n in row.n]
@@ -545,7 +545,8 @@ def _disputed(name: str, d: InstrDescriptor) -> bool:
 
 
 def _listed(values: list[int]) -> str:
-    return ", ".join(map(str, values))
+    *others, last = map(str, values)
+    return f"{', '.join(others)} or {last}" if others else last
 
 
 @_rule("PTX ISA 9.1 §9.7.16.2; .target lines of 9.7.16.10")
@@ -704,6 +705,6 @@ def vector_names(d: InstrDescriptor, c: Context) -> Iterator[Finding]:
 def reserved(d: InstrDescriptor, _: Context) -> Iterator[Finding]:
     """Reserved bits are 0."""
     for name, field, raw in d.table.constants(d.word):
-        verb = "bits {} are" if field.width > 1 else "bit {} is"
-        yield _finding("D305", name.lstrip("_"), f"reserved {verb.format(field.span)} {raw:#b} (kind {d.kind})", "0 in these bits",
-                       field.source, why="smemsim takes them to have no effect")  # fmt: skip
+        verb = "bits {} are"
+        yield _finding("D305", name.lstrip("_"), f"reserved {verb.format(field.span)} {raw:#b} (kind {d.kind})" if field.width > 1 else f"reserved bit {field.span} is 1 (kind {d.kind})",
+                       f"bit{'s' * (field.width > 1)} {field.span} = 0", field.source, why="reserved bits must be 0; smemsim ignores them")  # fmt: skip

@@ -405,11 +405,11 @@ def outside_window(d: SmemDescriptor, c: Context) -> Iterator[Finding]:
     reach = window_reach(d, c.major, *size) if known and size and c.major else d.start_address + 16
     if reach > c.arch.shared_end:
         yield _finding("A107", "start_address", f"the operand reaches {reach:#x}, past the end of the largest shared window "
-                       f"({c.arch.shared_end:#x})", "check the start, LBO and SBO", source, Severity.TRAP,
+                       f"({c.arch.shared_end:#x})", "a smaller start, LBO or SBO", source, Severity.TRAP,
                        why="the read faults with CUDA error 700; it does not wrap")  # fmt: skip
     elif far >= c.arch.shared_end:
         yield _finding("A107", "start_address", f"the operand reaches {far:#x}, past the end of the largest shared window "
-                       f"({c.arch.shared_end:#x})", "check the start, LBO and SBO", source,
+                       f"({c.arch.shared_end:#x})", "a smaller start, LBO or SBO", source,
                        why="the lines past the end read as zero; there is no fault, because each group of 8 lines begins inside")  # fmt: skip
     elif c.tile_bytes is not None and far >= d.start_address + c.tile_bytes:
         yield _finding(

@@ -105,7 +105,8 @@ def _unrepaired(machine: Machine, seen: Seen, scenario: ScenarioTables, rerun: R
                        why=f"a descriptor begins at a multiple of {CHUNK} B")  # fmt: skip
     if (got == OUTSIDE).any():
         return finding("T209", read.where, read.title, "the operand reads out-of-bounds fill instead of data",
-                       why="the coordinates of the transfer, or the extents of its map, end before the data", halves=share, **counts)  # fmt: skip
+                       "correct the coordinates of the load, or global_dim of its map; if these are right, LBO and SBO",
+                       why="a part of the box lies outside the tensor, and TMA fills it; no change of one field makes the operand right", halves=share, **counts)  # fmt: skip
     outside = _outside_buffer(machine, seen)
     if outside:
         return finding("A107", read.where, read.title, outside, halves=share, **counts)

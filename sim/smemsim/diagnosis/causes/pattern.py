@@ -82,7 +82,7 @@ def _instead(seen: Seen) -> list[str]:
     if (rows == column)[taken].all() and (columns == row)[taken].all():
         return ["the tile is transposed"]
     if (by_row == by_row[0]).all() and (by_k == by_k[0]).all():
-        return [f"reads what lies {moved(int(by_row[0]), int(by_k[0]))}"]
+        return [f"reads {moved(int(by_row[0]), int(by_k[0]))}"]
     steps = _steps(seen)
     if steps:
         return [steps]
@@ -101,13 +101,14 @@ def _instead(seen: Seen) -> list[str]:
 
 
 def moved(rows: int, k: int) -> str:
-    """The place from which elements come, relative to those that were meant.
+    """The elements that come, and those that were meant.
 
     >>> moved(-32, 0), moved(8, 16)
-    ('32 rows before', '8 rows after, 16 k after')
+    ('row r - 32 in place of row r', 'row r + 8, k + 16 in place of row r, k')
     """
-    far = ((rows, "row" if abs(rows) == 1 else "rows"), (k, "k"))
-    return ", ".join(f"{abs(by)} {name} {'after' if by > 0 else 'before'}" for by, name in far if by)
+    axes = [(by, name) for by, name in ((rows, "row r"), (k, "k")) if by]
+    taken = ", ".join(f"{name} {'+' if by > 0 else '-'} {abs(by)}" for by, name in axes)
+    return f"{taken} in place of {', '.join(name for _, name in axes)}"
 
 
 def _groups(taken: np.ndarray, by_row: np.ndarray, by_k: np.ndarray) -> list[str]:

@@ -77,6 +77,8 @@ def descriptor_repairs(read: Read, s: FoundDescriptor) -> Iterator[Repair]:
     elif strides:
         code, what, why = _stride_code(d.leading_byte_offset, d.stride_byte_offset, strides, s)
         numbers = {name: [is_, wanted] for name, is_, wanted in strides}
+        if code == "D301":
+            changed = ", ".join(f"write {wanted >> START.shift} into {name} ({wanted} B >> {START.shift})" for name, _, wanted in strides)
         yield Repair(code, where, what, f"{changed}: {word}{also}", fields, changes, numbers, why)
     elif base:
         what = f"base_offset is {d.base_offset}; the tile was written with the swizzle of absolute addresses"
@@ -219,7 +221,7 @@ def _stride_code(leading: int, stride: int, strides: list[tuple[str, int, int]],
         return (
             "D301",
             f"{' and '.join(name for name, *_ in strides)} was written in bytes",
-            f"the field counts units of {1 << START.shift} B: {', '.join(f'it holds {is_ >> START.shift}, and must hold {wanted >> START.shift}' for _, is_, wanted in strides)}",
+            f"the field counts units of {1 << START.shift} B, and holds {' and '.join(str(is_ >> START.shift) for _, is_, _ in strides)}",
         )
     return "D308", f"{' and '.join(f'{name} = {is_} B' for name, is_, _ in strides)} does not fit the tile", ""
 
@@ -296,12 +298,19 @@ def _other_advance(read: Read, s: FoundDescriptor, starts: np.ndarray, fixes: tu
         table = [(used[0] - used[0, 0]).tolist(), (needed[0] - needed[0, 0]).tolist()]
         mode = MODES[s.swizzle]
         within = [i for i, add in enumerate(table[1]) if 0 < add < mode.width]
+        odd = wrong_steps.tolist()
+        one = (
+            f"K step{'s' * (len(odd) > 1)} {ranges(odd)} start{'s' * (len(odd) == 1)} in the wrong place"
+            if len(odd) < len(table[1]) / 4
+            else ""
+        )
         panel = bool(within) and mode.mask != 0 and read.major == "K" and not set(within) & set(wrong_steps.tolist())
         return repair(
             "R503" if panel else "R502",
-            "the K steps after the first swizzle row start in the wrong place" if panel else "later K steps start in the wrong place",
+            one
+            or ("the K steps after the first swizzle row start in the wrong place" if panel else "later K steps start in the wrong place"),
             f"{_offsets(*table)}{also}",
-            f"the next {mode.width} B of K lie in another block of the tile"
+            f"after each {mode.width} B, K goes on in another block of the tile"
             if panel
             else "each K step must start at the address of its first k",
             used=table[0],

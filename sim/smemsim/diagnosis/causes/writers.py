@@ -70,10 +70,26 @@ def _swizzles(machine: Machine, seen: Seen, scenario: ScenarioTables, rerun: Rer
             if all_right(rerun({path: value}), read):
                 # 0: more likely than any change of the descriptor
                 fields = 0 if _box_is_as_wide(machine, path, value) else 1
-                yield Repair("R501", path, f"{path.parent if path.key == 'swizzle' else path} writes with swizzle {now}; the descriptor reads with {read.descriptor.swizzle}",
+                yield Repair("R501", path, f"{_named(path)} writes with swizzle {_short(now)}; the descriptor reads with {read.descriptor.swizzle}",
                              f"{path} = {value}", fields, (Fix(path, scenario.value_at(path) or now, value),), {"writer": now, "reader": str(read.descriptor.swizzle)},
                              "the swizzle decides where each 16 B chunk lies")  # fmt: skip
                 break
+
+
+def _named(path: Path) -> str:
+    """The writer whose swizzle is at a path, in words."""
+    if path.table == "map":
+        return path.name if path.name.startswith("map") else f"map {path.name}"
+    return str(path.parent if path.key == "swizzle" else path)
+
+
+def _short(swizzle: str) -> str:
+    """A swizzle without the prefix of cuda.h.
+
+    >>> _short("SWIZZLE_NONE"), _short("128B")
+    ('none', '128B')
+    """
+    return "none" if swizzle == "SWIZZLE_NONE" else swizzle.removeprefix("SWIZZLE_")
 
 
 def _is_concerned(machine: Machine, seen: Seen, scenario: ScenarioTables, name: str) -> bool:

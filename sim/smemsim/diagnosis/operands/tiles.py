@@ -286,8 +286,8 @@ def _panel(reads: Reads, tiles: dict[tuple[int, int, str], _Tile], elsewhere: Co
                 "I603" if event.idesc is not None else "R504",
                 event.instruction,
                 f"no instruction reads the tile that {other.event.instruction.at} loads at coordinates {list(other.event.coordinates)}",
-                f"a larger {name} (now {event.m if tile.side == 'a' else event.n}), or an instruction for the other tile",
-                why=f"it is next to the tile at {list(tile.load.event.coordinates)}, which is {tile.side.upper()} here",
+                f"{name} larger than {event.m if tile.side == 'a' else event.n}, or one more instruction for that tile",
+                why=f"the instruction reads {name} = {event.m if tile.side == 'a' else event.n} rows of {tile.side.upper()}: only the tile at {list(tile.load.event.coordinates)}",
                 milder=None if is_missed else Severity.NOTE,
             )
     return None
@@ -365,6 +365,6 @@ def _of_rows(tile: _Tile, event: Mma, missing: np.ndarray, *, is_missed: bool) -
         f"{name} = {len(missing) * event.cta_group}, or a smaller box"
         if first == size // event.cta_group
         else "read the other rows too, or load a smaller box",
-        why=f"no instruction reads the {len(rows)} rows from {first} on",
+        why=f"no instruction reads {f'rows {first} to {int(rows[-1])}' if rows[-1] - first + 1 == len(rows) else f'{len(rows)} rows, the first is {first}'}",
         milder=None if is_missed else tile.milder,
     )

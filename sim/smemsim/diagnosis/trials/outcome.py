@@ -42,4 +42,5 @@ def with_outcome(f: Finding, outcomes: Outcomes) -> Finding:
         return f
     if not outcome.works:
         return dataclasses.replace(f, repair="", failed=outcome.text)
-    return dataclasses.replace(f, repair=(outcome.is_beside and f.repair) or outcome.text, trial=outcome.text, tried=True)
+    beside = outcome.is_beside and bool(f.repair) and f.repair != outcome.text
+    return dataclasses.replace(f, repair=f.repair if beside else outcome.text, trial=outcome.text, tried=True, beside=beside)

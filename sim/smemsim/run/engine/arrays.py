@@ -415,5 +415,5 @@ def number_bytes(name: str, kind: str, size: int, value: float) -> bytes:
             raise InputError(f"{name} = {value}: needs a whole number{hint}")
     number = int(value)
     if not -(1 << 8 * size - 1) <= number < 1 << 8 * size:
-        raise InputError(f"{name} = {shown(number)}: does not fit into {8 * size} bits")
+        raise InputError(f"{name} = {shown(number)}: does not fit into {8 * size} bits (at most {(1 << 8 * size) - 1})")
     return (number & ((1 << 8 * size) - 1)).to_bytes(size, "little")

@@ -328,7 +328,7 @@ def check_shape(config: LaunchConfig, kernel: LoadedKernel, arch: str) -> None:
     for name, most in (("grid", LAUNCH_LIMITS.grid), ("block", LAUNCH_LIMITS.block)):
         for n, limit, axis in zip(getattr(config, name), most, "xyz", strict=True):
             if n > limit:
-                raise InputError(f"{name}.{axis} = {n}: needs at most {limit}")
+                raise InputError(f"{name}.{axis} = {n}: needs at most {limit} {'CTAs' if name == 'grid' else 'threads'} along {axis}")
     cluster = config.cluster or (1, 1, 1)
     threads, ctas = math.prod(config.block), math.prod(cluster)
     if threads > LAUNCH_LIMITS.threads:

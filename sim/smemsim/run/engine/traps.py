@@ -160,7 +160,7 @@ def reserved(x: Wave, i: Instruction, at: np.ndarray, part: np.ndarray | None, b
     n, thread = _first(x, part, bad)
     what = f"shared address {int(at[n]):#x} is reserved for the system: the memory of the CTA begins at {x.window_begin:#x}"
     x.launch.find(
-        "X001", i, what, "look for a null pointer, or a negative index", because="golden/sm_90a/reserved_shared",
+        "X001", i, what, "look for a null pointer, or a negative index", because="measured on an H200, trace reserved_shared",
         why="a card accesses it without an error", halves=(Half("access", f"{thread_name(x, thread)} ({i.name})", i),),
     )  # fmt: skip
 
@@ -194,7 +194,7 @@ def foreign(x: Wave, i: Instruction, address: int, thread: int) -> NoReturn:
     x.launch.find(
         "X001", i, f"shared address {address:#x} is in the window of CTA rank {address >> RANK_SHIFT} of the cluster, not of the own CTA",
         "take the address of the shared variable itself (mov, cvta.to.shared), or use ld or st with .shared::cluster",
-        because="golden/sm_90a/reserved_shared", halves=(Half("access", f"{thread_name(x, thread)} ({i.name})", i),),
+        because="measured on an H200, trace reserved_shared", halves=(Half("access", f"{thread_name(x, thread)} ({i.name})", i),),
         why=f"bits 31:24 of a .shared address are the rank of the CTA; {i.name} reaches the own CTA only",
     )  # fmt: skip
     raise HardwareTrap(message, cuda_error=ILLEGAL_INSTRUCTION)

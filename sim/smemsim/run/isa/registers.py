@@ -59,7 +59,8 @@ def reader(operand: Operand, name: str, names: Names) -> Read:
 
 
 def _told(operand: Operand) -> str:
-    return f"{operand.value}" if isinstance(operand, Immediate) else f"a {type(operand).__name__.lower()}"
+    name = type(operand).__name__.lower()
+    return f"{operand.value}" if isinstance(operand, Immediate) else f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
 
 
 def _register(operand: Register, kind: np.dtype[Any]) -> Read:

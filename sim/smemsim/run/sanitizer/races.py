@@ -55,8 +55,7 @@ class Access:
     @property
     def half(self) -> Half:
         """The access in the form of a message."""
-        does = self.does.partition(" ")[0]  # of "arrive at"
-        return Half(does, f"{self.who} ({self.instruction.name})" if self.instruction is not None else self.who, self.instruction)
+        return Half(self.does, f"{self.who} ({self.instruction.name})" if self.instruction is not None else self.who, self.instruction)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -131,14 +130,13 @@ def tensor_memory(mine: Access, theirs: Access, where: str, why: str = UNORDERED
     complete.
     """
     does = {"read": "read", "free": "deallocated"}.get(mine.does, "overwritten")
-    be, they = ("are", "they") if " to " in where or " and " in where else ("is", "it")
     what = (
-        f"{where} may be read before {they} {be} written"
+        f"{where} may be read before it is written"
         if (mine.does, theirs.does) == ("read", "write")
-        else f"{where} {be} {does} while {they} may still be {'read' if theirs.does == 'read' else 'written'}"
+        else f"{where} is {does} while it may still be {'read' if theirs.does == 'read' else 'written'}"
     )
     if theirs.does == "alloc":
-        what = f"{where} {be} {does}, and {theirs.who} may not have allocated {they.replace('they', 'them')} yet"
+        what = f"{where} is {does}, and {theirs.who} may not have allocated it yet"
     return Clauses("X012", what, (mine.half, theirs.half), why)
 
 

@@ -403,7 +403,7 @@ class RegistersInFlight:
         told = f" ({' or '.join(rule.told)})" if rule.told else ""
         why = "registers of a wgmma must not be accessed before wgmma.wait_group"
         if rule.is_safe:
-            why = f"the PTX ISA leaves this undefined before wgmma.wait_group; {rule.does}{told}"
+            why = f"no failure is known: {rule.does}{told}. But the PTX ISA leaves it undefined before wgmma.wait_group"
         self.x.launch.find(
             "X007", i, f"register {self._register(slot)} is {_TOUCHES[how]} while wgmma may still {'write' if operand == 'D' else 'read'} it", why=why,
             halves=(Half("access", i.name, i), Half("wgmma", op.instruction.name, op.instruction)), repair=self._wait_before(i, op.instruction),

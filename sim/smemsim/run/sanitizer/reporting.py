@@ -279,7 +279,7 @@ class Reporting:
         self.x.launch.find(
             code, i, said.what, f"to follow the PTX ISA: {change.format(at=excuse.at)}", because=because, touched=touched, milder=Severity.NOTE, operation=cause, other=other,
             arrays=arrays, halves=said.halves,
-            why=f"{excuse.name} of {excuse.at} does not order the two: {why}; compilers and libraries write the same, and no failure with it is known",
+            why=f"no failure is known, and libraries write the same; but by the PTX ISA, {excuse.name} of {excuse.at} does not order the two: {why}",
         )  # fmt: skip
 
     def came_late(self, i: Instruction, tell: Callable[[], None], late: dict[int, Callable[[], None]]) -> None:
@@ -327,6 +327,15 @@ class Reporting:
         """
         if first is not None and (first.line, first.text) == (then.line, then.text):
             return f"in a loop: put {barrier} between two executions of {then.at}; or let only one warp execute it"
+        place = then.location.place if then.location is not None else None
+        if (
+            first is not None
+            and place is not None
+            and first.location is not None
+            and str(first.location.place) == str(place)
+            and first.line != then.line
+        ):
+            return f"put {barrier} between PTX line {first.line} and PTX line {then.line} (both {str(place).rpartition('/')[2]})"
         return "put {} between {} and {}".format(barrier, *self.ends(first, then))
 
     def by(self, op: Operation, does: str) -> Access:

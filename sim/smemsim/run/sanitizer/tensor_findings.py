@@ -170,7 +170,7 @@ class TensorFindings:
         self.x.launch.find(
             "X017", i, f"a part of a product, {self.where(a.at, held > 0)}, is overwritten by another product, and no instruction has read it",
             "a column for the second product at which the first one has ended", because="PTX ISA 9.1 §9.7.16.10", milder=Severity.NOTE,
-            why="the two products begin at other columns and overlap; it is right if the columns that both have are padding of the first one",
+            why="it is right only if the columns that both have are padding of the first product",
             other=other.instruction, halves=(self._mine(a).half, self._lost(other, i)),
         )  # fmt: skip
 

@@ -67,10 +67,10 @@ def store_overrun(a: Encoded, at: Target) -> Iterator[Finding]:
         "or pad the rows; or store the end of each row by threads",
         measured(
             at,
-            "PTX ISA 9.1 §5.5.4 says that stores clip per element, but Triton issue 11583 reports stores of the whole chunk on Hopper and Blackwell",
+            "PTX ISA 9.1 §5.5.4 says otherwise; Triton issue 11583 reports the same",
             "tma_stores",
         ),
-        why=f"stores and reductions write whole chunks of 16 B, and so also the {-size % 16} B after the end of each row; loads are right, and fill the elements past the end",
+        why=f"stores write whole chunks of 16 B: also the {-size % 16} B after each row. Loads are right",
     )
 
 
@@ -144,12 +144,12 @@ def _all_zero(at: Target) -> Finding:
     return finding(
         "T220",
         "raw",
-        "all 128 bytes of the map are zero; every transfer traps (CUDA error 715)",
+        "all 128 bytes of the map are zero: every transfer traps (CUDA error 715)",
         "check the result of the encode call; pass the CUtensorMap by value (__grid_constant__), or fill the memory that holds it",
         measured(
             at, "cuTensorMapEncodeTiled: boxDim[0]; measured for loads whose row is no multiple of 16 B, inferred for stores", "tma_edited"
         ),
-        why="the map was never encoded, or never copied to where the kernel reads it; a map of zeros has rank 1 and rows of 1 B",
+        why="the map was never encoded, or never copied to where the kernel reads it",
     )
 
 
@@ -266,10 +266,10 @@ def _interleaved_swizzle(a: Arguments, at: Target) -> Iterator[Finding]:
         yield finding(
             "T215",
             "swizzle",
-            f"swizzle = {a.swizzle.name} with INTERLEAVE_32B; cuda.h requires SWIZZLE_32B",
+            f"swizzle = {a.swizzle.name} with INTERLEAVE_32B, for which cuda.h allows only SWIZZLE_32B",
             "swizzle = SWIZZLE_32B, and read shared memory with swizzle 32B",
             measured(at, "cuTensorMapEncodeTiled: swizzle", "encode_tiled, tma_interleave"),
-            why=f"driver 580 accepts any swizzle, and transfers write shared memory with the swizzle of the map ({a.swizzle.name})",
+            why=f"driver 580 accepts it, and transfers use {a.swizzle.name}; another driver may refuse it",
         )
 
 
@@ -297,6 +297,9 @@ def _null_address(a: Arguments, at: Target) -> Iterator[Finding]:
         )
 
 
+LONG_ROW = 1 << 32  # bytes of a row that no tensor has
+
+
 def _wider_stride(stride: int, span: int, size: int) -> str:
     """The stride to write instead of one that is too small. A stride of 0 is intended."""
     if stride == 0:
@@ -313,12 +316,17 @@ def _counted_in_elements(a: Arguments, size: int) -> bool:
     return size > 1 and a.rank > 2 and min(a.global_dim) > 1 and list(a.global_strides) == dense
 
 
+def _row_bytes(a: Arguments) -> int:
+    """The bytes of dimension 0."""
+    size = _element_bytes(a)
+    return a.global_dim[0] * size if size else -(-a.global_dim[0] * a.type_row.bits // 8)
+
+
 def short_strides(a: Arguments) -> Iterator[tuple[int, int]]:
     """(dimension, bytes that the dimensions of smaller stride span) where a stride does not step over all of these, so
     that elements can share bytes.
     """
-    size = _element_bytes(a)
-    span = a.global_dim[0] * size if size else -(-a.global_dim[0] * a.type_row.bits // 8)
+    span = _row_bytes(a)
     for stride, i in sorted(zip(a.global_strides, range(1, a.rank), strict=True)):
         n = a.global_dim[i]
         if n > 1 and stride < span:
@@ -330,19 +338,20 @@ def _overlap(a: Arguments, at: Target) -> Iterator[Finding]:
     """Dimensions sorted by their stride: each should step over all that the smaller ones span."""
     size = _element_bytes(a)
     in_elements = _counted_in_elements(a, size)
+    row = _row_bytes(a)
     for i, span in short_strides(a):
         stride = a.global_strides[i - 1]
         what = (
             f"0 B: all {a.global_dim[i]} entries of dimension {i} are the same bytes"
             if stride == 0
-            else f"{stride} B, less than the {span} B that each entry of dimension {i} takes: elements share bytes"
+            else f"{stride} B, less than {f'a row (dimension 0), which has {span} B' if span == row else f'the {span} B of the dimensions with smaller strides'}"
         )
-        why = "loads read shared elements twice, and stores race"
+        why = "elements share bytes: loads read them twice, and stores race"
         yield finding(
             "T214",
             f"global_strides[{i - 1}]",
             f"global_strides[{i - 1}] = {what}",
-            _wider_stride(stride, span, size),
+            _wider_stride(stride, span, size) + f"; or correct global_dim[0] = {a.global_dim[0]}" * (stride > 0 and span == row > LONG_ROW),
             "cuTensorMapEncodeTiled: globalStrides, not enforced (trace encode_tiled)",
             Severity.LUCK if in_elements else None,
             why=why,
@@ -394,7 +403,7 @@ def _partial_steps(a: Arguments, at: Target) -> Iterator[Finding]:
                 f"box_dim[{i}] = {n * step}, for {n} elements as now"
                 + f"; or box_dim[{i}] = {box // step * step}, for {box // step} elements" * (box > step),
                 measured(at, "cuTensorMapEncodeTiled: elementStrides", "tma_loads" if a.box_dim else "tma_im2col"),
-                why=f"transfers move ceil({box} / {step}) = {n} elements; the last one is data too, not fill",
+                why=f"transfers move ceil({box} / {step}) = {n} elements, and all of them are data",
             )
 
 
@@ -404,15 +413,16 @@ def _too_large(a: Arguments, at: Target) -> Iterator[Finding]:
         return
     elements, rows = _tile(a, at)
     row = elements * a.type_row.itemsize
-    size = (rows - 1) * row_pitch(row, MODES[SWIZZLES[a.swizzle]].width) + row
+    pitch = row_pitch(row, MODES[SWIZZLES[a.swizzle]].width)
+    size = (rows - 1) * pitch + row
     archs = [MACHINES[at.arch]] if at.arch else list(ARCHITECTURES.values())
     window = max(arch.shared_end - arch.shared_begin for arch in archs)
     if size > window:
         yield finding(
             "T212",
             "box_dim" if a.box_dim else "pixels_per_column",
-            f"a transfer covers {size} B of shared memory; the window of a CTA has at most {window} B",
-            f"a smaller box: {rows} rows of {row_pitch(row, MODES[SWIZZLES[a.swizzle]].width)} B now",
+            f"the box takes {size} B of shared memory ({rows} rows of {pitch} B); a CTA has at most {window} B",
+            f"a box of at most {window // pitch} rows",
             measured(at, "no document says it", "tma_load_traps"),
             why="every load traps (CUDA error 700), and so does every store unless enough of it is clipped",
         )

@@ -175,7 +175,7 @@ class State:
         """X010: more arrivals than the phase has left."""
         why, repair = (
             f"the current phase expects only {self.pending} more",
-            f"correct the count of mbarrier.init ({self.expected} for a phase), or let fewer threads arrive",
+            self._fewer,
         )
         if not self.pending and self.tx > 0:
             why = f"the current phase has all its arrivals, and waits for {self.tx} bytes"
@@ -259,16 +259,24 @@ class State:
     def _check_tx(self, x: Wave, i: Instruction) -> None:
         if self.tx == MBARRIER_BYTES + 1:  # measured on an H200: one more than is documented
             find_misuse(
-                x,
-                i,
-                f"the mbarrier at {self._named} now counts {self.tx} bytes: it can count to {MBARRIER_BYTES}",
-                "check that expect_tx is executed for the bytes, and that one thread issues the copy; or split the transfer over several phases",
+                x, i, f"the mbarrier at {self._named} now counts {self.tx} bytes: it can count to {MBARRIER_BYTES}", self._tx_repair()
             )
         elif abs(self.tx) > MBARRIER_BYTES:
             miscount(
                 x, i, f"the mbarrier at {self._named} now counts {self.tx} bytes: it can count from -{MBARRIER_BYTES} to "
-                f"{MBARRIER_BYTES}", "check that expect_tx is executed for the bytes, and that one thread issues the copy; or split the transfer over several phases",
+                f"{MBARRIER_BYTES}", self._tx_repair(),
             )  # fmt: skip
+
+    @property
+    def _fewer(self) -> str:
+        """The fix of a phase that gets more arrivals than it has."""
+        return f"correct the count of mbarrier.init ({self.expected} for a phase), or let fewer threads arrive"
+
+    def _tx_repair(self) -> str:
+        """The fix of a byte count beyond its limits: below 0 bytes came that no expect_tx counts, above 0 too many are expected."""
+        if self.tx < 0:
+            return "execute expect_tx for these bytes before they arrive, and let one thread alone issue the copy"
+        return "expect only the bytes of this phase, or split the transfer over several phases"
 
     def end_phase(self) -> None:
         """The phase is over, and the next one begins."""
@@ -337,7 +345,7 @@ def _tell_split(x: Wave, i: Instruction, barrier: Mbarrier) -> None:
     x.launch.find(
         "X010", i, f"the lanes of one warp arrive in two phases of the mbarrier at {barrier.offset:#x} of CTA {barrier.cta.number}",
         why=f"some lanes complete phase {state.phase - 1}, the others count in the next one; a wait for phase {state.phase - 1} does not wait for them", repair=
-        f"correct the count of mbarrier.init ({state.expected} for a phase), or let fewer threads arrive", because="PTX ISA 9.1 §9.7.13.15",
+        state._fewer, because="PTX ISA 9.1 §9.7.13.15",
         milder=Severity.WRONG,
     )  # fmt: skip
 

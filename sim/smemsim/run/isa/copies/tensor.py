@@ -421,7 +421,7 @@ def _reason(trap: HardwareTrap, tm: TensorMap, arch: str, mode: str, is_store: b
     for trap_row in map_traps(tm, arch, mode):
         if trap_row.stops(is_store=is_store):
             if not any(bytes(tm)):
-                return "T220", "all 128 bytes of the map are zero: encode it, and copy it to where the kernel reads it"
+                return "T220", "encode the map (check the result of the call), and copy it to where the kernel reads it"
             return "T212", trap_row.repair
     if trap.cuda_error == MISALIGNED_ADDRESS:
         return "A101", f"an address in shared memory that is a multiple of {LIMITS.smem_alignment} B"

@@ -289,7 +289,11 @@ class _Mma:
             if metadata is not None:
                 products.metadata = Metadata(of.metadata_places, metadata, self._origins(x))
             x.events.multiplies(x, self.i, products)
-        with stops(x, self.i, lambda trap: ("A107", "check the descriptor's start address, LBO and SBO, and shared_bytes of the launch")):
+        with stops(
+            x,
+            self.i,
+            lambda trap: ("A107", "correct that field of the descriptor which is too large, or give the launch more shared_bytes"),
+        ):
             operands = of.read(words.reads, registers, metadata)
         self._record(x, products, operands.unwritten)
         op = self._operation(x, here, words, adds, own)

@@ -81,7 +81,7 @@ def refusals(x: Wave, i: Instruction) -> Iterator[None]:
         if not any(f.line == i.line for f in x.launch.result.findings.values()):
             code = "A107" if trap.cuda_error == ILLEGAL_ADDRESS else "X015"
             repair = (
-                "check the descriptor's start address, LBO and SBO, M and N of the instruction descriptor, and shared_bytes of the launch"
+                "correct that field of the descriptor which is too large (or M or N of the instruction descriptor), or give the launch more shared_bytes"
                 if code == "A107"
                 else ""
             )

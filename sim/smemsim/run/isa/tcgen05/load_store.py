@@ -10,6 +10,7 @@ import numpy as np
 
 from smemsim.base.distinct import distinct
 from smemsim.base.errors import InputError
+from smemsim.core.finding import ranges
 from smemsim.core.machine.global_memory import FOREIGN
 from smemsim.core.machine.tmem.memory import SPLIT, WHOSE_VALUE, TmemAccess, first_lane, same_in_same_cells
 from smemsim.core.ptx.module import Immediate, Instruction, Operand, Vector, slots_in
@@ -157,7 +158,14 @@ class _Access:
         if not apart.any():
             return word
         if (apart & ~np.uint32((WARP_LANES - 1) << 16)).any():
-            self._stop(x, "X015", "the tensor memory address differs between the threads of a warp", "give all 32 threads the same address")
+            self._stop(
+                x,
+                "X015",
+                "the threads of a warp give addresses with different lanes or reserved bits"
+                if False
+                else "the lane or another upper bit of the tensor memory address differs between the threads of a warp",
+                "give all 32 threads the same address",
+            )
         n, rule = int(np.flatnonzero(apart)[0]), RULES["tcgen05.one_address"]
         x.launch.find(
             "X015", self.i, f"the tensor memory address differs between the threads of {warp_name(x, threads[n] // WARP)}",
@@ -170,7 +178,9 @@ class _Access:
     def _not_allocated(self, x: Wave, cta: Cta, column: int, columns: np.ndarray) -> None:
         """Ends the kernel: a column that a warp accesses is not allocated, or not any more."""
         what = f"column {column} of CTA {cta.number} is not allocated"
-        where = f"(the access has columns {int(columns.min())} to {int(columns.max())})"
+        own = np.flatnonzero(x.memories.tensor_allocated[cta.index])
+        has = f"allocated are columns {ranges(own.tolist())}" if own.size else "no column is allocated"
+        where = f"(the access has columns {int(columns.min())} to {int(columns.max())}; {has})"
         by = given_back(cta, column)
         if by is None:
             self._stop(x, "X009", f"{what} {where}", "tcgen05.alloc more columns, or correct the address")
@@ -191,7 +201,7 @@ class _Access:
             only = " or ".join(map(str, self.first_lanes))
             self._stop(
                 x, "X009", f"{warp_name(x, threads[n] // WARP)} gives address {int(word[n]):#x}, lane {int(given[n])}; .{self.access.shape} begins "
-                f"at lane {only} of the {WARP_LANES} lanes of a warp", f"lane {self._own(lane[n])}: {self._own(lane[n])} << 16 in the address",
+                f"at lane {only} of the {WARP_LANES} lanes of a warp", f"give lane {self._own(lane[n])}: the base address + ({self._own(lane[n])} << 16)",
             )  # fmt: skip
         # lanes 0 to 31 name no window: so all warps of many kernels give them
         elsewhere = (given != lane) & (given >= WARP_LANES)
