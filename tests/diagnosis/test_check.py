@@ -128,7 +128,7 @@ def as_words(scenario):
 
 def changed_words(finding):
     """The words that a repair changes: the first one as it is, and as it must be."""
-    for _, *words in finding.together or ([finding.fix] if finding.fix else []):
+    for _, *words in finding.changes:
         first = [word[0] if isinstance(word, list) else word for word in words]
         if isinstance(first[1], str) and first[1].startswith("0x"):
             yield [int(word, 16) for word in first]
@@ -520,7 +520,7 @@ TOLD = {
     "a lost carry": (KERNELS[0], "step.1.a.start_offset", 0x40000, ("D304",), "does not fit the field", "an advance that stays in the window"),
     "another tensor": (KERNELS[0], "map.tm.global_offset", 1 << 20, ("T207",), "the map begins at 0x10000100000", "global_address = 0x10000000000"),
     "a row too many": (KERNELS[0], "map.tm.global_dim", [WIDTH, HEIGHT + 1], ("T207",), f"the map of extents ({WIDTH}, {HEIGHT + 1}) ends", f"extents of m {HEIGHT}, k {WIDTH}"),
-    "other elements": (KERNELS[0], "map.tm", {"of": "X", "raw": "00" * 128}, ("T211", "T205"), "the map has elements of 8 bits; X has bf16, 16 bits", "a data type of 16 bits"),
+    "other elements": (KERNELS[0], "map.tm", {"of": "X", "raw": "00" * 128}, ("T211", "T205"), "the map has elements of 8 bits; X has bf16, 16 bits", "data_type = bf16"),
     "half an instruction": (("sm_100a", "tf32", "MN", "128B", 128, 64), "step.1.m", 128, ("I602",), "the operand is MN-major tf32 with swizzle 128B", "layout code 1 and a tile in 32-byte atoms"),
     **{
         f"a bulk copy into {swizzle}": (BULK, "buffer.sA.layout", {"swizzle": swizzle, "mn": [[8, 128]], "k": [[128, 1]]}, ("R501",),

@@ -30,9 +30,8 @@ def with_values(scenario, values):
 def only(scenario):
     """The one finding, after its repair has been applied and found to work."""
     (one,) = check(scenario).findings
-    changes = [one.fix] if one.fix else one.together
-    assert changes
-    values = {path: number_of(new) for path, _, new in changes}
+    assert one.changes
+    values = {str(path): number_of(new) for path, _, new in one.changes}
     assert check(with_values(scenario, values)).findings == ()
     return one
 
@@ -67,7 +66,7 @@ def test_what_must_change_together_is_said_and_works():
     scenario = changed(changed(scenario, "map.tm.swizzle", "none"), WORD, word_with("sm_90a", stride_byte_offset=512))
     one = only(scenario)
     assert one.code == "R501"
-    assert [path for path, _, _ in one.together] == ["map.tm.swizzle", "step[1].a.word"]
+    assert [str(path) for path, _, _ in one.changes] == ["map.tm.swizzle", "step[1].a.word"]
 
 
 def test_data_that_comes_too_late_or_is_gone_names_the_step():
@@ -425,8 +424,7 @@ def test_the_other_major_ness_is_changed_in_all_places_at_once(idesc_agrees):
     first = next(one for one in report.findings if not one.because)
     assert first.code == "R505"
     assert {one.because for one in report.findings} == ({"", "R505"} if idesc_agrees else {""})
-    changes = [first.fix] if first.fix else first.together
-    assert check(with_values(scenario, {path: number_of(new) for path, _, new in changes})).findings == ()
+    assert check(with_values(scenario, {str(path): number_of(new) for path, _, new in first.changes})).findings == ()
 
 
 def test_an_exchange_of_strides_leaves_nothing_behind():
@@ -440,9 +438,9 @@ def test_strides_steps_and_a_writer_that_are_all_wrong_are_changed_together():
     scenario = kernel(*K128)
     wrong = changed(changed(scenario, WORD, word_with("sm_90a", stride_byte_offset=512)), ADDS, [0] * 8)
     one = only(wrong)
-    assert {path for path, _, _ in one.together} == {"step[1].a.word", "step[1].a.k_add"}
+    assert {str(path) for path, _, _ in one.changes} == {"step[1].a.word", "step[1].a.k_add"}
     both = only(changed(changed(scenario, "map.tm.swizzle", "none"), ADDS, [0] * 8))
-    assert {path for path, _, _ in both.together} == {"map.tm.swizzle", "step[1].a.k_add"}
+    assert {str(path) for path, _, _ in both.changes} == {"map.tm.swizzle", "step[1].a.k_add"}
 
 
 def test_a_dimension_that_does_not_step_is_no_reason_to_stop():
@@ -471,7 +469,7 @@ def test_a_layout_that_the_other_major_ness_alone_has_is_read_with_that_one(side
     assert (first.code, first.where) == ("R505", f"step[1].{side}.major")
     assert "128B_ATOM_32B has no K-major layout" in first.message
     assert {one.because for one in others} <= {"R505"}
-    assert check(with_values(wrong, {path: number_of(new) for path, _, new in first.together})).findings == ()
+    assert check(with_values(wrong, {str(path): number_of(new) for path, _, new in first.changes})).findings == ()
 
 
 @pytest.mark.parametrize("stages", [1, 3])

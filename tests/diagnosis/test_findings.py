@@ -112,7 +112,7 @@ def test_the_places_and_repairs_of_findings_stand_in_their_scenario(file):
     for f in check(file).findings:
         assert f.path.table in raw, f.where
         assert Path.parse(f.where) == f.path
-        assert f.fix is None or f.together == ()
+        assert (f.fix is None) == (len(f.changes) != 1)
         for change in f.changes:
             assert change.path.parent.within(raw) is not None, change
             assert change.old != change.new
@@ -167,7 +167,7 @@ def test_a_finding_of_a_run_has_all_that_check_says_of_the_same():
     )
     assert f.message.endswith(f.check.message)
     assert (f.line > 0, f.check.line) == (True, 0)
-    assert (f.title, f.check.title[:4]) == ("", "step")
+    assert f.check.at.title.startswith("step")
 
 
 def test_a_wrong_stride_is_told_with_its_place_its_numbers_and_its_change():

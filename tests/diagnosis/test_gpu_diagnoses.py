@@ -506,7 +506,8 @@ def test_a_function_inlined_at_several_places_is_one_finding():
     both = [line.format(at, 20 + at) for at in (30, 31) for line in (*longer, *body)]
     (found,) = located(".loc 1 10 1", f"{OWN} st.shared.b32 [%r4], %r1; xor.b32 %r6, %r4, 128;", *both, ".loc 1 12 1", OUT).findings
     assert (found.count, len(found.lines)) == (2, 2)
-    assert [place.path for place in found.places] == ["k.cu:3, inlined at line 30", "k.cu:3, inlined at line 31"]
+    places = [found.at, *found.alike]
+    assert [at.place.path for at in places] == ["k.cu:3, inlined at line 30", "k.cu:3, inlined at line 31"]
 
 
 def test_inline_assembly_keeps_the_line_of_its_statement():

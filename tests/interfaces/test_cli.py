@@ -91,7 +91,7 @@ BAD = {
         2,
         "--card: no such option; --card is an option of smemsim exec; smemsim run chooses the card by --arch, as --arch sm_100a; smemsim run --help",
     ),
-    "plan -5x64 --dtype bf16": (2, "sizes are positive: leave the - of -5 out"),
+    "plan -5x64 --dtype bf16": (2, "a size has no sign, as in smemsim plan 128x64"),
     "plan 64x64 --dtype": (2, "--dtype: needs a value; smemsim plan --help lists the options"),
     "plan 64x64 --all=3 --dtype bf16": (2, "--all: takes no value"),
     "plan 64x64 --dtype bf16 --dtype f16": (2, "--dtype: given 2 times; give it once"),

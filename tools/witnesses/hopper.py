@@ -82,7 +82,7 @@ def told(recorded: RecordedLaunches, case: int, alternative: Alternative | None 
         return "refused", "refused"
     if launch.result.out_of_time:
         return "over limit", "over limit"
-    ends = [f.code for f in launch.result.findings.values() if f.ends]
+    ends = [f.code for f in launch.result.findings.values() if f.severity == "trap"]
     if ends:
         ended = "hangs" if ends[0] == "X006" else "traps"
         return ended, ended

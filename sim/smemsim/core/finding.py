@@ -414,12 +414,6 @@ class Finding(metaclass=OwnMembers):
         return "; ".join(filter(None, (self.what, *(f"{half.does}: {half.text}{_of_line(half)}" for half in self.halves), self.why)))
 
     @property
-    def sentence(self) -> str:
-        """Code, place, message and fix on one line, for exceptions and tables."""
-        place = f" {self._headed}" * (not self.what.startswith(self._headed))
-        return "; ".join(filter(None, (f"{self.code}{place}: {told(self.message)}", f"fix: {told(self.repair)}" if self.repair else "")))
-
-    @property
     def parts(self) -> Parts:
         """The four parts as they are printed: what, where, why, fix.
 
@@ -443,17 +437,12 @@ class Finding(metaclass=OwnMembers):
             return "reserved bits"
         if isinstance(self.at, InWord) and re.fullmatch(r"r\d+", self.where):
             return f"reserved bit {self.where[1:]}"
-        return self.title or self.where
+        return (self.at.title if isinstance(self.at, InScenario) else "") or self.where
 
     @property
     def where(self) -> str:
         """The place in words: a field, a path into a scenario, or a line of PTX with its line of the source."""
         return str(self.at)
-
-    @property
-    def title(self) -> str:
-        """The part of a scenario in words, such as "step[1].a (mma)". "" for findings without a scenario."""
-        return self.at.title if isinstance(self.at, InScenario) else ""
 
     @property
     def because(self) -> str:
@@ -471,31 +460,16 @@ class Finding(metaclass=OwnMembers):
         return f"follows from {self.cause.code}" + ("" if at is None else f" at {at.at}")
 
     @property
-    def breaks_rule(self) -> bool:
-        """True if the kernel breaks a documented rule. `--strict` counts such remarks."""
-        return CODES[self.code].severity in (Severity.TRAP, Severity.WRONG) and bool(self.source)
-
-    @property
     def is_milder(self) -> bool:
         """Is the severity milder than that of the code?"""
         return self.severity is not CODES[self.code].severity
 
     @property
-    def ends(self) -> bool:
-        """True if the kernel stops here, or hangs."""
-        return self.severity is Severity.TRAP
-
-    @property
     def fix(self) -> tuple[str, Value, Value] | None:
         """The change that makes the scenario right: (path, old value, new value). None if none is known, or if
-        several changes are needed (`together`). `repair` has the fix in words.
+        several changes are needed (`changes`). `repair` has the fix in words.
         """
         return (str(self.changes[0].path), *self.changes[0][1:]) if len(self.changes) == 1 else None
-
-    @property
-    def together(self) -> tuple[tuple[str, Value, Value], ...]:
-        """The changes of the scenario that must be made together, if one is not enough."""
-        return tuple((str(path), old, new) for path, old, new in self.changes) if len(self.changes) > 1 else ()
 
     # ---- in a scenario
 
@@ -573,11 +547,11 @@ class Finding(metaclass=OwnMembers):
         other = self.at.other if isinstance(self.at, InLaunch) else None
         if other is None or self._is_same(other):
             return None
-        place = self.other_place
+        place = self._other_place
         return Other("" if place is None else str(place), other.line, other.text, other.location)
 
     @property
-    def other_place(self) -> Location | None:
+    def _other_place(self) -> Location | None:
         """The source line of `other`, with the calls that were inlined."""
         if not isinstance(self.at, InLaunch) or self.at.other is None or self._is_same(self.at.other):
             return None
@@ -603,7 +577,7 @@ class Finding(metaclass=OwnMembers):
         return tuple(dict.fromkeys(line for line in (self.line, *(other.line for other in self.alike)) if line))
 
     @property
-    def places(self) -> tuple[Location, ...]:
+    def _places(self) -> tuple[Location, ...]:
         """The source lines of all instructions with this finding."""
         return tuple(dict.fromkeys(place for place in (self.place, *(other.place for other in self.alike)) if place is not None))
 
@@ -638,13 +612,13 @@ class Finding(metaclass=OwnMembers):
                     "message": self.message, "numbers": dict(self.numbers), "first": None if self.first is None else dict(self.first),
                     "wrong": self.wrong, "of": self.of, "pattern": list(self.pattern),
                     "repair": {"text": self.repair} | (_changed(*self.fix) if self.fix is not None else _changed(None, None, None)),
-                    "together": [_changed(*fix) for fix in self.together], "because": self.because, "grade": str(self.grade),
+                    "together": [_changed(str(path), old, new) for path, old, new in (self.changes if len(self.changes) > 1 else ())], "because": self.because, "grade": str(self.grade),
                 }  # fmt: skip
             case InLaunch():
                 return said | {
                     "line": self.line, "location": str(self.place) if self.place else None,
                     "chain": [str(place) for place in self.location.chain] if self.location else [], "count": self.count, "lines": list(self.lines),
-                    "locations": [place.path for place in self.places], "mentions": self._mentions(), "instruction": self.instruction, "other": self._other(), "halves": [self._half(half) for half in self.halves],
+                    "locations": [place.path for place in self._places], "mentions": self._mentions(), "instruction": self.instruction, "other": self._other(), "halves": [self._half(half) for half in self.halves],
                     "ctas": {"count": len(self.ctas), "first": self.ctas[0]} if self.ctas else None,
                     "message": self.message,
                     "repair": self.repair, "because": self.because, "follows": None if self.cause is None else {"code": self.cause.code, "line": self.cause.line or None}, "compiler": self.compiler or None, "check": self.check.as_dict() if self.check else None,
@@ -671,7 +645,7 @@ class Finding(metaclass=OwnMembers):
         """The other access of a race as a dictionary for JSON."""
         if self.other is None:
             return None
-        place = self.other_place
+        place = self._other_place
         return {"line": self.other.line, "location": str(place) if place is not None else None, "instruction": self.other.text}
 
 
@@ -707,6 +681,12 @@ class Printed:
             )
         yield from _fix_rows(self.finding._fix())
 
+    def sentence(self) -> str:
+        """Code, place, message and fix on one line, for exceptions and tables."""
+        f = self.finding
+        place = f" {f._headed}" * (not f.what.startswith(f._headed))
+        return "; ".join(filter(None, (f"{f.code}{place}: {told(f.message)}", f"fix: {told(f.repair)}" if f.repair else "")))
+
     def page_rows(self) -> tuple[Labelled, ...]:
         """The labelled lines that a report page shows below the head."""
         return tuple(row for row in self.rows() if row.text)
@@ -734,7 +714,7 @@ class Printed:
         lines = [*self._source_of(self.finding.location, first), f"{self.finding.line} | {shortened(self.finding.instruction)}"]
         if self.finding.other is not None:
             lines += [
-                *self._source_of(self.finding.other.location, self.finding.other_place),
+                *self._source_of(self.finding.other.location, self.finding._other_place),
                 f"{self.finding.other.line} | {shortened(self.finding.other.text)}",
             ]
         return list(dict.fromkeys(lines))
@@ -760,7 +740,7 @@ class Printed:
         if not self.finding.alike:
             return ""
         lines = [str(n) for n in self.finding.lines if n != self.finding.line]
-        places = list(dict.fromkeys(str(place) for place in self.finding.places if str(place) != str(self.finding.place)))
+        places = list(dict.fromkeys(str(place) for place in self.finding._places if str(place) != str(self.finding.place)))
         at = f" (PTX line{'s' * (len(lines) > 1)} {', '.join(lines[:MOST_LINES])}{' ...' * (len(lines) > MOST_LINES)})" if lines else ""
         of = f", also of {', '.join(places[:MOST_LINES])}" if places else ""
         return f"and {len(self.finding.alike)} more like it{at}{of}"

@@ -268,7 +268,7 @@ def _cut(machine: Machine, read: Read, step: MmaStep, group: int | None, wrong: 
     own = rows_in_cta(step, side, machine.arch, group)
     if group == 2 and own < read.rows and machine.seen and not machine.seen[-1].wrong[:, :, :own].any():
         text = f"the scenario has {read.rows} rows of {side.upper()} in this CTA; each CTA of the pair reads {own}"
-        return dataclasses.replace(wrong, code="I604", at=InScenario(read.where / "rows", wrong.title, read.where), what=text,
+        return dataclasses.replace(wrong, code="I604", at=InScenario(read.where / "rows", read.title, read.where), what=text,
                                    why=f"the rows from {own} on belong to the other CTA", repair=f"rows = {own}", changes=(Fix(read.where / "rows", read.rows, own),) if read.operand.rows is not None else (),
                                    numbers={"rows": [read.rows, own]}, grade=Grade.DOCUMENTED)  # fmt: skip
     if wrong.fix or wrong.code != "R508":

@@ -134,7 +134,7 @@ class Report(metaclass=OwnMembers):
         if not self.codes:
             return f"OK: nothing is wrong in {'what was looked at' if self.unchecked else 'the scenario'}"
         first = next(f for f in self.findings if f.code == self.codes[0])
-        count, place = len(self._roots), f"{first.code} at {first.title or first.where}"
+        count, place = len(self._roots), f"{first.code} at {first.parts.where[0]}"
         return f"{'OK, but' if self.ok else 'WRONG:'} {count} finding{f's; the first is {place}' if count > 1 else f': {place}'}"
 
     @property
@@ -270,7 +270,7 @@ def _entry(f: Finding, tiles: Sequence[TilePicture]) -> Entry:
     from smemsim.core.picture.model import Entry
 
     return Entry(
-        str(f.severity), f.code, f.title or f.where, f.what, f.printed.fix(), f.because, str(f.grade), CARD if f.grade and f.grade is not Grade.MEASURED else "", target=target_of(f, tiles), rows=f.printed.page_rows(),
+        str(f.severity), f.code, f.parts.where[0], f.what, f.printed.fix(), f.because, str(f.grade), CARD if f.grade and f.grade is not Grade.MEASURED else "", target=target_of(f, tiles), rows=f.printed.page_rows(),
         severity_says=f.severity.says, explained=cause_of(f.code),
     )  # fmt: skip
 

@@ -20,7 +20,7 @@ from smemsim.core.ptx.demangle import demangled, shorter_name
 from smemsim.core.ptx.module import Instruction, Location
 from smemsim.core.ptx.sources import Sources
 from smemsim.core.spec.barriers import MBARRIER_SIZE
-from smemsim.core.spec.findings import TOLD_APART, UPSTREAM, UPSTREAM_IF_MENDED, Severity
+from smemsim.core.spec.findings import CODES, TOLD_APART, UPSTREAM, UPSTREAM_IF_MENDED, Severity
 from smemsim.core.spec.formats import element_format
 from smemsim.diagnosis.accumulators import with_overlaps
 from smemsim.diagnosis.build import Scenario
@@ -236,6 +236,11 @@ def _of_check(f: Finding, written: Written | None, name: str, reads: Reads | Non
     return dataclasses.replace(
         f, at=at, what=f"{operand}{f.what}", repair=_repair_of_map(f) or f.repair or _WITHOUT_FIX.get(f.code, ""), check=f
     )
+
+
+def _breaks_rule(f: Finding) -> bool:
+    """Does the kernel break a documented rule? Remarks are of another severity than their code."""
+    return CODES[f.code].severity in (Severity.TRAP, Severity.WRONG) and bool(f.source)
 
 
 # Findings of the check without a change that makes the operand right.
@@ -645,7 +650,7 @@ class Run(metaclass=OwnMembers):
     @property
     def broken(self) -> list[Finding]:
         """The remarks about documented rules that the kernel breaks. `--strict` counts them as findings."""
-        return [f for f in self.remarks if f.breaks_rule]
+        return [f for f in self.remarks if _breaks_rule(f)]
 
     @property
     def out_of_time(self) -> bool:

@@ -54,7 +54,7 @@ class AccumulatorMap:
         """
         for finding in instr.problems(cta_group=cta_group, ws=ws):
             if finding.code == "I601" and finding.severity is Severity.TRAP:
-                raise InputError(f"instruction descriptor {instr.word:#010x}: {finding.sentence}")
+                raise InputError(f"instruction descriptor {instr.word:#010x}: {finding.printed.sentence()}")
         at = TmemAddress.decode(taddr)
         layout = AccumulatorLayout(instr.m, instr.n, cta_group, ws=ws, sparse=instr.sparsity, lane=at.lane, column=at.column)
         return cls(instr, layout)

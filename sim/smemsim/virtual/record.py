@@ -92,7 +92,9 @@ class Recorder:
             raise InputError(f"{self.folder}: cannot be made: {e.strerror or e}") from None
         write_whole(self.folder / "kernel.ptx", self.function.module.ptx)
         arrays, changed, expected = [], [], {}
-        is_whole = run.ctas == run.launch.ctas and not (run.interrupted or run.out_of_time or any(f.ends for f in run.findings))
+        is_whole = run.ctas == run.launch.ctas and not (
+            run.interrupted or run.out_of_time or any(f.severity is Severity.TRAP for f in run.findings)
+        )
         for a, data in self.before:
             name, elements = names[a.address], a.elements if a.elements[0] else types.get(a.address, ("", ()))
             kind, values = _typed(elements, data)

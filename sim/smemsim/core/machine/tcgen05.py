@@ -141,7 +141,7 @@ def check_instruction(mma: Tcgen05Mma) -> None:
     a_source = "tensor" if isinstance(a, TmemAddress) else "shared"
     for finding in i.problems(arch=mma.arch, cta_group=mma.cta_group, ws=mma.ws, a_source=a_source, scale_vec=mma.scale_vec, **known):
         if finding.severity in (Severity.TRAP, Severity.WRONG):
-            raise BrokenRule(f"instruction descriptor {i.word:#010x}: {finding.sentence}", finding)
+            raise BrokenRule(f"instruction descriptor {i.word:#010x}: {finding.printed.sentence()}", finding)
     if isinstance(a, TmemAddress) and a.lane != d.lane:
         raise InputError(f"a = {a}, d = {d}: A and D must begin at the same lane (PTX ISA 9.1 §9.7.16.10.5)")
     for name, value in (("scale_a", mma.scale_a), ("scale_b", mma.scale_b)):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import numpy as np
 
@@ -78,7 +78,8 @@ def descriptor_repairs(read: Read, s: FoundDescriptor) -> Iterator[Repair]:
         code, what, why = _stride_code(d.leading_byte_offset, d.stride_byte_offset, strides, s)
         numbers = {name: [is_, wanted] for name, is_, wanted in strides}
         if code == "D301":
-            changed = ", ".join(f"write {wanted >> START.shift} into {name} ({wanted} B >> {START.shift})" for name, _, wanted in strides)
+            written = [f"write {wanted >> START.shift} into {name} ({wanted} B >> {START.shift})" for name, _, wanted in strides]
+            changed = ", ".join((*written, *_named(_other_fields(read, int(_kept_words(read, s)[0, 0])))))
         yield Repair(code, where, what, f"{changed}: {word}{also}", fields, changes, numbers, why)
     elif base:
         what = f"base_offset is {d.base_offset}; the tile was written with the swizzle of absolute addresses"
@@ -101,8 +102,12 @@ def _swizzle(read: Read, s: FoundDescriptor) -> str:
 
 def named_changes(read: Read, s: FoundDescriptor) -> str:
     """All fields of the word that must change, except the swizzle and the start."""
-    named = [*_strides(read, s), *_other_fields(read, int(_kept_words(read, s)[0, 0]))]
-    return ", ".join(f"{name} {is_} must be {wanted}" for name, is_, wanted in named)
+    return ", ".join(_named([*_strides(read, s), *_other_fields(read, int(_kept_words(read, s)[0, 0]))]))
+
+
+def _named(fields: Iterable[tuple[str, int, int]]) -> list[str]:
+    """The changes of fields in words: each has a name, the value that it has, and the one that it must have."""
+    return [f"{name} {is_} must be {wanted}" for name, is_, wanted in fields]
 
 
 def _offsets(used: list[int], needed: list[int]) -> str:

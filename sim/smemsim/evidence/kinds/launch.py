@@ -15,6 +15,7 @@ import numpy as np
 from smemsim.core.arithmetic.values import to_float64
 from smemsim.core.ptx.sources import Sources
 from smemsim.core.spec.evidence import RULES
+from smemsim.core.spec.findings import Severity
 from smemsim.diagnosis.costs import limit_findings
 from smemsim.diagnosis.counted import counters_of
 from smemsim.diagnosis.numbers import Tolerance
@@ -52,7 +53,7 @@ class LaunchOutputs(Comparer):
         bounds = limits_of(file.about["counters"]) if isinstance(file.about.get("counters"), Mapping) else ()
         counting = Counting() if bounds else None
         launch, arrays = run_file(file, self.suite.arch, observers=() if counting is None else (counting,))
-        traps = [f for f in launch.result.findings.values() if f.ends]
+        traps = [f for f in launch.result.findings.values() if f.severity == Severity.TRAP]
         if bool(launch.status) != bool(wanted):
             said = f"{traps[0].code}: {traps[0].message}" if traps else "it ends"
             outcome = f"hardware ends with CUDA error {wanted}" if wanted else "hardware runs it to its end"
