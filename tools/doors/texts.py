@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from smemsim import CuteLayout, TensorMap, explain_product, find_descriptors, plan, plans
+from smemsim import CuteLayout, Finding, TensorMap, explain_product, find_descriptors, plan, plans
 from smemsim.base.errors import InternalError, SmemsimError
 from smemsim.campaign.spaces.plans import draw
 from smemsim.cli.decode import read_input
@@ -57,7 +57,9 @@ CUTE = (
 def _pasted(rng: random.Random, cases: int, bench: Bench) -> None:
     def read(text: str) -> None:
         for given in read_input((text,), rng.choice((None, "sm_90a", "sm_100a"))).maps:
-            for sentence in (getattr(one, "sentence", one) for one in (*given.violations, given.unreadable, *given.hints)):
+            for sentence in (
+                one.printed.sentence() if isinstance(one, Finding) else one for one in (*given.violations, given.unreadable, *given.hints)
+            ):
                 assert "\n" not in str(sentence), sentence
             assert given.tm is not None or given.violations or given.unreadable
 

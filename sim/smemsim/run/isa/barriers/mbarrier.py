@@ -273,7 +273,7 @@ class State:
         return f"correct the count of mbarrier.init ({self.expected} for a phase), or let fewer threads arrive"
 
     def _tx_repair(self) -> str:
-        """The fix of a byte count beyond its limits: below 0 bytes came that no expect_tx counts, above 0 too many are expected."""
+        """The fix of a byte count beyond its limits. It is below them if no expect_tx counts bytes that come."""
         if self.tx < 0:
             return "execute expect_tx for these bytes before they arrive, and let one thread alone issue the copy"
         return "expect only the bytes of this phase, or split the transfer over several phases"
