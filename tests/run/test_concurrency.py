@@ -443,6 +443,17 @@ tcgen05.st.sync.aligned.32x32b.x8.b32 [%r12], {{{{%r3, %r3, %r3, %r3, %r3, %r3, 
 @%p11 tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [bar+8]; {{}} {AFTER}
 tcgen05.st.sync.aligned.32x32b.x8.b32 [%r12], {{{{%r1, %r1, %r1, %r1, %r1, %r1, %r1, %r1}}}}; tcgen05.wait::st.sync.aligned; {waits(label="X")} {waits("[bar+8]", label="Y")}
 {AFTER} {BEFORE} bar.sync 0; {AFTER} @%p2 tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r11, 64;"""
+# Thread 32 has A copied to tensor memory, thread 0 multiplies; what is between, before and behind; then thread 0's
+# commit is waited for, and the columns are given back.
+COPIED_A = f"""mad.lo.u32 %r9, %r1, 32, %r5; mov.u32 %r10, 0; st.shared.v4.b32 [%r9], {{{{%r10, %r10, %r10, %r10}}}};
+st.shared.v4.b32 [%r9+16], {{{{%r10, %r10, %r10, %r10}}}}; fence.proxy.async.shared::cta; {init()} {init(at="[bar+8]")} fence.mbarrier_init.release.cluster;
+@!%p2 bra A; tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [bar+56], 64; A: bar.sync 0; ld.shared.u32 %r11, [bar+56]; add.u32 %r15, %r11, 32;
+and.pred %p11, %p3, %p4; setp.ne.u32 %p12, %r5, %r5; shr.u32 %r14, %r5, 4; cvt.u64.u32 %rd5, %r14; or.b64 %rd5, %rd5, 0x0000401000080000;
+{{}} @%p11 tcgen05.cp.cta_group::1.128x256b [%r15], %rd5; {{}} @%p1 tcgen05.mma.cta_group::1.kind::f16 [%r11], [%r15], %rd5, 0x8040490, %p12; {{}}
+@%p1 tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [bar]; {waits(label="X")} {AFTER} {{}}
+{BEFORE} bar.sync 0; {AFTER} @%p2 tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r11, 64;"""
+LATE_COPY = "add.u32 %r16, %r11, 48; @%p11 tcgen05.cp.cta_group::1.128x256b [%r16], %rd5;"
+IN_TURN = f"{BEFORE} bar.sync 0; {AFTER}"
 SECOND = """{} @%p12 tcgen05.cp.cta_group::1.128x256b [%r11], %rd5;
 @%p12 tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [bar];"""
 TWICE = "{} st.shared.u32 [%r6], %r9;"
@@ -777,6 +788,10 @@ KERNELS = (
     Kernel("two readers of A, the second awaited",     SHARED_A.format("", waits("[bar+8]")), "X012", 128, arch="sm_100a"),
     Kernel("two readers of A, the first awaited",      SHARED_A.format("", waits()), "X012", 128, arch="sm_100a"),
     Kernel("two readers of A in turn, the last await", SHARED_A.format("bar.sync 0;", waits("[bar+8]")), arch="sm_100a", block=128),
+    Kernel("another thread copies A, met",             COPIED_A.format("", IN_TURN, "", "st.shared.u32 [%r6], 1;"), arch="sm_100a", block=128),
+    Kernel("another thread copies A",                  COPIED_A.format("", "", "", ""), "X012", 128, arch="sm_100a"),
+    Kernel("another thread copies A, and then more",   COPIED_A.format("", IN_TURN, LATE_COPY, ""), "X012", 128, arch="sm_100a"),
+    Kernel("another thread copies A, none multiplies", COPIED_A.replace("mma.cta_group::1.kind::f16 [%r11], [%r15], %rd5, 0x8040490, %p12;", "cp.cta_group::1.128x256b [%r11], %rd5;").format("", IN_TURN, "", ""), "X012", 128, arch="sm_100a"),
     Kernel("bulk reductions of both CTAs",             added(), cluster=2),
     Kernel("bulk reductions, not waited for",          added(wait=""), "X004", cluster=2),
     Kernel("a bulk reduction beside a bulk copy",      added(second=COPIES), "X005", cluster=2),

@@ -939,3 +939,29 @@ def test_a_trap_ends_the_kernel():
     assert first.code == "X013"
     assert "executed trap" in first.message
     assert "719" in first.message
+
+
+# cooperative groups' this_grid().sync(), as nvcc 13.0 compiles its test of the workspace
+GRID_SYNC = """.version 9.0\n.target sm_90a\n.address_size 64
+.visible .entry k(.param .u64 at) { .reg .b32 %r<4>; .reg .b64 %rd<6>; .reg .pred %p<4>;
+mov.u32 %r1, %envreg2; cvt.u64.u32 %rd2, %r1; mov.u32 %r2, %envreg1; cvt.u64.u32 %rd3, %r2; bfi.b64 %rd1, %rd3, %rd2, 32, 32;
+setp.ne.s64 %p1, %rd1, 0; ld.param.u64 %rd4, [at]; ld.global.u32 %r3, [%rd4]; setp.ne.u32 %p2, %r3, 0;
+{own}
+@%p1 bra there; trap; there: st.global.u32 [%rd1+4], 1; ret; }"""
+
+
+@pytest.mark.parametrize(
+    ("cooperative", "own", "told"),
+    [
+        (True, "", None),
+        (False, "", "the launch is not cooperative"),
+        (True, "@!%p2 trap;", "executed trap"),
+        (False, "@!%p2 trap;", "executed trap"),
+    ],
+)
+def test_a_barrier_of_the_grid_needs_a_cooperative_launch(cooperative, own, told):
+    gpu = Gpu("sm_90a")
+    run = gpu.launch(GRID_SYNC.replace("{own}", own), "k", args=[gpu.zeros(1, np.uint32)], cooperative=cooperative)
+    assert [f.code for f in run.findings] == ["X013"] * (told is not None)
+    assert all(told in f.message for f in run.findings)
+    assert run.launch.status == (719 if told else 0)

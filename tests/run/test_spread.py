@@ -74,7 +74,8 @@ def run(body, *, ctas=CTAS, prepare=lambda gpu: None, **options):
     gpu = Gpu("sm_90a")
     arrays = [gpu.array(np.arange(ctas * BLOCK, dtype=np.uint32)), gpu.zeros(ctas * BLOCK, np.uint32)]
     text = kernel(2, body, variables=VARIABLES, locals_=".local .align 8 .b8 args[8];")
-    done = gpu.launch(text, grid=ctas, block=BLOCK, args=arrays, **({"workers": 1, "progress": False} | options))
+    meets = {"cooperative": "%envreg1" in body}  # the address of the grid's workspace
+    done = gpu.launch(text, grid=ctas, block=BLOCK, args=arrays, **meets, **({"workers": 1, "progress": False} | options))
     return done, [array.numpy().tobytes() for array in arrays]
 
 

@@ -1326,6 +1326,19 @@ ASSERTION = """.version 8.0
 """
 
 
+GRID_SYNC = """.version 9.0 .target sm_90a .address_size 64
+.visible .entry meets() { .reg .b32 %r<2>; .reg .pred %p<2>; mov.u32 %r1, %envreg2; setp.ne.u32 %p1, %r1, 0; @%p1 bra on; trap; on: ret; }
+"""
+
+
+def test_a_cooperative_launch_alone_has_a_barrier_of_the_grid():
+    device = VirtualDevice("sm_90a", policy=Policy(quiet=True))
+    function = device.load(GRID_SYNC).function("meets")
+    runs = [device.launch(function, 2, 32, [], cooperative=cooperative) for cooperative in (True, True, False)]
+    assert [[f.code for f in run.findings] for run in runs] == [[], [], ["X013"]]
+    assert code_of(device.synchronize) == 719
+
+
 def test_an_assertion_is_told_as_a_card_tells_it_whatever_the_policy():
     device = VirtualDevice("sm_90a", policy=Policy(quiet=True, on_finding="raise"))
     run = device.launch(device.load(ASSERTION).function("fails"), 1, 1, [])

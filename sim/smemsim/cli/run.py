@@ -146,6 +146,7 @@ COMMAND_LINE = "command line"
 @click.option("--block", metavar="X,Y,Z", help="Threads of a CTA. Default: .reqntid of the PTX.")
 @click.option("--cluster", metavar="X,Y,Z", help="CTAs of a cluster. Default: .reqnctapercluster of the PTX.")
 @click.option("--shared", "shared_bytes", type=int, metavar="BYTES", help="Bytes of dynamic shared memory.")
+@click.option("--cooperative", is_flag=True, default=None, help="A cooperative launch. A kernel that calls grid.sync() needs it.")
 @click.option("--arch", help="The architecture: sm_90a, sm_100a, sm_120a, ... (exec --list-cards). Default: .target of the PTX.")
 @click.option("--arg", "given", multiple=True, metavar="ARG", help=ARGUMENT_HELP)
 @click.option(
@@ -374,7 +375,7 @@ def _launch(path: pathlib.Path, o: dict[str, Any]) -> tuple[LaunchFile, str]:
     else:
         launch, name = LaunchFile(path.stem, read_text(path), checked({}, Source(str(path))), path=COMMAND_LINE), str(path)
     changed: dict[str, Any] = {key: parse_shape(f"--{key}", o[key]) for key in ("grid", "block", "cluster") if o[key]}
-    changed |= _given(o, "entry", "arch", "shared_bytes", "cancel")
+    changed |= _given(o, "entry", "arch", "shared_bytes", "cancel", "cooperative")
     if o["given"]:
         if launch.about["args"]:
             raise InputError("--arg: the launch file has arguments already")

@@ -197,7 +197,8 @@ class Launcher:
                 INVALID_VALUE,
                 f"{shared_bytes} bytes of dynamic shared memory: {f.readable} may have {f.dynamic_limit}; cudaFuncSetAttribute allows more",
             )
-        return {"grid": shape, "block": threads, "cluster": own, "shared_bytes": shared_bytes}
+        told = {"cooperative": True} if cooperative else {}
+        return {"grid": shape, "block": threads, "cluster": own, "shared_bytes": shared_bytes, **told}
 
     def _at_once(self, f: Function, threads: int, shared_bytes: int, cluster: tuple[int, ...] | None) -> int:
         """CTAs of a launch that the card holds at once."""

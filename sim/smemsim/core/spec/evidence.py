@@ -220,6 +220,8 @@ RULES: Rules = Rules((r.name, _raised(r)) for r in (
          "the same columns"),
     Rule("tcgen05.commit", _grades(None, "documented"),
          "PTX ISA 9.1 §9.7.16.12"),
+    Rule("tcgen05.copied_first", _grades(None, "documented"),
+         "PTX ISA 9.1 §9.7.16.6.4.2: a tcgen05.cp and a later tcgen05.mma are executed in order"),
     Rule("tcgen05.shift", _grades(None, "inferred"),
          "PTX ISA 9.1 §9.7.16.9.3 gives neither the direction nor the lanes. "
          "github.com/cicuvc/nvidia-sass-document read tensor memory of a B200 after the instruction. "
@@ -362,6 +364,9 @@ RULES: Rules = Rules((r.name, _raised(r)) for r in (
     Rule("order.exit", _grades("compiled", "compiled"),
          "ThunderKittens deallocates tensor memory after a cluster barrier that counts exits (tensor_allocator). "
          "PTX ISA 9.1 §9.7.13.4 says that exits count. It does not mention memory"),
+    Rule("launch.cooperative", _grades("documented", "documented"),
+         "CUDA C++ Programming Guide, Cooperative Groups, Grid Synchronization. Seen on an H200 (driver 580.159, no "
+         "trace is kept): in a launch that is not cooperative both registers are 0, and grid.sync() ends in error 719"),
     Rule("order.relaxed", _grades("documented", "documented"),
          "PTX ISA 9.1 §8.8 (release and acquire patterns), 9.7.16.6. CuTe DSL waits relaxed and then fences"),
     Rule("order.relaxed_cluster_arrive", _grades("documented", "documented"),

@@ -250,6 +250,14 @@ _TCGEN05 = RuleTopic(
             "The mask 0b0101 arrives at CTAs 0 and 2. CTA 1 gets no arrival.",
             "A warp that waits for an arrival that never comes is X006. The finding names the mask.",
         ),
+        "tcgen05.copied_first": RuleText(
+            "tcgen05.cp of one thread, tcgen05.mma of another",
+            "A tcgen05.mma is executed after a tcgen05.cp that was issued before it. "
+            "The two threads need an order with both fences of tcgen05. "
+            "If the tcgen05.mma is complete, the tcgen05.cp is complete, too.",
+            "Thread 32 copies scale factors. After a __syncthreads thread 0 multiplies, and waits for its own commit.",
+            "It reports nothing if the columns, or the copied bytes of shared memory, are used again after that wait.",
+        ),
         "tcgen05.shift": RuleText(
             "tcgen05.shift: the direction",
             "tcgen05.shift.down changes 8 columns. Lane i takes the value of lane i + 1. "
@@ -935,6 +943,12 @@ _LAUNCHES = RuleTopic(
             "A thread that has exited counts as arrived at barrier.cluster, and at a bar.sync of all threads. Its accesses happen before those of the threads that wait there.",
             "Warp 3 returns early. The other warps execute `__syncthreads()` and read what warp 3 stored.",
             "It reports nothing.",
+        ),
+        "launch.cooperative": RuleText(
+            "Barriers of the grid",
+            "A cooperative launch has memory for barriers of the grid: %envreg1 and %envreg2 are its address. In other launches both are 0, and grid.sync() of cooperative groups executes trap.",
+            "A kernel that calls `grid.sync()` is launched with `<<<>>>`.",
+            "It reports X013.",
         ),
         "order.same_multiprocessor": RuleText(
             "CTAs on one multiprocessor",

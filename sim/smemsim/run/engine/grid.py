@@ -20,7 +20,7 @@ from smemsim.run.engine.launch import CANCEL, Launch, Queue
 from smemsim.run.engine.multiprocessors import Multiprocessors, fitting
 from smemsim.run.engine.sampling import trap_of_part, waits_for_others
 from smemsim.run.engine.scheduler import OutOfTime, Stuck, run_wave
-from smemsim.run.engine.traps import fix_of_stop
+from smemsim.run.engine.traps import find_no_workspace, fix_of_stop, lacks_workspace
 from smemsim.run.engine.warp_scheduler import WarpScheduler
 from smemsim.run.engine.wave import WARP, Wave
 from smemsim.run.isa.threads.control import check_registers
@@ -259,18 +259,25 @@ def _trapped(launch: Launch, trap: HardwareTrap) -> None:
     """Hardware has stopped the kernel: a finding, unless there is one at that line, or the kernel stopped itself in a
     part of the grid.
     """
-    instruction = getattr(trap, "instruction", None)
-    if instruction is not None and instruction.op == "trap" and (held_up := trap_of_part(launch, instruction)):
+    i: Instruction | None = getattr(trap, "instruction", None)
+    if i is not None and i.op == "trap" and not lacks_workspace(launch, i) and (held_up := trap_of_part(launch, i)):
         launch.result.held_up = held_up
         return
     launch.result.status = trap.cuda_error
-    if instruction is not None and not any(f.line == instruction.line for f in launch.result.findings.values()):
-        code = "X013" if instruction.op == "trap" else _CODES.get(trap.cuda_error, "X015")
-        repair = fix_of_stop(launch.program, instruction) if code == "X013" else ""
-        launch.find(code, instruction, trap.reason, repair, why=f"the kernel ends with CUDA error {trap.cuda_error}")
+    if i is not None and not any(f.line == i.line for f in launch.result.findings.values()):
+        _tell_trap(launch, i, trap)
     for wave in launch.waves:
         if wave.events.wave_stopped:
             wave.events.wave_stopped(wave)
+
+
+def _tell_trap(launch: Launch, i: Instruction, trap: HardwareTrap) -> None:
+    if lacks_workspace(launch, i):
+        find_no_workspace(launch, i, trap.reason)
+        return
+    code = "X013" if i.op == "trap" else _CODES.get(trap.cuda_error, "X015")
+    repair = fix_of_stop(launch.program, i) if code == "X013" else ""
+    launch.find(code, i, trap.reason, repair, why=f"the kernel ends with CUDA error {trap.cuda_error}")
 
 
 _CODES = {700: "X001", 716: "X002", 719: "X001"}

@@ -557,8 +557,10 @@ class Launch:
     @functools.cached_property
     def workspace(self) -> int:
         """The address of the grid's workspace, in which cooperative groups count the CTAs at a barrier of the grid:
-        %envreg1 and %envreg2.
+        %envreg1 and %envreg2. 0 if the launch is not cooperative.
         """
+        if not self.config.cooperative:
+            return 0
         return self.own(self.memory.place(np.zeros(WORKSPACE_BYTES, np.uint8)))
 
     def own(self, address: int) -> int:

@@ -17,6 +17,7 @@ from smemsim.core.spec.traps import ILLEGAL_ADDRESS, ILLEGAL_INSTRUCTION, LAUNCH
 from smemsim.run.engine.wave import OFFSET_MASK, RANK_SHIFT
 from smemsim.run.lower.cfg import conditions
 from smemsim.run.lower.dataflow import givers_of
+from smemsim.run.lower.program import WORKSPACE, names_special
 from smemsim.run.warps import warp_name
 
 if TYPE_CHECKING:
@@ -29,10 +30,12 @@ __all__ = [
     "MAY_REACH",
     "elsewhere",
     "find_misuse",
+    "find_no_workspace",
     "find_outside",
     "find_uninitialised",
     "fix_of_stop",
     "foreign",
+    "lacks_workspace",
     "misaligned",
     "miscount",
     "misuse",
@@ -323,6 +326,37 @@ _ABOUT: dict[str, Any] = {"global": _about_global, "shared": _about_shared, "loc
 
 
 MOST_CONDITIONS = 2  # branches to a trap that are named
+
+
+def lacks_workspace(launch: Launch, i: Instruction) -> bool:
+    """Does grid.sync() execute this `trap`, as the launch is not cooperative?"""
+    return i.op == "trap" and not launch.config.cooperative and launch.program.names_workspace and _asks_workspace(launch.program, i)
+
+
+def find_no_workspace(launch: Launch, i: Instruction, reason: str) -> None:
+    """X013 of `lacks_workspace`. The thread's part is `reason`."""
+    launch.find(
+        "X013", i, "the kernel calls grid.sync(), but the launch is not cooperative",
+        "launch the kernel with cudaLaunchCooperativeKernel (smemsim run: --cooperative; Gpu.launch: cooperative=True)",
+        halves=(Half("trap", reason, i),),
+        why=f"%envreg1 and %envreg2 are 0 then, and the kernel executes trap: it ends with CUDA error {LAUNCH_FAILURE}",
+    )  # fmt: skip
+
+
+def _asks_workspace(program: Program, i: Instruction) -> bool:
+    """Does a condition that leads to an instruction depend on the address of the grid's workspace?"""
+    givers, seen = givers_of(program), set()
+    pending = [branch.guard.slot for branch in conditions(program, i) if branch.guard is not None]
+    while pending:
+        slot = pending.pop()
+        if slot in seen:
+            continue
+        seen.add(slot)
+        for giver in givers.get(slot, ()):
+            if names_special(giver, *WORKSPACE):
+                return True
+            pending += giver.used
+    return False
 
 
 def fix_of_stop(program: Program, i: Instruction) -> str:

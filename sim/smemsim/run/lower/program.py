@@ -65,7 +65,7 @@ from smemsim.run.lower.inline import FRAME_ALIGN, FunctionAddresses, Inlined, in
 from smemsim.run.lower.loop_order import in_order
 from smemsim.run.lower.operands import OperandTypes, check_shapes
 
-__all__ = ["Block", "Linker", "Place", "Places", "Program", "link", "linked", "module_of"]
+__all__ = ["WORKSPACE", "Block", "Linker", "Place", "Places", "Program", "link", "linked", "module_of", "names_special"]
 
 
 # ---- Where a program's variables and parameters lie
@@ -185,6 +185,7 @@ def _in_source(place: Place) -> str:
 
 _WORD = (1 << 64) - 1
 MOST_BARRIERS = 64  # of a variable that has nothing else
+WORKSPACE = ("envreg1", "envreg2")  # the special registers with the address of the grid's workspace
 BRANCHING = ("bra", "ret", "exit")  # not the instruction that a finding at this line is about
 # accesses of threads to memory
 ACCESSES = {"read": ("ld", "ldu", "ldmatrix", "atom", "red"), "write": ("st", "stmatrix", "atom", "red")}
@@ -389,12 +390,11 @@ class Program:
     @functools.cached_property
     def names_workspace(self) -> bool:
         """Does a CTA ask where the memory lies that the grid has for its barrier (`Launch.workspace`)?"""
-        return self._names("envreg1", "envreg2")
+        return self._names(*WORKSPACE)
 
     def _names(self, *registers: str) -> bool:
         """Is one of some special registers an operand?"""
-        specials = {Special(name) for name in registers}
-        return any(isinstance(operand, Special) and operand in specials for i in self.inlined.body for operand in i.operands)
+        return any(names_special(i, *registers) for i in self.inlined.body)
 
     @functools.cached_property
     def needs_others(self) -> bool:
@@ -424,6 +424,11 @@ class Program:
 _HEAP = (Symbol("malloc"), Symbol("free"))
 _ORDERED = frozenset(("release", "acquire", "acq_rel"))
 _ASYNCHRONOUS = frozenset(("cp", "mbarrier", "tcgen05", "wgmma"))
+
+
+def names_special(i: Instruction, *registers: str) -> bool:
+    """Is one of some special registers an operand?"""
+    return any(isinstance(operand, Special) and operand.name in registers for operand in i.operands)
 
 
 def _meets_others(i: Instruction) -> bool:

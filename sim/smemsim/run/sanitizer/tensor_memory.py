@@ -318,18 +318,18 @@ class TensorShadow(TensorMarks):
             cells.who[at], cells.line[at] = OPERATIONS + op.number, i.line
 
     def commit(self, commits: Sequence[tuple[int, Mbarrier]]) -> None:
-        """tcgen05.commit of threads: all its own operations so far, and no other lane's, are complete when the phase
-        of the barrier is.
+        """tcgen05.commit of threads: all its own operations so far are complete when the phase of the barrier is. Of
+        those of other lanes, only what the tensor core has executed before them is.
         """
         table = self.table
         if table.knowledge is not None and not cast("Cohort", self.x.cohort).own_count([thread for thread, _ in commits]):
             table.unfold()
         threads = {thread if table.knowledge is None else thread % self.x.stride for thread, _ in commits}
-        table.issued.last.update({thread: table.committed(thread) for thread in threads})
-        table.issued.open = {key: op for key, op in table.issued.open.items() if key[0] not in threads}
         each = iter(commits)
         for warps, what in self.all_order.together(
             [np.array([thread // WARP]) for thread, _ in commits], [barrier for _, barrier in commits]
         ):
-            rows = np.stack([table.issued_by(thread) for thread, _ in itertools.islice(each, count_of(what))])
+            rows = np.stack([table.before_commit(thread) for thread, _ in itertools.islice(each, count_of(what))])
             self.all_order.brings_all(rows if isinstance(what, Alike) else rows[0], warps, what)
+        table.issued.last.update({thread: table.committed(thread) for thread in threads})
+        table.issued.open = {key: op for key, op in table.issued.open.items() if key[0] not in threads}

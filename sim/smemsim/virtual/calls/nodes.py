@@ -41,15 +41,17 @@ class NodeCalls(Handles):
     def _added(self, graph: int, after: bytes, node: Node) -> int:
         return self._keep(self._of(graph, Graph).add(node, self._nodes(after)))
 
-    def _kernel(self, function: int, given: tuple[Any, ...]) -> Node:
+    def _kernel(self, function: int, given: tuple[Any, ...], **attributes: Any) -> Node:
         gx, gy, gz, bx, by, bz, shared, bank = given
-        return self.device.launcher.node(self._of(function, Function), (gx, gy, gz), (bx, by, bz), bank, shared_bytes=shared)
+        return self.device.launcher.node(self._of(function, Function), (gx, gy, gz), (bx, by, bz), bank, shared_bytes=shared, **attributes)
 
     def graph_add_kernel(self, graph: int, after: bytes, function: int, *given: Any) -> int:
         return self._added(graph, after, self._kernel(function, given))
 
     def graph_set_kernel(self, executable: int, node: int, function: int, *given: Any) -> None:
-        self._own(executable, node).become(self._kernel(function, given))
+        own = self._own(executable, node)
+        kept = {"cooperative": own.info.get("config", {}).get("cooperative", False)}  # what the call does not name
+        own.become(self._kernel(function, given, **kept))
 
     def _own(self, executable: int, node: int) -> Node:
         """The node of what was instantiated; `executable` 0: the graph's own."""
