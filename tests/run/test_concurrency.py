@@ -537,6 +537,7 @@ MANY_STORES, OWN_STORES = (
 )
 REFILL = f"fence.proxy.async.shared::cta; {LOAD.replace('%p1', '%p4')} {waits(parity='1', label='V')}"
 NEXT_LANE = f"@!%p2 bra OUT; xor.b32 %r10, %r3, 5; mad.lo.u32 %r10, %r10, 4, %r5; {{first}} {{second}} {RESULT} OUT:"
+UPDATES = "and.b32 %r10, %r1, {bins}; mul.wide.u32 %rd5, %r10, 4; add.u64 %rd5, %rd5, %rd1; ld.global.u32 %r12, [%rd5]; {made} st.global.u32 [%rd5], %r12;"
 SHUFFLED = f"setp.gt.u32 %p8, %r3, {{some}}; @%p8 bra OUT; shfl.sync.idx.b32 %r9, %r1, {{lane}}, 31, {{mask}}; {RESULT} OUT:"
 
 # fmt: off
@@ -788,10 +789,6 @@ KERNELS = (
     Kernel("two readers of A, the second awaited",     SHARED_A.format("", waits("[bar+8]")), "X012", 128, arch="sm_100a"),
     Kernel("two readers of A, the first awaited",      SHARED_A.format("", waits()), "X012", 128, arch="sm_100a"),
     Kernel("two readers of A in turn, the last await", SHARED_A.format("bar.sync 0;", waits("[bar+8]")), arch="sm_100a", block=128),
-    Kernel("another thread copies A, met",             COPIED_A.format("", IN_TURN, "", "st.shared.u32 [%r6], 1;"), arch="sm_100a", block=128),
-    Kernel("another thread copies A",                  COPIED_A.format("", "", "", ""), "X012", 128, arch="sm_100a"),
-    Kernel("another thread copies A, and then more",   COPIED_A.format("", IN_TURN, LATE_COPY, ""), "X012", 128, arch="sm_100a"),
-    Kernel("another thread copies A, none multiplies", COPIED_A.replace("mma.cta_group::1.kind::f16 [%r11], [%r15], %rd5, 0x8040490, %p12;", "cp.cta_group::1.128x256b [%r11], %rd5;").format("", IN_TURN, "", ""), "X012", 128, arch="sm_100a"),
     Kernel("bulk reductions of both CTAs",             added(), cluster=2),
     Kernel("bulk reductions, not waited for",          added(wait=""), "X004", cluster=2),
     Kernel("a bulk reduction beside a bulk copy",      added(second=COPIES), "X005", cluster=2),
@@ -1089,6 +1086,18 @@ KERNELS = (
     Kernel("lanes, one waits elsewhere for the others", APART.format(f"@!%p1 bra M; {waits()} M:"), "X004", block=32),
     Kernel("a CTA exits before the pair meets",        f"setp.eq.u32 %p10, %r4, 1; @!%p10 bra B; barrier.cluster.arrive.relaxed; barrier.cluster.wait; mapa.shared::cluster.u32 %r11, %r6, 0; st.shared::cluster.u32 [%r11], %r1; ret; "
                                                        f"B: {SLOW} {MEET} {READ}", cluster=2),
+    Kernel("another thread copies A, met",             COPIED_A.format("", IN_TURN, "", "st.shared.u32 [%r6], 1;"), arch="sm_100a", block=128),
+    Kernel("another thread copies A",                  COPIED_A.format("", "", "", ""), "X012", 128, arch="sm_100a"),
+    Kernel("another thread copies A, and then more",   COPIED_A.format("", IN_TURN, LATE_COPY, ""), "X012", 128, arch="sm_100a"),
+    Kernel("another thread copies A, none multiplies", COPIED_A.replace("mma.cta_group::1.kind::f16 [%r11], [%r15], %rd5, 0x8040490, %p12;", "cp.cta_group::1.128x256b [%r11], %rd5;").format("", IN_TURN, "", ""), "X012", 128, arch="sm_100a"),
+    Kernel("lanes, volatile, each its own word first", NEXT_LANE.format(first="st.volatile.shared.u32 [%r6], %r1; ld.volatile.shared.u32 %r20, [%r6];", second="ld.volatile.shared.u32 %r9, [%r10];"), "X008"),
+    Kernel("lanes, volatile, its own word first, met", NEXT_LANE.format(first="st.volatile.shared.u32 [%r6], %r1; ld.volatile.shared.u32 %r20, [%r6]; bar.warp.sync -1;", second="ld.volatile.shared.u32 %r9, [%r10];")),
+    Kernel("lanes, volatile, on one line",             NEXT_LANE.format(first="st.volatile.shared.u32 [%r6], %r1;ld.volatile.shared.u32 %r9, [%r10];", second=""), "X008"),
+    Kernel("lanes, volatile, on one line, met",        NEXT_LANE.format(first="st.volatile.shared.u32 [%r6], %r1;bar.warp.sync -1;ld.volatile.shared.u32 %r9, [%r10];", second="")),
+    Kernel("lanes, an update in a changed register",   UPDATES.format(bins=7, made="add.u32 %r12, %r12, %r1;"), "X008", 32),
+    Kernel("lanes, updates of their own words",        UPDATES.format(bins=31, made="add.u32 %r12, %r12, %r1;"), block=32),
+    Kernel("lanes, a register loaded and then set",    UPDATES.format(bins=7, made="mov.u32 %r12, %r1;"), block=32),
+    Kernel("lanes, an update of the next bin",         UPDATES.format(bins=7, made="add.u32 %r12, %r12, %r1; add.u64 %rd5, %rd5, 4;"), block=32),
 )
 # fmt: on
 

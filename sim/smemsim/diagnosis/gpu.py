@@ -129,7 +129,7 @@ class Gpu(Device, metaclass=OwnMembers):
         - Sizes: `grid`, `block` and `cluster`, one to three numbers each. Dynamic shared memory of a CTA:
           `shared_bytes`.
         - Parameters: `args`, one for each: an array of `Gpu.array`, a TensorMap, a number, bytes, or None (0).
-        - Cooperative launch: `cooperative`. A kernel that calls grid.sync() needs it. Its CTAs must fit on the card together.
+        - Cooperative launch: `cooperative`, for kernels that call grid.sync(). Its CTAs must fit on the card together.
         - Part of the grid: `ctas`, the CTAs to run, with their clusters: `range(0, 4)` for example. With "sample" the
           corners, the edges and an interior CTA run (`Run.sample`).
         - Names: `name` of the PTX in findings, and `sources`, folders of the source files that it names.

@@ -299,9 +299,9 @@ def updates(program: Program) -> dict[int, Instruction]:
     """The stores (their `id`) of what arithmetic makes of a value that was loaded from the same address, register and
     offset, each with that load.
 
-    Only for addresses in registers that a single instruction writes, and of variables, so that both are the same
-    place. Not if a loop continues, without a store, until the load returns the value that it waits for. A thread that
-    polls for its turn stores after the store it has waited for (PTX ISA 9.1 §8.9: coherence).
+    Both must be the same place. So the address is a variable, or in a register that one instruction writes, or in one
+    that none writes in between. A loop that loads until the awaited value comes is left out: such a thread stores after
+    the store it has waited for (PTX ISA 9.1 §8.9: coherence).
     """
     if program not in _updates:
         _updates[program] = {id(store): load for store, load in _stored_again(program, _PASSES_ON)}
@@ -458,10 +458,39 @@ def _stored_again(program: Program, by: Collection[str]) -> Iterator[tuple[Instr
                 continue
             if not values.isdisjoint(slots_in(store.operands[1])):
                 updates.setdefault(place, []).append((store, load))
+    for place, store, load in _stored_in_line(program, by):
+        if not (_is_polled(program, load, uses.made_of(load, by)) and _comes_back(program, load, store)):
+            updates.setdefault(place, []).append((store, load))
     for of_place in updates.values():
         once = [_once(store, load, uses) for store, load in of_place]
         if None in once or len(set(once)) > 1:
             yield from of_place
+
+
+def _stored_in_line(program: Program, by: Collection[str]) -> Iterator[tuple[tuple[str, int | str, int], Instruction, Instruction]]:
+    """(place, store, load) of the same with addresses in registers that several instructions write: no label, and none
+    of these, is between the load and the store.
+    """
+    body, begins, uses = program.inlined.body, {*program.inlined.labels.values()}, _uses_of(program)
+    places = {id(i): _place(i, uses, is_steady=False) for i in body if _place(i, uses) is None}
+    stored = {place for i in body if i.op == "st" and (place := places.get(id(i))) is not None}
+    for at, load in enumerate(body):
+        place = places.get(id(load))
+        if load.op != "ld" or place not in stored:
+            continue
+        values = {*load.given}
+        for n in range(at + 1, len(body)):
+            i = body[n]
+            if n in begins or place[1] in values:
+                break
+            if i.op == "st" and places.get(id(i)) == place and not values.isdisjoint(slots_in(i.operands[1])):
+                yield place, i, load
+            if place[1] in i.given:
+                break
+            if i.op in by and not values.isdisjoint(i.used):
+                values |= i.given
+            elif i.guard is None:
+                values -= i.given
 
 
 def _once(store: Instruction, load: Instruction, uses: _Uses) -> frozenset[tuple[str, Immediate]] | None:
@@ -528,9 +557,9 @@ def is_polled(program: Program, load: Instruction) -> bool:
 _SHARED = frozenset(("shared", "shared::cta", "shared::cluster"))
 
 
-def _place(i: Instruction, uses: _Uses) -> tuple[str, int | str, int] | None:
-    """The space, the register or variable and the offset of an address of global or shared memory, as they stay for a
-    thread.
+def _place(i: Instruction, uses: _Uses, *, is_steady: bool = True) -> tuple[str, int | str, int] | None:
+    """The space, the register or variable and the offset of an address of global or shared memory, if they stay for a
+    thread, or of any (not `is_steady`).
     """
     if i.op not in ("ld", "st") or not {"local", "const", "param"}.isdisjoint(i.modifiers):
         return None
@@ -539,7 +568,7 @@ def _place(i: Instruction, uses: _Uses) -> tuple[str, int | str, int] | None:
     base, offset = (address.base, address.offset) if isinstance(address, Address) else (address, 0)
     if isinstance(base, Symbol):
         return space, base.name, base.offset + offset
-    if not isinstance(base, Register) or len(uses.givers.get(base.slot, ())) != 1:
+    if not isinstance(base, Register) or (is_steady and len(uses.givers.get(base.slot, ())) != 1):
         return None
     return space, base.slot, offset
 

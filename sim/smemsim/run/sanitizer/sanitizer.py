@@ -39,7 +39,7 @@ from smemsim.core.ptx.module import Instruction
 from smemsim.run.checks import Wanted
 from smemsim.run.events import Observer
 from smemsim.run.following import WHOLE
-from smemsim.run.marks import PART_BITS
+from smemsim.run.marks import MANY, PART_BITS
 from smemsim.run.sanitizer import shared_loops
 from smemsim.run.sanitizer.across_waves import ACROSS_WAVES
 from smemsim.run.sanitizer.clock_loops import all_threads_meet
@@ -881,12 +881,21 @@ class Sanitizer(Events, Observer):
             self.clocks.loaded(warps, [what for _, what in strong], relaxed=relaxed, scope=scope, decides=decides)
             for threads, what in strong if self.apart.partial_waits.waits and not relaxed else ():
                 self.apart.partial_waits.heard(threads, what)
-        self.lanes.learn_each([threads for threads, _ in strong])
+        self.lanes.learn_each([threads for threads, what in strong if not self._is_own(threads, what)])
 
     def _is_strong(self, what: Any) -> bool:
         """Does what a strong operation has written lie at an address?"""
         space, _, at = what
         return space != "shared" or bool(self.shared.table.strong[at >> 2]) or self.shared.table.strong_bytes.is_written(at)
+
+    def _is_own(self, threads: np.ndarray, what: Any) -> bool:
+        """Is a thread the last writer of the word of shared memory at an address? It learns nothing of others there."""
+        space, _, at = what
+        if space != "shared" or len(threads) != 1:
+            return False
+        warp, lane = divmod(int(threads[0]), WARP)
+        table = self.shared.table
+        return int(table.who[at >> 2]) == warp and int(table.mark[at >> 2]) & MANY == lane
 
     def left(self, x: Wave, threads: slice, what: Any) -> None:
         """Those of the threads whose whole warp has exited count as arrived, and release (rule order.exit)."""

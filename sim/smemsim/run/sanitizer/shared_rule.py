@@ -369,15 +369,15 @@ class SharedRule:
         if not mine.any():
             return
         if a.does == "read" and "volatile" in a.i.modifiers and not self._is_polled(a.i):
-            stored = [n for n in distinct(self.table.line[a.at[mine]]).tolist() if self._is_volatile(n)]
-            mine &= ~self.table.strong[a.at] | np.isin(self.table.line[a.at], stored)
+            mine &= ~self.table.strong[a.at] | np.isin(self.table.line[a.at], self._volatile_lines)
         else:
             mine &= ~self.table.strong[a.at]
         yield from self.lanes_wrote(a, lanes, mine)
 
-    def _is_volatile(self, line: int) -> bool:
-        other = self.reporting.lines.get(line)
-        return other is not None and other.op == "st" and "volatile" in other.modifiers
+    @functools.cached_property
+    def _volatile_lines(self) -> list[int]:
+        body = self.x.launch.program.inlined.body
+        return [i.line for i in body if i.op == "st" and "volatile" in i.modifiers]
 
     def _is_polled(self, load: Instruction) -> bool:
         if id(load) not in self._polled:
