@@ -414,6 +414,78 @@ def test_threads_that_all_initialise_at_once_do_no_harm():
     assert not ran("mov.u32 %r5, bar; mbarrier.init.shared.b64 [%r5], 1; bar.sync 0;\n" + USED.format(1)).findings
 
 
+FAR = "setp.eq.u32 %p3, %r7, 0; not.pred %p4, %p3; and.pred %p3, %p3, %p9; and.pred %p4, %p4, %p9;"  # the first threads of CTAs 0 and 1
+BETWEEN = "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;\n"
+GIVEN = f"mov.u32 %r5, bar; mov.u32 %r6, sm; mov.u32 %r7, %cluster_ctarank; {FAR} @%p9 mbarrier.init.shared.b64 [%r5], 1; {BETWEEN}"
+
+
+@pytest.mark.parametrize("state", ["%d1", "%d2"], ids=["of the first phase", "of its own phase"])
+def test_a_wait_with_the_state_of_an_earlier_phase_says_so(state: str):
+    """No number of the program is a parity."""
+    arrive, wait = "mbarrier.arrive.shared.b64 {}, [%r5];", "W{0}: mbarrier.try_wait.shared.b64 %p2, [%r5], {1}; @!%p2 bra W{0};\n"
+    body = (
+        f"{MADE}@!%p9 bra J; {arrive.format('%d1')} {wait.format(1, '%d1')} {arrive.format('%d2')} {wait.format(2, state)} J: bar.sync 0;"
+    )
+    run = ran(body)
+    assert run.ok == (state == "%d2")
+    if not run.ok:
+        assert run.findings[0].code == "X006"
+        assert "with the state that the thread's last arrival returned" in run.findings[0].repair
+        assert "parity" not in run.findings[0].repair
+
+
+@pytest.mark.parametrize("is_again", [False, True])
+def test_an_mbarrier_that_is_initialised_again_while_others_use_it_must_not_be(is_again: bool):
+    used = MADE + "@%p9 mbarrier.arrive.shared.b64 _, [%r5]; W: mbarrier.try_wait.parity.shared.b64 %p2, [%r5], 0; @!%p2 bra W;\n"
+    again = "@%p9 mbarrier.init.shared.b64 [%r5], 1;\n" if is_again else ""
+    run = ran(f"{used} bar.sync 0; {again} setp.eq.u32 %p3, %r1, 32; @%p3 mbarrier.arrive.shared.b64 _, [%r5];", block=64)
+    assert [f.code for f in run.findings] == ["X008"] * is_again, run.text()
+    if is_again:
+        init = next(half.instruction.line for half in run.findings[0].halves if half.does == "init")
+        assert run.findings[0].repair.startswith(f"let line {init} execute once")
+        assert next(f for f in run.remarks if f.code == "X010").cause.line == run.findings[0].line
+
+
+@pytest.mark.parametrize("who", ["", "%p3", "%p4"], ids=["nobody", "the issuer", "the receiver"])
+def test_bytes_for_another_cta_are_expected_there(who: str):
+    """CTA 0 copies to CTA 1, on whose mbarrier the copy completes."""
+    expect = f"@{who} mbarrier.arrive.expect_tx.shared.b64 _, [%r5], 16;" if who else ""
+    body = f"""{GIVEN} {expect} @%p3 st.shared.v4.b32 [%r6], {{%r1, %r1, %r1, %r1}}; mapa.shared::cluster.u32 %r8, %r6, 1; mapa.shared::cluster.u32 %r9, %r5, 1;
+    fence.proxy.async.shared::cta; @%p3 cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%r8+64], [%r6], 16, [%r9];
+    @!%p4 bra J; W: mbarrier.try_wait.parity.shared.b64 %p2, [%r5], 0; @!%p2 bra W;
+    J: {BETWEEN.replace(".aligned", "")}"""
+    run = ran(body, cluster=2)
+    assert run.ok == (who == "%p4"), run.text()
+    assert run.ok or any("mbarrier.arrive.expect_tx of 16 bytes by a thread of CTA 1" in f.repair for f in run.findings)
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_nobody_can_wait_at_the_mbarrier_of_another_cta(waits: bool):
+    """CTA 0 reads what a copy brings to CTA 1."""
+    load = "@%p4 mbarrier.arrive.expect_tx.shared.b64 _, [%r5], 16; @%p4 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r6], [%d20], 16, [%r5];"
+    wait = "@!%p4 bra A; W: mbarrier.try_wait.parity.shared.b64 %p2, [%r5], 0; @!%p2 bra W; A:"
+    read = f"mapa.shared::cluster.u32 %r8, %r6, 1; @%p3 ld.shared::cluster.b32 %r9, [%r8]; @%p3 st.global.b32 [%d20+64], %r9; {BETWEEN.replace('.aligned', '')}"
+    run = ran(f"{GIVEN} {load} {wait if waits else ''} {BETWEEN.replace('.aligned', '')} {read} {'' if waits else wait}", cluster=2)
+    assert run.ok == waits, run.text()
+    if not waits:
+        assert re.search(r"^let line \d+ complete at an mbarrier of CTA 0 \(mapa\), and wait there", run.findings[0].repair)
+
+
+@pytest.mark.parametrize("block", [32, 64])
+@pytest.mark.parametrize("barrier", ["", "bar.sync 0;"])
+def test_a_release_for_other_warps_needs_a_barrier_of_all(block: int, barrier: str):
+    """CTA 0 stores, its first thread releases a flag, which CTA 1 polls."""
+    at = "mul.wide.u32 %d1, %r1, 4; add.u64 %d1, %d20, %d1;"
+    body = f"""{at} mov.u32 %r7, %ctaid.x; setp.ne.u32 %p3, %r7, 0; @%p3 bra READ;
+    st.global.b32 [%d1], %r1; {barrier} @%p9 st.release.gpu.global.b32 [%d20+1024], 1; bra END;
+    READ: ld.acquire.gpu.global.b32 %r8, [%d20+1024]; setp.ne.u32 %p4, %r8, 1; @%p4 bra READ; ld.global.b32 %r9, [%d1]; END:"""
+    gpu = Gpu("sm_90a")
+    run = gpu.launch(kernel(1, body), grid=2, block=block, args=[gpu.array(np.zeros(1024, np.uint32))], progress=False)
+    assert [f.code for f in run.findings] == ["X008"] * (not barrier), run.text()
+    if not barrier:
+        assert ("of other warps too: bar.sync" in run.findings[0].repair) == (block == 64)
+
+
 def test_what_overwrote_an_mbarrier_is_named():
     found = first(MADE + "@%p9 st.shared.b32 [%r5], 7;\nbar.sync 0;" + WAIT)
     assert found.code == "X010"

@@ -15,7 +15,7 @@ __all__ = ["is_lost_update", "with_causes", "with_trials"]
 GRAVE = (Severity.TRAP, Severity.WRONG)
 RACES = ("X004", "X005", "X012")
 IN_FLIGHT = ("X004", "X005")  # a missing proxy fence (X003) is not their cause: the fence waits for no operation
-HANG = "X006"
+HANG, MISUSE = "X006", "X010"
 UNINITIALISED, OTHER_TILE = "R507", "R508"
 ISSUED_BY_MANY = "X016"  # each commit and each wait is for the operations of one thread
 SCHEDULE, RACE = "X030", "X008"  # the result depends on the schedule; accesses without an order
@@ -46,8 +46,8 @@ def _is_cause(cause: Finding, f: Finding, touched_by: Callable[[Instruction], Se
         return any(half.instruction is not None and half.instruction.line == cause.line for half in f.halves)
     if f.code == SCHEDULE:
         return cause.code in OF_SCHEDULE and cause.severity in GRAVE and not set(cause.arrays).isdisjoint(f.arrays)
-    if cause.code == f.code == RACE:
-        return _is_of_update(cause, f)
+    if cause.code == RACE and f.code in (RACE, MISUSE):
+        return _is_of_update(cause, f) if f.code == RACE else _is_of_init(cause, f)
     if f.code not in CONSEQUENCES or cause.severity not in GRAVE or (cause.code == "X003" and f.code in IN_FLIGHT):
         return False
     if f.code == "T210":
@@ -100,6 +100,12 @@ def _is_of_update(cause: Finding, f: Finding) -> bool:
         and None not in own
         and own <= update
     )
+
+
+def _is_of_init(cause: Finding, f: Finding) -> bool:
+    """Does an mbarrier.init, which works by accident, race with a use of the mbarrier?"""
+    its = {half.instruction.line for half in cause.halves if half.instruction is not None}
+    return f.severity is Severity.LUCK and cause.severity in GRAVE and f.line in its
 
 
 def _is_of_same_operand(cause: Finding, f: Finding) -> bool:

@@ -30,7 +30,7 @@ class Mbarrier(Protocol):
     """An mbarrier: at `offset` (a `.shared` address without a CTA's rank) of a CTA.
 
     Its `state` has its `phase`, `pending` arrivals and `tx` bytes. Its mbarrier.init is `made`. The operations that
-    complete on it, as the sanitizer knows them, are `operations`.
+    complete on it, as the sanitizer knows them, are `operations`. `is_again`: there was one at its place before.
     """
 
     cta: Any
@@ -39,6 +39,7 @@ class Mbarrier(Protocol):
     state: Any
     made: Instruction
     operations: list[Any]
+    is_again: bool
     waits: list[Any]
 
     @property

@@ -32,6 +32,10 @@ __all__ = ["MbarrierRules"]
 
 _Early: TypeAlias = tuple[Instruction, int, Mbarrier, int]
 
+# the fixes for a use that does not know mbarrier.init: of a new mbarrier, and of one that was there before
+ONCE = "after mbarrier.init: fence.mbarrier_init, then bar.sync (barrier.cluster in clusters), before others use it"
+AGAIN = "let {at} execute once, before others use the mbarrier; or initialise another mbarrier there"
+
 
 class MbarrierRules:
     """`objects` are the mbarriers of a wave, `initialised` which warps have seen mbarrier.init; `expected` are bytes,
@@ -76,7 +80,7 @@ class MbarrierRules:
                 i, races.mbarrier_not_visible(
                     self.reporting.access("use", warp, i.line), self.reporting.access("init", maker, made.line), barrier.offset
                 ),
-                "after mbarrier.init: fence.mbarrier_init, then bar.sync (barrier.cluster in clusters), before others use it",
+                AGAIN.format(at=made.at) if barrier.is_again else ONCE,
                 "PTX ISA 9.1 §9.7.13.15.9", formal=formal,
             )  # fmt: skip
         self.objects.uses(i, barrier, warps)

@@ -473,8 +473,10 @@ class ReleaseMissingWrites:
             )
         if one.is_twice:
             why += f". Lane {one.by} stored to this address too, by the same instruction: the reader gets the value if lanes store the same"
-        repair = f"bar.warp.sync (__syncwarp) before {release.at}, or let each lane release"
         milder = Severity.NOTE if only_waited or one.is_twice else None
+        repair = f"bar.warp.sync (__syncwarp) before {release.at}, or let each lane release"
+        if space == "global" and milder is None and self.x.stride > WARP:
+            repair += f"; if {release.at} is for stores of other warps too: bar.sync (__syncthreads) there"
         if space == "shared":
             self.reporting.find(i, np.array([at // _STEP]), unordered(mine, theirs, why=why), repair, other=one.store.line, milder=milder)
         else:

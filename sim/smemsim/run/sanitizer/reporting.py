@@ -435,7 +435,7 @@ class Reporting:
                 return self._commit_instead(op, warp) or self.commit_of(op.instruction, before)
             if kind in _GROUPS:
                 return f"before {self.x.program.named(before)}: {self.group_of(op, *_GROUPS[kind])}" + self._by_issuer(op)
-            if found := self._earlier_phase(op, before, warp):
+            if found := self._earlier_phase(op, before, warp) or self.far_mbarrier(op, before, warp):
                 return found
             return (
                 f"before {self.x.program.named(before)}: {self._mbarrier_of(op)}"
@@ -473,6 +473,21 @@ class Reporting:
         return (
             f"before {self.x.program.named(before)}, wait at the mbarrier {named} for the phase that counts the bytes of {op.instruction.at}: the wait in "
             f"{wait.at} was for an earlier one{expected}"
+        )
+
+    def far_mbarrier(self, op: Operation, before: Instruction, warp: int) -> str:
+        """The fix if an operation completes at mbarriers of other CTAs than a warp's: no thread can wait there. "" if it
+        does not.
+        """
+        own = warp // self._per_cta
+        if warp < 0 or not op.barriers or own in op.barriers:
+            return ""
+        here, there = (self.x.ctas[n].number for n in (own, min(op.barriers)))
+        pair = ", with .cta_group::2" * ("tensor" in op.instruction.modifiers)
+        named = self.x.program.named(before)
+        return (
+            f"let {op.instruction.at} complete at an mbarrier of CTA {here} (mapa{pair}), and wait there before {named}; or let CTA {there} "
+            f"wait for it, and then arrive at an mbarrier of CTA {here}, at which a thread waits before {named}"
         )
 
     def _mbarrier_of(self, op: Operation) -> str:

@@ -181,6 +181,7 @@ class SharedFindings:
             why, repair = reporting.other_stage(reporting.last_wait(warps, suspect.at), own, op)
             why = (why or self.clocks.why_early(warp)).removeprefix(": ") or reporting.unwaited(op, warp)
             wait = reporting.wait_for(op, a.i, warp if a.reader is None else -1) + reporting.or_free_later(op, warp)
+            wait = reporting.far_mbarrier(op, a.i, warp) or wait
             return races.read_before_arrival(mine, theirs, why=why), reporting.too_weak(op, warp) or repair or wait
         brought = np.flatnonzero(self.table.who == OPERATIONS + op.number) if a.i.op == "cp" else suspect.at
         said = races.overwritten_in_flight(mine, theirs, why=suspect.why or reporting.unwaited(op, warp))

@@ -69,7 +69,10 @@ def suspicion(barrier: Mbarrier, i: Instruction, x: Wave) -> tuple[int, str]:
             f"let the missing threads arrive too, or correct the count of mbarrier.init in {barrier.made.at} (now {state.expected})",
         )
     if state.tx < 0 and not state.bytes.expecting:
-        return 1, f"mbarrier.arrive.expect_tx of {-state.tx} bytes by the thread that issues the copies"
+        issuers = {d.issuer for d in state.deliveries.sources.values()}
+        is_own = issuers == {barrier.cta.rank} or x.launch.cluster_size == 1
+        who = "the thread that issues the copies" if is_own else f"a thread of CTA {barrier.cta.number}"
+        return 1, f"mbarrier.arrive.expect_tx of {-state.tx} bytes by {who}"
     if state.tx or state.pending != state.expected:
         return (4, "") if state.is_late else _missing_bytes(barrier, x)
     if not any(state.done.values()):
@@ -128,6 +131,8 @@ def _unseen(barrier: Mbarrier, i: Instruction, x: Wave) -> str:
         return f"wait for the mbarrier at {names} if this line reads its stage: its phases completed, and no thread has waited for them"
     if last == state.passed.seen:
         lines = x.program.at(*state.done["arrives"])
+        if "parity" not in i.modifiers:
+            return f"wait in {i.at} with the state that the thread's last arrival returned{f' ({lines})' if lines else ''}"
         early = f"; if parity {state.phase & 1} is right, {lines} must arrive once less before this wait" if lines else ""
         return f"wait for parity {last & 1} in {i.at}{early}"
     if state.arrivals.run_ahead:
@@ -138,11 +143,13 @@ def _unseen(barrier: Mbarrier, i: Instruction, x: Wave) -> str:
     return f"correct the count of mbarrier.init in {barrier.made.at} (now {state.expected}), or let fewer threads arrive"
 
 
-def _why_unseen(barrier: Mbarrier, x: Wave, phase: int) -> str:
+def _why_unseen(barrier: Mbarrier, i: Instruction, x: Wave, phase: int) -> str:
     """Why a wait is for a phase that does not end, if phases before it are complete that no wait has seen."""
     state, seen, last = barrier.state, barrier.state.passed.seen, barrier.state.phase - 1
     lines = x.program.at(*state.done["arrives"])
     waits = f"the wait is for phase {phase} (parity {phase & 1}) of {_named(barrier, x)}"
+    if "parity" not in i.modifiers:
+        waits = f"the state of {i.name} is of phase {phase}, or of an earlier phase of the same parity, of {_named(barrier, x)}"
     if last == seen:
         late = (
             "; if the copies come late, the wait passes at once and old bytes are read (--schedule latest)"
@@ -706,7 +713,7 @@ def _times(sizes: list[int]) -> str:
 def park(barrier: Mbarrier, x: Wave, threads: np.ndarray, i: Instruction, expired: Callable[[], None] | None = None) -> Wait:
     """Make threads wait for the current phase; woken, they go on at the block that runs now."""
     phase = barrier.state.phase
-    wait = x.park(threads, x.at, i, lambda: _describe(barrier, x, phase))
+    wait = x.park(threads, x.at, i, lambda: _describe(barrier, i, x, phase))
     wait.expired, wait.suspicion, wait.touched = expired, lambda: suspicion(barrier, i, x), barrier.touched
     wait.fed = lambda: barrier.state.lines
     wait.numbers = lambda: _counts(barrier) | _of_cluster(x) | _of_wait(barrier, i, x)
@@ -759,7 +766,9 @@ def _of_wait(barrier: Mbarrier, i: Instruction, x: Wave) -> dict[str, Value]:
     state = barrier.state
     if misdirected(barrier, x) is not None:
         return {"elsewhere": x.launch.cluster_size}
-    is_unseen = state.phase > state.passed.seen and state.phase - 1 == state.passed.seen and not _ignored(barrier)
+    is_unseen = (
+        "parity" in i.modifiers and state.phase > state.passed.seen and state.phase - 1 == state.passed.seen and not _ignored(barrier)
+    )
     is_first = not (state.phase or any(state.done.values()) or state.passed.at_first) and before_loads(i, x) and _has_arrivals_to_come(x)
     return {"parity": True} if is_unseen or is_first else {}
 
@@ -788,13 +797,15 @@ def _counts(barrier: Mbarrier) -> dict[str, Value]:
     }
 
 
-def _describe(barrier: Mbarrier, x: Wave, phase: int) -> str:
+def _describe(barrier: Mbarrier, i: Instruction, x: Wave, phase: int) -> str:
     """The arrivals and bytes that a phase lacks, and the threads that have ever taken part, for a report of a hang."""
     state, elsewhere = barrier.state, misdirected(barrier, x)
     if elsewhere is not None and (short := _as_misdirected(barrier, x, phase)):
         return f"{elsewhere[0]}; {short}"
     said = (
-        _why_unseen(barrier, x, phase) if state.phase > state.passed.seen else f"phase {phase} (parity {phase & 1}) of {_named(barrier, x)}"
+        _why_unseen(barrier, i, x, phase)
+        if state.phase > state.passed.seen
+        else f"phase {phase} (parity {phase & 1}) of {_named(barrier, x)}"
     )
     lacks = _lacks(barrier, x)
     has_begun = state.pending != state.expected or state.tx != 0

@@ -68,6 +68,7 @@ class Mbarrier:
 
     def __init__(self, cta: Cta, offset: int, place: int, made: Instruction) -> None:
         self.cta, self.offset, self.place, self.made = cta, offset, place, made
+        self.is_again = False  # was there an mbarrier at its place before?
         self.waits: list[tuple[Wait, int]] = []  # with the phase that each waits for
         # operations that complete on this phase or the one before, as the sanitizer knows them
         self.operations: list[Any] = []

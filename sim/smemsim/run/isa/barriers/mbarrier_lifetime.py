@@ -40,6 +40,7 @@ def initialise(x: Wave, ctas: Sequence[Cta], offset: int, count: int, i: Instruc
     made = State([Mbarrier(cta, offset, cta.index * x.pitch + offset - x.window_begin, i) for cta in ctas], count & MBARRIER_ARRIVALS)
     made.phase = count - 1 >> 20 & 1  # measured on an H200: what the count's 20 bits do not hold goes on into the phase
     for barrier in made.members:
+        barrier.is_again = offset in mbarriers(barrier.cta)
         mbarriers(barrier.cta)[offset] = barrier
     made.store(x)
     if x.memories.has_owners:
