@@ -476,8 +476,8 @@ class Reporting:
         )
 
     def far_mbarrier(self, op: Operation, before: Instruction, warp: int) -> str:
-        """The fix if an operation completes at mbarriers of other CTAs than a warp's: no thread can wait there. "" if it
-        does not.
+        """The fix for an operation that completes only at mbarriers of other CTAs than a warp's. There the warp cannot
+        wait. Else "".
         """
         own = warp // self._per_cta
         if warp < 0 or not op.barriers or own in op.barriers:
