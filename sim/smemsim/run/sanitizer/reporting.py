@@ -279,7 +279,7 @@ class Reporting:
         self.x.launch.find(
             code, i, said.what, f"to follow the PTX ISA: {change.format(at=excuse.at)}", because=because, touched=touched, milder=Severity.NOTE, operation=cause, other=other,
             arrays=arrays, halves=said.halves,
-            why=f"no failure is known, and libraries write the same; but by the PTX ISA, {excuse.name} of {excuse.at} does not order the two: {why}",
+            why=f"no failure is known, and libraries write the same; but {excuse.name} of {excuse.at} does not order the two: {why}",
         )  # fmt: skip
 
     def came_late(self, i: Instruction, tell: Callable[[], None], late: dict[int, Callable[[], None]]) -> None:

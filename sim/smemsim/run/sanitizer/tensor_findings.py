@@ -2,8 +2,8 @@
 numbers there: X017 where a product is lost, R508 where sums are read as operands, X007 where no tcgen05.wait::ld
 follows a load.
 
-For example: a suspect that is a tcgen05.mma, and a read of warp 1. It becomes X012 "tensor memory lanes 0 to 31,
-columns 0 to 63 may be read before they are written", with the mbarrier of the tcgen05.commit as the fix.
+For example: a suspect that is a tcgen05.mma, and a read of warp 1. It becomes X012 "tensor memory (lanes 0
+to 31, columns 0 to 63) may be read before it is written", with the mbarrier of the tcgen05.commit as the fix.
 """
 
 from __future__ import annotations
@@ -214,7 +214,7 @@ class TensorFindings:
         of = f" of CTA {self.x.ctas[at[0]].number}" if self.x.launch.ctas > 1 else ""
         lanes = f"lanes {lane[0]} to {lane[-1]}" if len(lane) > 1 else f"lane {lane[0]}"
         columns = f"columns {column[0]} to {column[-1]}" if len(column) > 1 else f"column {column[0]}"
-        return f"tensor memory {lanes}, {columns}{of}"
+        return f"tensor memory{of} ({lanes}, {columns})"
 
     def _warp(self, warp: int) -> str:
         cta, own = divmod(warp, self.table.per_cta)

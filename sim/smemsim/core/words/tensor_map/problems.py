@@ -297,7 +297,7 @@ def _null_address(a: Arguments, at: Target) -> Iterator[Finding]:
         )
 
 
-LONG_ROW = 1 << 32  # bytes of a row that no tensor has
+LONG_SPAN = 1 << 36  # bytes that no tensor spans
 
 
 def _wider_stride(stride: int, span: int, size: int) -> str:
@@ -351,7 +351,9 @@ def _overlap(a: Arguments, at: Target) -> Iterator[Finding]:
             "T214",
             f"global_strides[{i - 1}]",
             f"global_strides[{i - 1}] = {what}",
-            _wider_stride(stride, span, size) + f"; or correct global_dim[0] = {a.global_dim[0]}" * (stride > 0 and span == row > LONG_ROW),
+            f"correct global_dim = {list(a.global_dim)} or global_strides = {list(a.global_strides)}"
+            if span > LONG_SPAN
+            else _wider_stride(stride, span, size),
             "cuTensorMapEncodeTiled: globalStrides, not enforced (trace encode_tiled)",
             Severity.LUCK if in_elements else None,
             why=why,

@@ -156,7 +156,7 @@ def _why_unseen(barrier: Mbarrier, i: Instruction, x: Wave, phase: int) -> str:
             if state.deliveries.sources
             else ""
         )
-        return f"{waits}, but {'only ' * (not seen)}phase {last} is complete{f' (by arrivals of {lines})' if lines else ''}, and no thread waited for phase {last}{late}"
+        return f"{waits}, but {'only ' * (not seen)}phase {last} is complete{f' (by arrivals of {lines})' if lines else ''}, and no thread waited for that phase{late}"
     before = f"phases {ranges(range(seen, last + 1))} completed without a wait"
     if state.arrivals.run_ahead:
         return f"{waits}, because {before}: the same threads arrived in each{f', in {lines}' if lines else ''}"
