@@ -708,7 +708,7 @@ def test_a_compilers_fault_is_told_as_such(body: str, code: str, source: str | N
     assert mine.as_dict()["compiler"] == (compiler or None)
     if not compiler:
         call = "; or in Gluon: fence_async_shared() after the stores" * ("gluon" in (source or ""))
-        call += "; or in Triton: each program stores its own elements (tl.program_id), or tl.atomic_add" * (code == "X008")
+        call += "; or in Triton: let each program store its own elements (tl.program_id), or use tl.atomic_add" * (code == "X008")
         assert (mine.message, mine.repair) == (plain.message, plain.repair + call)
         return
     if source is None:  # the source may be Gluon's

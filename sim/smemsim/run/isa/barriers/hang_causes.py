@@ -151,12 +151,7 @@ def _why_unseen(barrier: Mbarrier, i: Instruction, x: Wave, phase: int) -> str:
     if "parity" not in i.modifiers:
         waits = f"the state of {i.name} is of phase {phase}, or of an earlier phase of the same parity, of {_named(barrier, x)}"
     if last == seen:
-        late = (
-            "; if the copies come late, the wait passes at once and old bytes are read (--schedule latest)"
-            if state.deliveries.sources
-            else ""
-        )
-        return f"{waits}, but {'only ' * (not seen)}phase {last} is complete{f' (by arrivals of {lines})' if lines else ''}, and no thread waited for that phase{late}"
+        return f"{waits}, but {'only ' * (not seen)}phase {last} is complete{f' (by arrivals of {lines})' if lines else ''}, and no thread waited for that phase"
     before = f"phases {ranges(range(seen, last + 1))} completed without a wait"
     if state.arrivals.run_ahead:
         return f"{waits}, because {before}: the same threads arrived in each{f', in {lines}' if lines else ''}"
