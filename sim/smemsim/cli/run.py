@@ -78,7 +78,7 @@ def parse_arguments(texts: tuple[str, ...]) -> tuple[list[dict[str, Any]], list[
         where = f"--arg {shown(text)}"
         if kind in VALUES:
             value = _number(where, rest, is_float=kind.startswith("f"))
-            number_bytes(f"--arg {kind}", kind, VALUES[kind], value)
+            number_bytes(where, kind, VALUES[kind], value, is_shown=True)
             args.append({"value": value, "type": kind})
         elif kind == "null":
             args.append({"null": True})

@@ -395,8 +395,9 @@ def _number(name: str, parameter: Parameter, value: float) -> bytes:
     return number_bytes(name, kind, size, value)
 
 
-def number_bytes(name: str, kind: str, size: int, value: float) -> bytes:
-    """A number as the bytes of a parameter of a PTX type; InputError where it does not fit.
+def number_bytes(name: str, kind: str, size: int, value: float, *, is_shown: bool = False) -> bytes:
+    """A number as the bytes of a parameter of a PTX type; InputError where it does not fit. `is_shown`: its name in
+    the error shows the number, too.
 
     >>> number_bytes("n", "u32", 4, -1), number_bytes("x", "b16", 2, 1.0)
     (b'\\xff\\xff\\xff\\xff', b'\\x00<')
@@ -415,5 +416,7 @@ def number_bytes(name: str, kind: str, size: int, value: float) -> bytes:
             raise InputError(f"{name} = {value}: needs a whole number{hint}")
     number = int(value)
     if not -(1 << 8 * size - 1) <= number < 1 << 8 * size:
-        raise InputError(f"{name} = {shown(number)}: does not fit into {8 * size} bits (at most {(1 << 8 * size) - 1})")
+        raise InputError(
+            f"{name}{'' if is_shown else f' = {shown(number)}'}: does not fit into {8 * size} bits (at most {(1 << 8 * size) - 1})"
+        )
     return (number & ((1 << 8 * size) - 1)).to_bytes(size, "little")
