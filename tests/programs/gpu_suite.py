@@ -912,6 +912,8 @@ USES = {
         torch.fft.irfft(torch.fft.rfft(c, dim=1), dim=1)[..., :20].tolist(),
     ),
     "transform of rows": lambda c, out: torch.fft.rfft(c, dim=2)[..., :20].cpu(),
+    "no numbers": lambda c, out: (c.__setitem__((..., slice(0, 20)), float("nan")), c.tolist(), c.cpu()),
+    "chosen by value": lambda c, out: c[c < 0].tolist(),
     "summed": lambda c, out: c.sum(dim=2).cpu(),
     "chosen": lambda c, out: c.index_select(2, torch.arange(21, device="cuda")).tolist(),
     "decides": lambda c, out: bool((c > 1e9).any()),

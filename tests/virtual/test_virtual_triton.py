@@ -30,12 +30,12 @@ pytestmark = [
 PLUGIN = ("-p", "smemsim.testing.plugin")  # by its name: installed or not, it is registered once (`run` loads no plugin by itself)
 SUITE = TESTS / "programs" / "gpu_suite.py"
 FAULTS = {
-    **{f"test_columns_that_nothing_has_written_are_scratch[{use}]": "R507" for use in ("element", "copy", "row", "one column more", "summed", "chosen", "decides", "transform of rows")},
+    **{f"test_columns_that_nothing_has_written_are_scratch[{use}]": "R507" for use in ("element", "copy", "row", "one column more", "summed", "chosen", "chosen by value", "decides", "transform of rows")},
     "test_past_the_end": "X001", **{f"test_past_what_compiled_code_takes_of_torch[{where}]": "X001" for where in ("behind", "freed", "host")},
     "test_copy_through_shared_memory[False]": "X004", "test_counting_in_memory_of_the_card[False]": "R507", "test_strides_of_a_descriptor": "T207", "test_descriptors_of_a_kernel[64-32-0]": "T207", "test_descriptors_of_a_kernel[128-64-64]": "X001",
 }  # fmt: skip
 NAMES = [
-    *(f"test_columns_that_nothing_has_written_are_scratch[{use}]" for use in ("columns", "questions", "valid", "zeros", "clone", "unread", "moved", "computed", "overwritten", "cpu", "rows", "list", "converted", "transform of columns")),
+    *(f"test_columns_that_nothing_has_written_are_scratch[{use}]" for use in ("columns", "questions", "valid", "zeros", "clone", "unread", "moved", "computed", "overwritten", "cpu", "rows", "list", "converted", "no numbers", "transform of columns")),
     "test_vector_addition", "test_softmax", "test_product_with_descriptors", "test_copy_through_shared_memory[True]", "test_after_a_finding",
     "test_pointers_in_memory", "test_memory_that_compiled_code_takes_of_torch", "test_where_a_pointer_may_point[cpu]", "test_where_a_pointer_may_point[pinned]",
     "test_where_a_pointer_may_point[cuda]", "test_too_much_shared_memory", "test_backward", "test_graph", "test_autotuner_and_benchmark",

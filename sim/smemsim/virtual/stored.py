@@ -4,7 +4,7 @@ or values that kernels have stored (`core/machine/stored_taint.py`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -84,3 +84,14 @@ class HostTaint:
 
         if (memory := self.memory) is not None and memory.taint.use_numbers(tuple(numbers), Half("use", by), are_pads=are_pads):
             self._found()
+
+    def copied(self, offsets: Mapping[int, np.ndarray], by: str) -> None:
+        """The host has got values with these marks: by mark, the distances of their bytes from the first one that it
+        got.
+        """
+        from smemsim.core.finding import Half
+
+        if (memory := self.memory) is not None and offsets:
+            numbers = np.repeat(np.array(list(offsets), np.int32), [len(own) for own in offsets.values()])
+            if memory.taint.copied(np.concatenate(list(offsets.values())), numbers, Half("use", by)):
+                self._found()

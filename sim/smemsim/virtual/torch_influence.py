@@ -5,7 +5,7 @@ with them, and a sum has those of its row.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from smemsim.virtual import process
 from smemsim.virtual.torch_cuda import is_cuda
 from smemsim.virtual.torch_tensors import CUDA, tensors
 
-__all__ = ["influenced", "marks_of"]
+__all__ = ["combined", "influenced", "marks_of"]
 
 
 # words in the names of functions whose result is another one each time
@@ -148,9 +148,10 @@ class _Results:
 
     def follow(self, used: Callable[[], None]) -> None:
         """Give results the marks of what they depend on; report a use by what is not of the card."""
-        if any(len(run.out) != len(self.out) for run in (self.usual, *self.runs.values())):
+        if len(self.usual.out) != len(self.out):
             used()
             return
+        self._decide({number for (number, _), run in self.runs.items() if len(run.out) != len(self.out)})
         own = {id(x) for x in self.out}
         numbers = [n for n, x in enumerate(self.out) if not _is_tensor(x)]
         if numbers:  # those of a list, for example
@@ -163,6 +164,12 @@ class _Results:
             else:
                 self._goes_out(of)
 
+    def _decide(self, numbers: set[int]) -> None:
+        """Values with these marks decide how many results there are: that is a use."""
+        if numbers:
+            process.device().taint.uses(sorted(numbers), f"{self.name} of torch")
+            self.runs = {key: run for key, run in self.runs.items() if key[0] not in numbers}
+
     def _changed(self) -> Iterator[tuple[int, Any]]:
         """The arguments that the function has changed, by their place."""
         for n, (real, usual) in enumerate(zip(self.given, self.usual.given, strict=True)):
@@ -173,16 +180,21 @@ class _Results:
         """A value leaves the card: what it depends on is used. Columns of a tensor may be padding."""
         usual = of(self.usual)
         differ = {key: self._differ(usual, of(run)).reshape(-1) for key, run in self.runs.items()}
+        if len({each.size for each in differ.values()}) > 1:  # some runs have results of another shape
+            differ = {key: each.any(keepdims=True) for key, each in differ.items()}
         count = max((each.size for each in differ.values()), default=0)
         marked = np.zeros(count, bool)
         for each in differ.values():
             marked |= each
-        at = np.flatnonzero(marked)
+        got = np.flatnonzero(marked)
         if all(map(_is_dense, self.marked)) and self._has_whole_rows(count, 0):
-            marked[at[pad_columns(at)]] = False
+            marked[got[pad_columns(got)]] = False
         taint, by = process.device().taint, f"{self.name} of torch"
         taint.uses(sorted({key[0] for key, each in differ.items() if (each & marked).any()}), by)
         taint.uses(sorted({key[0] for key, each in differ.items() if each.any()}), by, are_pads=True)
+        size = usual.element_size() if _is_tensor(usual) else self.marked[0].element_size()
+        of_bytes = {key[0]: np.flatnonzero(each)[:, None] * size + np.arange(size) for key, each in differ.items() if each.any()}
+        taint.copied({number: own.reshape(-1) for number, own in of_bytes.items()}, by)
 
     def _has_whole_rows(self, count: int, columns: int) -> bool:
         """Has a result as many elements as what it is made of, or as many columns? Else columns were chosen."""
@@ -190,23 +202,21 @@ class _Results:
 
     def _mark(self, real: Any, of: Callable[[_Run], Any], used: Callable[[], None]) -> None:
         usual = of(self.usual)
-        if tuple(usual.shape) != tuple(real.shape) or any(tuple(of(run).shape) != tuple(real.shape) for run in self.runs.values()):
+        if tuple(usual.shape) != tuple(real.shape):
             used()
             return
+        self._decide({number for (number, _), run in self.runs.items() if tuple(of(run).shape) != tuple(real.shape)})
         tensors.show()  # makes a new tensor known to the device
         offsets, _ = marks_of(real)
         memory = process.device().taint.memory
         if memory is None or not offsets.size:
             return
-        sets = np.zeros(offsets.shape, np.int64)
-        numbers = sorted({key[0] for key in self.runs})
-        for key, run in self.runs.items():
-            sets |= self._differ(usual, of(run)).astype(np.int64) << numbers.index(key[0])
-        known, which = np.unique(sets, return_inverse=True)
-        made = np.zeros(len(known), np.int32)
+        differ = ((key[0], self._differ(usual, of(run))) for key, run in self.runs.items())
+        which, sets = combined(differ, offsets.shape)
+        made = np.zeros(len(sets), np.int32)
         is_whole = self._has_whole_rows(real.numel(), real.shape[-1] if real.dim() else 1)
         by = Half("compute", f"{self.name} of torch")
-        for n, those in enumerate([[number for n, number in enumerate(numbers) if each >> n & 1] for each in known.tolist()]):
+        for n, those in enumerate(sets):
             doubts: list[Any] = [doubt for number in those for doubt in memory.taint.doubts_of(number)]
             kept = [doubt.made(by) if doubt.is_pad and not is_whole else doubt for doubt in doubts]
             made[n] = memory.taint.number_of(kept) if kept else 0
@@ -221,11 +231,36 @@ class _Results:
         for tensors that have other shapes, or no bits for each element. Two sparse tensors count as different.
         """
         if isinstance(one, list) and isinstance(other, list) and np.shape(one) == np.shape(other):
-            return np.asarray(np.array(one) != np.array(other))
+            return _are_others(np.array(one), np.array(other))
         if not (_has_bits(one) and _has_bits(other)) or one.shape != other.shape or one.dtype != other.dtype:
-            return np.array([_is_tensor(one) != _is_tensor(other) or _is_tensor(one) or bool(one != other)])
+            return np.array([_is_tensor(one) != _is_tensor(other) or _is_tensor(one) or bool(_are_others(one, other))])
         differ = np.asarray((_bits(one) != _bits(other)).numpy())
         return np.asarray(differ.any(axis=-1)) if one.is_complex() else differ
+
+
+def _are_others(one: Any, other: Any) -> np.ndarray:
+    """Which values are not the same? NaN is the same as NaN.
+
+    >>> _are_others(np.array([1.0, np.nan, np.nan]), np.array([2.0, np.nan, 3.0])).tolist(), bool(_are_others(np.nan, np.nan))
+    ([True, False, True], False)
+    """
+    are_none = np.asarray(one != one) & np.asarray(other != other)  # noqa: PLR0124
+    found: np.ndarray = np.asarray(one != other) & ~are_none
+    return found
+
+
+def combined(differ: Iterable[tuple[int, np.ndarray]], shape: tuple[int, ...]) -> tuple[np.ndarray, list[tuple[int, ...]]]:
+    """The sets of numbers that elements have, by (which of them, the sets), from numbers and which elements have them.
+
+    >>> combined([(7, np.array([True, False, True])), (7, np.array([False] * 3)), (9, np.array([True, False, False]))], (3,))
+    (array([2, 0, 1]), [(), (7,), (7, 9)])
+    """
+    which, sets = np.zeros(shape, np.int64), list[tuple[int, ...]]([()])
+    for number, own in differ:
+        if own.any():
+            known, which = np.unique(2 * which + own, return_inverse=True)
+            sets = [tuple(dict.fromkeys((*sets[n >> 1], *(number,) * (n & 1)))) for n in known.tolist()]
+    return which.reshape(shape), sets
 
 
 def _has_bits(value: Any) -> bool:
