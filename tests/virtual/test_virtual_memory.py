@@ -687,6 +687,33 @@ def test_what_is_a_use_of_a_stored_value(use, how):
     assert card_.made.findings[0].halves[-1].text == how
 
 
+SUMS = SCRATCH.replace("add.u64 %d2, %d20, %d1;", "mul.wide.u32 %d1, %r1, 4; add.u64 %d2, %d20, %d1;").split("add.u32 %r6")[0]
+VALID = lambda card_: card_.read(card_.out, 96)  # noqa: E731
+
+
+@pytest.mark.parametrize(
+    ("add", "use", "code"),
+    [
+        ("red.global.add.u32 [%d2], %r6;", VALID, ONLY_STORED),
+        ("atom.global.max.u32 %r7, [%d2], %r6;", VALID, ONLY_STORED),
+        ("atom.global.add.u32 %r7, [%d2], %r6; setp.eq.and.u32 %p2, %r2, 3, %p1; @%p2 st.global.u32 [%d2+128], %r7;", VALID, ONLY_STORED),
+        ("red.global.add.u32 [%d2], %r6;", lambda card_: card_.launch("ld.global.u32 %r2, [%d20+92]; st.global.u32 [%d20+256], %r2;", card_.out), ONLY_STORED),
+        ("red.global.add.u32 [%d2], %r6;", lambda card_: card_.read(card_.out, 100), IS_USED),
+        ("red.global.add.u32 [%d2], %r6;", lambda card_: card_.launch("ld.global.u32 %r2, [%d20+96]; setp.gt.u32 %p1, %r2, 7; @%p1 st.global.u32 [%d20], 1;", card_.out), IS_USED),
+        ("atom.global.add.u32 %r7, [%d2], %r6; setp.gt.u32 %p2, %r7, 5; @%p2 st.global.u32 [%d2+128], 1;", VALID, IS_USED),
+        ("red.global.add.u32 [%d2], %r6; red.global.add.u32 [%d2], 1;", VALID, IS_USED),
+        ("red.shared.add.u32 [%r5], %r6;", VALID, IS_USED),
+    ],
+    ids=["sum", "maximum", "what was there", "loaded", "copied", "decides", "what was there decides", "one more", "in shared memory"],
+)  # fmt: skip
+def test_partial_sums_with_columns_that_nothing_has_written(add, use, code, executed):
+    """Each CTA adds its part to the same words, of which the last eight are those of columns that do not exist."""
+    card_ = Stored(**executed)
+    card_.made = card_.launch(f"{SUMS} {add}", card_.out)
+    use(card_)
+    assert card_.codes == code
+
+
 def writes_what_is_there(card_):
     held = card_.device.memory.view(card_.scratch, 128 * CTAS).copy()
     card_.device.copy(card_.scratch, held.ctypes.data, 128 * CTAS)

@@ -232,6 +232,16 @@ class StoredTaint:
                 bits = kept | (numbers[own, n] != 0).astype(np.uint8) << np.uint8(part)
                 marks.leave(word, number, bits, is_late=is_late or bool((marks.parts[word] & LATE).any()))
 
+    def add(self, region: Array, at: np.ndarray, size: int, numbers: np.ndarray) -> None:
+        """Values of `size` bytes with these marks (n,) have been added to what is at byte offsets of an array's words,
+        and others may be, until `settle` is called.
+        """
+        for own in range(len(at)) if len(np.unique(at)) < len(at) else (slice(None),):  # each after the one before
+            places, given = at[own].reshape(-1), np.asarray(numbers[own]).reshape(-1)
+            before = self.of(region.words, places, size)
+            joined = given if before is None else self._joined(before.max(axis=1), given)
+            self.put(region, places, size, joined, is_late=True)
+
     def settle(self) -> None:
         """Everything that was stored is there now."""
         for marks in self._arrays.values():

@@ -109,7 +109,8 @@ class GlobalMarks:
 
     def changes_unwritten(self, i: Instruction, array: ArrayShadow, at: np.ndarray, size: int) -> None:
         if self.stored and (marks := self.taint.stored_values.of(i, array.region.words, at, size)) is not None:
-            self.taint.origins.tell(i, marks)
+            given = self.taint.given  # what is added to them has marks, too: sums of padding
+            self.taint.origins.tell(i, marks if given is None else marks[~given[self.x.threads]])
         if array.blank is not None and (there := array.blank.words(at, size).any(axis=1)).any():
             self._find(i, array, int(at[np.argmax(there)]), None)
 

@@ -165,6 +165,16 @@ class Origins:
             return self._known[key]
         return self._apart_one(number, "pad")
 
+    def added(self, i: Instruction, marks: np.ndarray) -> np.ndarray:
+        """The marks of words to which values with these marks are added: padding stays padding."""
+        known, which = np.unique(marks, return_inverse=True)
+        made = []
+        for mark in known.tolist():
+            pads = {number for number in self._sets[mark] if self._keys[number][0] == "pad"}  # type: ignore[index]
+            others = self._computed_one(i, self._sets.number(self._sets[mark] - pads), True)
+            made.append(self.union(self._sets.number(pads), others))
+        return np.array(made, np.int32)[which.reshape(marks.shape)]
+
     def has_gaps(self, marks: np.ndarray) -> list[int]:
         """The numbers that `apart` has made of gaps, of those of marks."""
         if not self._gaps or not marks.any():

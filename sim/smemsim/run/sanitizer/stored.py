@@ -194,10 +194,30 @@ class StoredValues:
         region = self._region(piece) if self._follows else None
         if region is None or self.x.launch.taint is None:
             return False
+        self.x.launch.taint.put(region, piece.at, size, self._numbers(i, marks), is_late=self.x.in_flight is not None)
+        return True
+
+    def _numbers(self, i: Instruction, marks: np.ndarray) -> np.ndarray:
+        """The numbers in the memory of the doubts of values with these marks."""
         known, which = np.unique(marks, return_inverse=True)
         numbers = np.array([self._held(i, mark) for mark in known.tolist()], np.int32)
-        is_late = self.x.in_flight is not None
-        self.x.launch.taint.put(region, piece.at, size, numbers[which.reshape(marks.shape)], is_late=is_late)
+        found: np.ndarray = numbers[which.reshape(marks.shape)]
+        return found
+
+    @functools.cached_property
+    def stay(self) -> bool:
+        """May such values stay in an array when the launch is over?"""
+        return self._follows and not all(_is_wanted(self.x.launch, region) for region in self.x.launch.memory.table()[2])
+
+    def add(self, piece: Piece, size: int, i: Instruction, marks: np.ndarray) -> bool:
+        """The same of values that have been added to words of an array. Other threads may add more until the launch is
+        over.
+        """
+        region = self._region(piece) if self.stay else None
+        if region is None or self.x.launch.taint is None or _is_wanted(self.x.launch, region):
+            return False
+        own = marks != 0
+        self.x.launch.taint.add(region, piece.at[own], size, self._numbers(i, marks[own]))
         return True
 
     def _region(self, piece: Piece) -> Region | None:
@@ -402,10 +422,12 @@ def ends(launch: Launch) -> None:
     """A launch is over: its caller gets the values of arrays."""
     if launch.taint:
         launch.taint.settle()
-        wanted = launch.options.outputs
-        launch.taint.use_all(
-            None,
-            launch.memory.are_outputs
-            if wanted is None
-            else lambda region: any(region.begin <= address < max(region.end, region.begin + 1) for address in wanted),
-        )
+        launch.taint.use_all(None, functools.partial(_is_wanted, launch))
+
+
+def _is_wanted(launch: Launch, region: Any) -> bool:
+    """Does the caller of a launch get the values of an array when it is over?"""
+    wanted = launch.options.outputs
+    if wanted is None:
+        return bool(launch.memory.are_outputs(region))
+    return any(region.begin <= address < max(region.end, region.begin + 1) for address in wanted)

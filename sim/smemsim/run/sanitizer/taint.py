@@ -86,6 +86,8 @@ CHOOSING = {
     "shl": 1,
     "shr": 1,
 }  # that take bits of a register: how many of their last operands are bit numbers
+# atomic operations whose result in memory is made of all values that threads give
+ADDING = frozenset(("add", "and", "max", "min", "or", "xor"))
 RESULTS = frozenset(("bra", "mma", "selp", "tcgen05", "wgmma", "wmma"))
 MOVING = BITWISE | frozenset(CHOOSING) | {"mov", "selp"}  # that make values of bits of others, and compute nothing
 # of integers: a byte of a result comes of the same and lower bytes of what they read
@@ -107,6 +109,11 @@ def is_followed(i: Instruction) -> bool:
     if i.op == "atom":  # a value computed from an uninitialised one is uninitialised, too
         return "exch" in i.modifiers
     return i.op in ("ld", "ldmatrix", "wgmma", "wmma", "red") or (i.op == "tcgen05" and i.modifiers[0] in ("ld", "cp", "mma"))
+
+
+def _adds_up(i: Instruction) -> bool:
+    """Does an atomic operation make the word in memory of what is there and of what threads give?"""
+    return i.op in ("atom", "red") and not ADDING.isdisjoint(i.modifiers) and "async" not in i.modifiers
 
 
 def _by_bytes(marks: np.ndarray, size: int) -> np.ndarray:
@@ -177,6 +184,7 @@ class Taint:
         self._pieces: list[Piece] | None = None  # the destination of the running store
         # by CTA: which bytes of its words were uninitialised, and which of these are padding
         self._gaps: dict[int, tuple[np.ndarray, np.ndarray]] = {}
+        self.given: np.ndarray | None = None  # which threads give values with marks to the running sum in memory
         self.copies = FlatCopies(x)
         for slot, reader in x.program.never_given.items():
             self._mark(slot, np.arange(self.total), self.origins.of(("register", slot), functools.partial(self._is_blank, slot, reader)))
@@ -448,6 +456,8 @@ class Taint:
             self._store(x, i, step, threads, _items(i.operands[1]))
         elif i.op == "atom" and "exch" in i.modifiers:
             self._exchange(x, i, step, threads)
+        elif _adds_up(i) and self.stored_values.stay:
+            self._add_up(x, i, step, threads)
         else:
             in_parts = self._handed_on_in_parts(i, threads)
             results, sources = _registers(i)
@@ -585,6 +595,34 @@ class Taint:
             self._mark(i.operands[0].slot, threads, 0)
         if given.any():
             self.loads(threads, given[threads][:, None], bits_of(i.modifiers[-1]) // 8)
+
+    def _add_up(self, x: Wave, i: Instruction, step: Callable[[Any], Any], threads: np.ndarray) -> None:
+        """Threads add values to words of memory: partial sums, with columns of padding. The marks of the values stay
+        there, together with those of earlier ones (`given`).
+        """
+        self._operands_used(i, threads)
+        items = _items(i.operands[-1])
+        marks = [self._part(item, threads) for item in items]
+        self.put_registers(_items(i.operands[0]), threads, 0)
+        self.given = np.zeros(self.total, bool)
+        self.given[threads] = np.all([own != 0 for own in marks], axis=0)
+        self._pieces = []
+        try:
+            step(x)
+            pieces = self._pieces
+        finally:
+            self._pieces = self.given = None
+        size = bits_of(i.modifiers[-1]) // 8
+        for piece in pieces:
+            for n, own in enumerate(marks):
+                put = own if piece.part is None else own[piece.part]
+                if put.any() and not (
+                    piece.space == "global"
+                    and self.stored_values.add(piece._replace(at=piece.at + n * size), size, i, self.origins.added(i, put))
+                ):
+                    self.origins.tell(i, put)
+        if i.op == "atom":
+            self.loads(threads, self._joined(marks)[:, None], len(items) * size)
 
     def _store(self, x: Wave, i: Instruction, step: Callable[[Any], Any], threads: np.ndarray, items: Sequence[Operand]) -> list[Piece]:
         """A store passes the marks of its values to words of shared and local memory. To global memory it is a use.
@@ -1091,7 +1129,7 @@ def _is_value(i: Instruction, n: int, operand: Operand) -> bool:
         return i.modifiers[0] in ("ld", "st") and not isinstance(operand, Address)
     if i.op == "wmma":
         return n in {"load": (0,), "mma": (0, 1, 2, 3), "store": (1,)}[i.modifiers[0]]
-    return n in {"atom": (0, 2), "ldmatrix": (0,), "mma": (0, 1, 2, 3), "shfl": (0, 1), "st": (1,), "stmatrix": (1,)}[i.op]
+    return n in {"atom": (0, 2), "ldmatrix": (0,), "mma": (0, 1, 2, 3), "red": (1,), "shfl": (0, 1), "st": (1,), "stmatrix": (1,)}[i.op]
 
 
 def _registers(i: Instruction) -> tuple[list[int], list[Operand]]:
