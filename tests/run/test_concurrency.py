@@ -535,6 +535,7 @@ MANY_STORES, OWN_STORES = (
     f"mov.u32 %r30, 0; mad.lo.u32 %r31, %r3, 4, %r5; N: {step} st.shared.u32 [%r31+{at}], %r3; add.u32 %r30, %r30, 1; setp.lt.u32 %p9, %r30, 100; @%p9 bra N;"
     for step, at in (("xor.b32 %r31, %r31, 256;", 2048), ("", 0))
 )
+PAIRS_COUNT = "@%p3 bra OUT; shr.u32 %r10, %r3, 1; mad.lo.u32 %r11, %r10, 4, %r5; ld.shared.u32 %r9, [%r11]; add.u32 %r9, %r9, 1; {} st.shared.u32 [%r11], %r9; OUT:"
 REFILL = f"fence.proxy.async.shared::cta; {LOAD.replace('%p1', '%p4')} {waits(parity='1', label='V')}"
 NEXT_LANE = f"@!%p2 bra OUT; xor.b32 %r10, %r3, 5; mad.lo.u32 %r10, %r10, 4, %r5; {{first}} {{second}} {RESULT} OUT:"
 UPDATES = "and.b32 %r10, %r1, {bins}; mul.wide.u32 %rd5, %r10, 4; add.u64 %rd5, %rd5, %rd1; ld.global.u32 %r12, [%rd5]; {made} st.global.u32 [%rd5], %r12;"
@@ -960,6 +961,8 @@ KERNELS = (
     Kernel("shuffle, of a lane that took another way",  SHUFFLED.format(some="16", lane="20", mask="-1"), "X011"),
     Kernel("shuffle, of a lane that the mask leaves out", SHUFFLED.format(some="16", lane="20", mask="0x1FFFF"), "X011"),
     Kernel("shuffle, what is undefined is not used",   SHUFFLED.format(some="16", lane="20", mask="-1").replace("st.global", "@%p1 st.global").replace("20, 31", "0, 31")),
+    Kernel("lanes, pairs count in one word",            PAIRS_COUNT.format(""), "X008"),
+    Kernel("lanes, pairs count in one word, met",       PAIRS_COUNT.format("bar.warp.sync -1;"), remarks="X008"),
     Kernel("lanes, overwritten behind bar.warp.sync",  f"{lanes('bar.warp.sync -1;')} bar.warp.sync -1; st.shared.u32 [%r6], %r9;"),
     Kernel("lanes, overwritten too early",             f"{lanes('bar.warp.sync -1;')} st.shared.u32 [%r6], %r9;", "X008"),
     Kernel("lanes, by an mbarrier",                    f"{init(32)} bar.sync 0; @!%p2 bra OUT; {lanes('mbarrier.arrive.shared::cta.b64 _, [bar]; ' + waits())} OUT:"),
@@ -1015,6 +1018,9 @@ KERNELS = (
     Kernel("lanes, one frees for all, a proxy fence",  freed_by_one("fence.proxy.async.shared::cta;"), remarks="X008"),
     Kernel("lanes, one frees for half, met",           freed_by_one("setp.lt.u32 %p8, %r3, 16; @%p8 bar.warp.sync 0xffff;"), remarks="X008"),
     Kernel("lanes, one frees what the others read",    freed_by_one("", first="@%p4 bra N;", then="N:"), "X008"),
+    Kernel("lanes, one frees in the other arm",        freed_by_one("", first="@%p4 bra N;", then="bra OUT; N:"), "X008"),
+    Kernel("lanes, one frees in the other arm, met",   freed_by_one("", first="@%p4 bra N;", then="bar.warp.sync -1; bra OUT; N: bar.warp.sync -1;")),
+    Kernel("lanes, one frees in the first arm",        freed_by_one("", first=f"@!%p4 bra N; {AGAIN} bra OUT; N:", gives="@%p4 mov.u32 %r20, 0;", takes="st.shared.u32 [%r6], 7;"), "X008"),
     Kernel("lanes, one frees, guarded loads",          freed_by_one("", guard="@!%p4"), "X008"),
     Kernel("lanes, one sets a flag, all have read",    freed_by_one("", RELEASE, waits_by=ACQUIRES), "X008"),
     Kernel("lanes, one frees what it has read",        freed_by_one("", words="%r5", takes="@%p4 st.shared.u32 [sm+4], 1;")),

@@ -51,6 +51,7 @@ from smemsim.core.ptx.module import (
 )
 from smemsim.core.ptx.origins import number_of, origin
 from smemsim.run.async_ops import is_bulk
+from smemsim.run.sanitizer.races import LANES_APART, UPDATE
 
 __all__ = ["Candidate", "candidates_of"]
 
@@ -708,6 +709,8 @@ def _new_groups(kind: str, op: Instruction, access: Instruction, code: _Code, *,
 
 
 def _barrier(f: Finding, at: InLaunch, i: Instruction, code: _Code) -> Iterator[Candidate]:
+    if f.operation in (UPDATE, LANES_APART):
+        return
     if at.other is not None and _is_load(at.other):
         yield from _source(at.other, i, code)
     yield from _scopes(f, at, i, code)

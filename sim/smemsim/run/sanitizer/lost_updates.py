@@ -21,7 +21,7 @@ from smemsim.run.lower.dataflow import accumulations, bounds, updates
 from smemsim.run.lower.lane_private import is_spread
 from smemsim.run.lower.program import Program
 from smemsim.run.sanitizer.lost_update_loops import meet
-from smemsim.run.sanitizer.races import Access, lost_in_warp
+from smemsim.run.sanitizer.races import ATOMIC_IN_WARP, LOST_IN_WARP, UPDATE, Access, lost_in_warp
 from smemsim.run.sanitizer.reporting import WORD, Reporting
 from smemsim.run.warps import WARP
 
@@ -85,9 +85,9 @@ class LostUpdates:
                 if (counts != counts[0]).any() or not stays[own].all():
                     self._say(i, piece, size, lanes)
                     return
-                alike = alike if len(alike) else lanes
-        # in shared memory, lanes that overwrite reads of others are reported anyway
-        if len(alike) and piece.space == "global":
+                # a whole warp may keep one number in shared memory
+                alike = alike if len(alike) or (piece.space == "shared" and len(counts) == 1) else lanes
+        if len(alike):
             self._say(i, piece, size, alike, are_alike=True)
 
     def _say(self, i: Instruction, piece: Piece, size: int, which: np.ndarray, *, are_alike: bool = False) -> None:
@@ -95,17 +95,15 @@ class LostUpdates:
         one, another = (self.x.threads[which[:2]] % WARP).tolist()
         load, place = updates(self.x.program)[id(i)], int(piece.at[which[0]])
         mine = Access("write", f"lanes {one} and {another} of warp {self.reporting.warp(self.x.threads[which[0]] >> 5)}", i)
-        why = "each lane reads before any lane writes: only one update is left"
-        repair = (
-            "one atomic (atom, red) instead of the load and the store, or first a sum over the lanes with one address (shfl, redux, match)"
-        )
+        why = LOST_IN_WARP + ("; every address has as many lanes, which leave the same value" if are_alike else "")
+        milder = Severity.NOTE if are_alike else None
         if piece.space == "shared":
             words = np.arange(place // WORD, (place + size - 1) // WORD + 1)
-            self.reporting.find(i, words, lost_in_warp(mine, load, why=why), repair, other=load.line, within_warp=True)
+            said = lost_in_warp(mine, load, why=why)
+            self.reporting.find(i, words, said, ATOMIC_IN_WARP, cause=UPDATE, other=load.line, within_warp=True, milder=milder)
             return
-        why += "; every address has as many lanes, which leave the same value" if are_alike else ""
         said = lost_in_warp(mine, load, self.name(i, piece.memory, place), why)
         self.x.launch.find(
-            said.code, i, said.what, repair, why=said.why, halves=said.halves, because="PTX ISA 9.1 §8.1, 8.10", other=load, within_warp=True,
-            milder=Severity.NOTE if are_alike else None,
+            said.code, i, said.what, ATOMIC_IN_WARP, why=said.why, halves=said.halves, because="PTX ISA 9.1 §8.1, 8.10", other=load, within_warp=True,
+            milder=milder, operation=UPDATE,
         )  # fmt: skip

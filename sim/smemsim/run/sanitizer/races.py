@@ -10,7 +10,11 @@ from smemsim.core.finding import Half
 from smemsim.core.ptx.module import Instruction
 
 __all__ = [
+    "ATOMIC_IN_WARP",
+    "LANES_APART",
+    "LOST_IN_WARP",
     "UNORDERED",
+    "UPDATE",
     "Access",
     "Clauses",
     "after_cta",
@@ -90,8 +94,19 @@ def lost_update(mine: Access, theirs: Access, load: Instruction, where: str = "{
     return Clauses("X008", f"an update of {where} may be lost", (Half("read", f"{who} ({load.name})", load), mine.half, theirs.half), why)
 
 
-def lost_in_warp(mine: Access, load: Instruction, where: str = "{where}", why: str = "") -> Clauses:
-    """X008: lanes of one warp read a value, change it and write it back by one instruction."""
+# Operations of findings that no barrier of the CTA repairs: what `lost_in_warp` words; a lane releases, and has not
+# synchronised with another lane.
+UPDATE, LANES_APART = "update", "lanes"
+LOST_IN_WARP = "each lane reads before any lane writes: only one update is left"
+ATOMIC_IN_WARP = (
+    "one atomic (atom, red) instead of the load and the store, or first a sum over the lanes with one address (shfl, redux, match)"
+)
+
+
+def lost_in_warp(mine: Access, load: Instruction, where: str = "{where}", why: str = LOST_IN_WARP) -> Clauses:
+    """X008: lanes of one warp read a value, change it and write it back by one instruction. The fix is
+    ATOMIC_IN_WARP.
+    """
     return Clauses("X008", f"an update of {where} is lost", (Half("read", load.name, load), mine.half), why)
 
 

@@ -22,7 +22,7 @@ from smemsim.run.lower.cfg import comes_by
 from smemsim.run.marks import LANE_BITS, MANY, NO_LANE, PART_BITS, SEVERAL
 from smemsim.run.sanitizer.happens_before import VectorClocks
 from smemsim.run.sanitizer.lanes import Lanes
-from smemsim.run.sanitizer.races import Access, unordered
+from smemsim.run.sanitizer.races import LANES_APART, Access, unordered
 from smemsim.run.sanitizer.release_missing_writes import unmet_loads
 from smemsim.run.sanitizer.reporting import Reporting
 from smemsim.run.sanitizer.shared_table import SharedTable
@@ -162,6 +162,6 @@ class ReleaseMissingReads:
             self.reporting.find(i, np.array([at]), unordered(mine, theirs), formal="lane", other=line)
             return
         self.reporting.find(
-            i, np.array([at]), unordered(mine, theirs, why=why), f"bar.warp.sync (__syncwarp) before {release.at}, or let each lane arrive",
-            other=line,
+            i, np.array([at]), unordered(mine, theirs, why=why),
+            f"bar.warp.sync (__syncwarp) of all lanes between their loads and {release.at}, or let each lane arrive", cause=LANES_APART, other=line,
         )  # fmt: skip

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,7 +28,7 @@ from smemsim.run.marks import LANE_BITS
 from smemsim.run.sanitizer.happens_before import VectorClocks
 from smemsim.run.sanitizer.lanes import ONLY_WAIT, Lanes
 from smemsim.run.sanitizer.operations import Operation
-from smemsim.run.sanitizer.races import Access, unordered
+from smemsim.run.sanitizer.races import LANES_APART, Access, unordered
 from smemsim.run.sanitizer.reporting import Reporting
 from smemsim.run.sanitizer.synchronisation import ALL_LANES, by_warps
 from smemsim.run.warps import EXITED, WARP
@@ -94,18 +94,48 @@ def _find_unmet(program: Program) -> list[Instruction]:
                 state = _before(i, state)
             grows |= state != begins[n]
             begins[n] = state
+    return [*found.values(), *_loads_beside(program, after, [releases for releases, _, _ in begins])]
+
+
+def _loads_beside(program: Program, after: Sequence[Sequence[int] | None], releases: Sequence[bool]) -> list[Instruction]:
+    """The plain loads in one arm of a branch, if a thread in the other arm may release: lanes of one warp may be in
+    both. `releases` says of each block whether a release may follow before the lanes meet.
+    """
+    beside = [False] * len(releases)
+    for arms in after:
+        if arms is not None and any(releases[arm] for arm in arms):
+            for arm in arms:
+                beside[arm] |= any(releases[other] for other in arms if other != arm)
+    found: dict[int, Instruction] = {}
+    grows = True
+    while grows:
+        grows = False
+        for n, block in enumerate(program.blocks):
+            is_beside = beside[n]
+            for i in block.instructions if is_beside else ():
+                if _is_plain_load(i):
+                    found[id(i)] = i
+                is_beside = is_beside and not _meets(i)
+            for to in after[n] or ():
+                grows |= is_beside and not beside[to]
+                beside[to] |= is_beside
     return list(found.values())
 
 
 def _before(i: Instruction, state: tuple[bool, bool, bool]) -> tuple[bool, bool, bool]:
     """The possible successors of an instruction, seen from before it."""
     releases, writes, matrices = state
-    if i.guard is None and i.op not in ONLY_WAIT and (i.op in _MEETINGS or not {"sync", "aligned"}.isdisjoint(i.modifiers)):
+    if _meets(i):
         return False, False, False
     if _fences(i):
         return releases or writes, writes, matrices
     is_strong = i.op in ("atom", "red") or (i.op == "st" and not _STRONG.isdisjoint(i.modifiers)) or _changes_mbarrier(i)
     return releases or _releases(i), writes or is_strong, matrices or _moves_matrices(i)
+
+
+def _meets(i: Instruction) -> bool:
+    """Do the lanes of a warp execute an instruction together that orders their memory?"""
+    return i.guard is None and i.op not in ONLY_WAIT and (i.op in _MEETINGS or not {"sync", "aligned"}.isdisjoint(i.modifiers))
 
 
 def _changes_mbarrier(i: Instruction) -> bool:
@@ -474,11 +504,12 @@ class ReleaseMissingWrites:
         if one.is_twice:
             why += f". Lane {one.by} stored to this address too, by the same instruction: the reader gets the value if lanes store the same"
         milder = Severity.NOTE if only_waited or one.is_twice else None
-        repair = f"bar.warp.sync (__syncwarp) before {release.at}, or let each lane release"
+        repair = f"bar.warp.sync (__syncwarp) of all lanes between their stores and {release.at}, or let each lane release"
         if space == "global" and milder is None and self.x.stride > WARP:
             repair += f"; if {release.at} is for stores of other warps too: bar.sync (__syncthreads) there"
         if space == "shared":
-            self.reporting.find(i, np.array([at // _STEP]), unordered(mine, theirs, why=why), repair, other=one.store.line, milder=milder)
+            said = unordered(mine, theirs, why=why)
+            self.reporting.find(i, np.array([at // _STEP]), said, repair, cause=LANES_APART, other=one.store.line, milder=milder)
         else:
             said = unordered(mine, theirs, self.name(i, memory, at), why)
             self.x.launch.find(

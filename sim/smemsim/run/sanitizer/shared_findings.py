@@ -19,6 +19,7 @@ import numpy as np
 from smemsim.core.ptx.module import Instruction
 from smemsim.core.spec.findings import Severity
 from smemsim.run.async_ops import is_bulk
+from smemsim.run.lower.dataflow import updates
 from smemsim.run.sanitizer import races
 from smemsim.run.sanitizer.happens_before import VectorClocks
 from smemsim.run.sanitizer.mbarriers import MbarrierObjects
@@ -63,11 +64,17 @@ class SharedFindings:
         if suspect.formal == "warpgroup":
             self.reporting.excuses["warpgroup"] = a.i
         is_remark = suspect.lacks == "fence" and suspect.theirs.does == "read"
-        cause = suspect.op.kind if suspect.op is not None and suspect.lacks == "wait" else "read" if is_remark else ""
+        cause = "read" if is_remark else races.UPDATE if self._is_update(a, suspect) else ""
+        if suspect.op is not None and suspect.lacks == "wait":
+            cause = suspect.op.kind
         self.reporting.find(
             a.i, suspect.at, said, repair, formal=suspect.formal, cause=cause, other=suspect.line, within_warp=suspect.lacks == "lanes",
             milder=Severity.NOTE if is_remark else None,
         )  # fmt: skip
+
+    def _is_update(self, a: WordAccess, suspect: Suspect) -> bool:
+        """Do lanes of a warp store what they make of the value that they have loaded from the same word?"""
+        return suspect.lacks == "lanes" and updates(self.table.x.program).get(id(a.i)) is suspect.theirs.instruction
 
     def _worded(self, a: WordAccess, suspect: Suspect) -> tuple[Clauses, str]:
         """The fault, and the fix."""
@@ -76,6 +83,8 @@ class SharedFindings:
         if suspect.lacks == "fence":
             return self._unfenced(a, suspect)
         mine, theirs = suspect.mine, suspect.theirs
+        if self._is_update(a, suspect):
+            return races.lost_in_warp(mine, updates(self.table.x.program)[id(a.i)]), races.ATOMIC_IN_WARP
         if suspect.lacks == "lanes":
             return races.within_warp(mine, theirs), "bar.warp.sync (__syncwarp) between {} and {}".format(
                 *self.reporting.ends(theirs.instruction, a.i)
