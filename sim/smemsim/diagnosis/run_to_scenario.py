@@ -406,7 +406,7 @@ def _has_own_k(reads: Reads, side: str) -> bool | None:
         if now is not None and before is not None and (now.base, now.along_k) == (before.base, before.along_k):
             (row, k), (old_row, old_k) = now.corner, before.corner
             if (row == old_row) != (k == old_k):
-                return row == old_row
+                return bool(row == old_row)
     return None
 
 
@@ -416,7 +416,7 @@ def _may_be_turned(reads: Reads, side: str, lines: Set[int]) -> bool:
     """
     for p in reads.products:
         held = [read for read in getattr(p, side) if read is not None and read.is_plain]
-        if not held or not lines.intersection(event.instruction.line for event in p.events):
+        if not held or lines.isdisjoint(event.instruction.line for event in p.events):
             continue
         dimension, keys = held[0].modes[0][0].dimension, {load.key_of_map for read in held for load in read.loads}
         rows = {
