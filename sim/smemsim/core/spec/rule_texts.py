@@ -769,9 +769,9 @@ _FENCES = RuleTopic(
         ),
         "order.barrier_fences": RuleText(
             "A relaxed read before a barrier",
-            "A relaxed load acquires at a later bar.sync for the threads of the CTA, and at barrier.cluster for those of the cluster. It acquires nothing for other threads.",
-            "Thread 0 polls a flag by ld.relaxed. After `__syncthreads()` all threads of the CTA may read the data.",
-            "It reports nothing.",
+            "A thread reads a flag by a relaxed load. At a later bar.sync the load acquires what threads of the same CTA have released, and at barrier.cluster what threads of the cluster have released. It acquires nothing from other threads.",
+            "Warp 1 stores data and sets a flag after a fence. Thread 0 of the same CTA polls the flag by ld.relaxed. After `__syncthreads()` all threads of the CTA may read the data.",
+            "It reports nothing. If another CTA sets the flag, the reader needs a fence, even with `__syncthreads()`.",
         ),
         "order.fence_sc": RuleText(
             "fence.sc and membar",
