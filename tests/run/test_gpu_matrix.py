@@ -515,6 +515,29 @@ def test_wgmma_gives_the_registers_of_the_machine(form: str, given_: dict, count
             assert (found[cta, count:] == held[cta, count:]).all()
 
 
+SPARSE = """.version 8.8 .target sm_90a .address_size 64
+.visible .entry k(.param .u64 out) { .reg .b32 %r<16>; .reg .b64 %rd<2>; mov.u32 %r1, META; mov.u32 %r2, VALUE; mov.u32 %r3, 0;
+NAME {%r4, %r5, %r6, %r7}, {%r2, %r2}, {%r3, %r3}, {%r3, %r3, %r3, %r3}, %r1, 0x0; ld.param.u64 %rd1, [out]; st.global.u32 [%rd1], %r4; ret; }"""
+
+
+@pytest.mark.parametrize(
+    ("metadata", "value", "name", "told"),
+    [
+        (0x44444444, 0x3C003C00, "sp", ""), (0x55555555, 0x3C003C00, "sp", "both elements are number 1"), (0x55555555, 0x80000000, "sp", ""),
+        (0x66666666, 0x3C003C00, "sp", ""), (0x66666666, 0x3C003C00, "sp::ordered_metadata", "these are 2 and 1"),
+        (0x49CDE8C4, 0x3C003C00, "sp::ordered_metadata", ""),
+    ],
+)  # fmt: skip
+def test_metadata_that_names_a_place_twice_is_a_remark(metadata: int, value: int, name: str, told: str) -> None:
+    gpu = Gpu("sm_90a")
+    name = f"mma.{name}.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
+    text = SPARSE.replace("META", hex(metadata)).replace("VALUE", hex(value)).replace("NAME", name)
+    done = gpu.launch(text, block=32, args=[gpu.zeros(1, np.uint32)], progress=False)
+    assert done.findings == []
+    assert [f.code for f in done.broken] == ["R508"] * bool(told)
+    assert all(told in f.message for f in done.broken)
+
+
 def test_each_warpgroup_has_sums_of_its_own_beside_further_warps() -> None:
     """CTAs of five warps, of which four multiply: what they leave is what CTAs of four warps leave."""
     text = wgmma_kernel(f"wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {listed(0, 4)}, %rd3, %rd4, %p1, 1, 1, 0, 0;", 4)

@@ -19,6 +19,7 @@ from smemsim.core.arithmetic.multiply import Factors, Options, multiply_tiles
 from smemsim.core.arithmetic.rounding import NEAREST
 from smemsim.core.arithmetic.values import to_float64
 from smemsim.core.layout import fragments
+from smemsim.core.machine.sparsity import undefined_groups
 from smemsim.core.spec.assumptions import assumed
 from smemsim.core.spec.grades import Grade
 from smemsim.core.spec.mma_arithmetic import MmaArithmetic
@@ -198,6 +199,17 @@ class MmaSync:
             own = [None if factors is None else factors.of(factors.a[w], factors.b[w]) for w in each]
             d = np.concatenate([self.product(of_a[w], of_b[w], of_c[w], f, index[w.start]) for w, f in zip(each, own, strict=True)])
         return _registers(d, _d_order(m, n), self.d_type)
+
+    def undefined_groups(self, a: np.ndarray, metadata: np.ndarray, *, is_ordered: bool) -> np.ndarray:
+        """Which groups of K (warps, M, groups) of a sparse A have undefined metadata? It is uint32 (warps, 32)."""
+        m, stored, bits = self.shape[0], self.stored_k, self.row.bits
+        of_a = _codes(_matrix(a, _a_order(m, stored, bits), bits, self.a_type).reshape(-1, m, stored), bits, self.a_type)
+        return undefined_groups(self.nibbles(metadata), of_a, self.a_type, group=self.row.group, is_ordered=is_ordered)
+
+    def nibbles(self, metadata: np.ndarray) -> np.ndarray:
+        """The metadata of each group of K, (warps, M, groups), from the registers, uint32 (warps, 32)."""
+        thread, bit = self.metadata_places
+        return np.asarray(metadata.astype(np.int64)[:, thread] >> bit & 0xF)
 
     def product(
         self, a: np.ndarray, b: np.ndarray, c: np.ndarray, factors: Factors | None = None, index: np.ndarray | None = None
@@ -452,9 +464,8 @@ def _registers(d: np.ndarray, order: np.ndarray, d_type: str) -> np.ndarray:
 def _k_of(metadata: np.ndarray, i: MmaSync) -> np.ndarray:
     """The K that every stored element of A meets, (warps, M, stored)."""
     row = i.row
-    thread, bit = _metadata_places(i.shape[0], i.groups, i.selector, row.bits)
     k_of: Any = fragments.sparse_k  # works on arrays as well
-    nibbles = metadata.astype(np.int64)[:, thread] >> bit & 0xF  # (warps, M, groups)
+    nibbles = i.nibbles(metadata)
     s = np.arange(i.stored_k)
     if row.group == 2:  # tf32: two halves that name the same element
         lower, upper = (k_of(2 * s + half, nibbles[:, :, s]) for half in (0, 1))

@@ -21,6 +21,7 @@ from smemsim.core.arithmetic.multiply import Options, Sums, add_tiles, is_added_
 from smemsim.core.layout import fragments
 from smemsim.core.machine.memory import WORDS, SharedMemory, Windows
 from smemsim.core.machine.product import MmaOperand, MmaResult, SharedOperand, halves, weaker
+from smemsim.core.machine.sparsity import undefined_groups
 from smemsim.core.spec.architectures import architecture
 from smemsim.core.spec.formats import element_format
 from smemsim.core.spec.grades import Grade
@@ -181,6 +182,17 @@ class Wgmma:
         return (
             () if metadata is None else tuple(_sparse(registers, self.row, self.stored_k, self.sparsity_selector) for registers in metadata)
         )
+
+    def nibbles(self, metadata: np.ndarray) -> np.ndarray:
+        """The metadata of each group of K, (warpgroups, 64, groups), from the registers, uint32 (warpgroups, 128)."""
+        thread, bit = self.metadata_places
+        return np.asarray(metadata.astype(np.int64)[:, thread] >> bit & 0xF)
+
+    def undefined_groups(self, operands: Operands, metadata: np.ndarray) -> np.ndarray:
+        """Which groups of K (warpgroups, 64, groups) of a sparse A have undefined metadata? It is uint32 (warpgroups,
+        128).
+        """
+        return undefined_groups(self.nibbles(metadata), operands.a[operands.which_a], self.a_type, group=self.row.group)
 
     def execute(self, operands: Operands, c: np.ndarray) -> np.ndarray:
         """D (groups, 64, N), raw bits, of operands and of C, which is what D held, or zeros."""

@@ -128,7 +128,7 @@ _WGMMA = RuleTopic(
             "A register of such a thread holds four groups of each row. "
             "With 8-bit types all four threads hold metadata: a register has eight groups of one row.",
             "With f16 and selector 0, threads 0 and 1 of each four hold metadata. With selector 1, threads 2 and 3 hold it.",
-            "It computes with the metadata. All values run, also those that the PTX ISA calls invalid.",
+            "It computes with the metadata. All values run. Those that the PTX ISA calls invalid are a remark (R508), unless A holds zeros there.",
         ),
         "wgmma.in_flight": RuleText(
             "Registers of D before wgmma.wait_group",

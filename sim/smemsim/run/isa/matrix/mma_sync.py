@@ -27,6 +27,7 @@ from smemsim.run.engine.records import Fragments, FragmentScales, Metadata, Warp
 from smemsim.run.engine.wave import WARP
 from smemsim.run.isa.alu.floats import MODES
 from smemsim.run.isa.matrix.ldmatrix import items, whole_warps
+from smemsim.run.isa.matrix.sparsity import find_undefined
 from smemsim.run.isa.memory.spaces import locate, note_read, note_write, values_of
 from smemsim.run.isa.modifiers import Modifiers, Operands
 from smemsim.run.isa.registry import Gate, Step, implements, unmodelled
@@ -102,6 +103,9 @@ def build_mma(i: Instruction, c: Linker) -> Step:
             d = of.execute(a, b, start, held, (scales[0].read(x), scales[1].read(x)))
         else:
             d = of.execute(a, b, start, held)
+        if held is not None and isinstance(of, MmaSync):
+            undefined = of.undefined_groups(a, held, is_ordered="sp::ordered_metadata" in i.modifiers)
+            find_undefined(x, i, undefined, of.nibbles(held), of.row.group)
         if isinstance(of, MmaSync) and places and x.events.warps_multiplied:
             x.events.warps_multiplied(x, i, _warp_products(x, of, {"a": a, "b": b}, (start, d), places, origins))
         if x.taint is not None and x.taint.slots:

@@ -31,6 +31,7 @@ from smemsim.run.following import Product
 from smemsim.run.isa.asynchronous import issue, stops
 from smemsim.run.isa.matrix.accumulators import accumulators, bits_of_slots, count_of, number_of
 from smemsim.run.isa.matrix.ldmatrix import items
+from smemsim.run.isa.matrix.sparsity import find_undefined
 from smemsim.run.isa.modifiers import Modifiers, Operands
 from smemsim.run.isa.registers import bits_of
 from smemsim.run.isa.registry import Gate, Step, implements, unmodelled
@@ -295,6 +296,8 @@ class _Mma:
             lambda trap: ("A107", "correct that field of the descriptor which is too large, or give the launch more shared_bytes"),
         ):
             operands = of.read(words.reads, registers, metadata)
+        if metadata is not None:
+            find_undefined(x, self.i, of.undefined_groups(operands, metadata), of.nibbles(metadata), of.row.group)
         self._record(x, products, operands.unwritten)
         op = self._operation(x, here, words, adds, own)
         if x.in_flight is None:

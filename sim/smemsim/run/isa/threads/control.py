@@ -172,7 +172,7 @@ def build_setmaxnreg(i: Instruction, c: Linker) -> Step:
     at_entry, alone = (REGISTERS.at_entry(most, int(np.prod(threads)), count) for count in (ctas[0], min(ctas[0], 1)))
 
     def run(x: Wave) -> None:
-        for first in x.threads[np.flatnonzero(np.diff(x.threads // WARP, prepend=-1))].tolist() if at_entry else ():
+        for first in x.threads[np.flatnonzero(np.diff(x.threads // WARP, prepend=-1))].tolist():
             asked = _ASKED(x.ctas[int(x.cta_of[first])])
             asked.at_entry, asked.alone = asked.at_entry or at_entry, asked.alone or alone
             asked.of_warps[first // WARP] = registers, i
@@ -191,6 +191,8 @@ def check_registers(x: Wave) -> None:
         at_entry, alone, of_warps = asked.at_entry, asked.alone, asked.of_warps
         warps = x.stride // WARP
         _check_warpgroups(x, of_warps, warps)
+        if not at_entry:  # ptxas does not know it, and ignores the instruction
+            continue
         total = sum(count for count, _ in of_warps.values()) + (warps - len(of_warps)) * at_entry
         most, i = max(of_warps.values(), key=lambda one: one[0])
         if total > warps * at_entry and "inc" in i.modifiers:
@@ -232,9 +234,9 @@ def _check_warpgroups(x: Wave, of_warps: dict[int, tuple[int, Instruction]], war
         absent = set(range(size * group, min(size * (group + 1), warps))) - came
         if absent:
             i = of_warps[cta * warps + min(came)][1]
-            names = [ranges(sorted(some)) for some in (came, absent)]
+            names = [f"warp{'s' * (len(some) > 1)} {ranges(sorted(some))}" for some in (came, absent)]
             x.launch.find(
-                "X011", i, f"only warps {names[0]} of a warpgroup execute {i.name}, and not warps {names[1]}", why="the effect is then undefined", repair="let all four warps of the warpgroup execute it", because="PTX ISA 9.1 §9.7.19.5", milder=Severity.NOTE,
+                "X011", i, f"only {names[0]} of a warpgroup execute{'s' * (len(came) == 1)} {i.name}, and not {names[1]}", why="the effect is then undefined", repair="let all four warps of the warpgroup execute it", because="PTX ISA 9.1 §9.7.19.5", milder=Severity.NOTE,
             )  # fmt: skip
 
 
