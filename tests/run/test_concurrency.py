@@ -452,6 +452,15 @@ and.pred %p11, %p3, %p4; setp.ne.u32 %p12, %r5, %r5; shr.u32 %r14, %r5, 4; cvt.u
 {{}} @%p11 tcgen05.cp.cta_group::1.128x256b [%r15], %rd5; {{}} @%p1 tcgen05.mma.cta_group::1.kind::f16 [%r11], [%r15], %rd5, 0x8040490, %p12; {{}}
 @%p1 tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [bar]; {waits(label="X")} {AFTER} {{}}
 {BEFORE} bar.sync 0; {AFTER} @%p2 tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r11, 64;"""
+# Thread 0 multiplies twice by one instruction. All load the first product, and the second one if {} is a later round.
+PRODUCTS = f"""mad.lo.u32 %r9, %r1, 16, %r5; mov.u32 %r10, 0; st.shared.v4.b32 [%r9], {{{{%r10, %r10, %r10, %r10}}}}; fence.proxy.async.shared::cta;
+{init()} fence.mbarrier_init.release.cluster; @!%p2 bra A; tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [bar+56], 64; A: bar.sync 0;
+ld.shared.u32 %r11, [bar+56]; shl.b32 %r12, %r2, 21; add.u32 %r12, %r12, %r11; setp.ne.u32 %p12, %r5, %r5; shr.u32 %r14, %r5, 4; cvt.u64.u32 %rd5, %r14;
+cvt.u64.u32 %rd6, %r14; or.b64 %rd5, %rd5, 0x0000401000080000; or.b64 %rd6, %rd6, 0x0000400100080000; mov.u32 %r20, 0;
+NEXT: @%p1 tcgen05.mma.cta_group::1.kind::f16 [%r11], %rd5, %rd6, 0x8020490, %p12; @%p1 tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [bar];
+{waits(parity="%r20", label="X")} {AFTER} setp.ge.u32 %p13, %r20, {{}}; @%p13 bra OVER;
+tcgen05.ld.sync.aligned.32x32b.x4.b32 {{{{%r21, %r22, %r23, %r24}}}}, [%r12]; tcgen05.wait::ld.sync.aligned; OVER: {BEFORE} bar.sync 0; {AFTER}
+add.u32 %r20, %r20, 1; setp.lt.u32 %p13, %r20, 2; @%p13 bra NEXT; @%p2 tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r11, 64;"""
 LATE_COPY = "add.u32 %r16, %r11, 48; @%p11 tcgen05.cp.cta_group::1.128x256b [%r16], %rd5;"
 IN_TURN = f"{BEFORE} bar.sync 0; {AFTER}"
 SECOND = """{} @%p12 tcgen05.cp.cta_group::1.128x256b [%r11], %rd5;
@@ -1104,6 +1113,9 @@ KERNELS = (
     Kernel("lanes, updates of their own words",        UPDATES.format(bins=31, made="add.u32 %r12, %r12, %r1;"), block=32),
     Kernel("lanes, a register loaded and then set",    UPDATES.format(bins=7, made="mov.u32 %r12, %r1;"), block=32),
     Kernel("lanes, an update of the next bin",         UPDATES.format(bins=7, made="add.u32 %r12, %r12, %r1; add.u64 %rd5, %rd5, 4;"), block=32),
+    Kernel("two products, the last one is not loaded", PRODUCTS.format(1), remarks="X017", block=128, arch="sm_100a"),
+    Kernel("two products, both are loaded",            PRODUCTS.format(2), block=128, arch="sm_100a"),
+    Kernel("two products, none is loaded",             PRODUCTS.format(0), block=128, arch="sm_100a"),
 )
 # fmt: on
 

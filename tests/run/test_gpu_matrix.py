@@ -615,6 +615,23 @@ def test_a_product_that_a_branch_discards_is_not_lost(last: int, told: list[str]
     assert [f.code for f in run.findings if f.code == "X017"] == told
 
 
+@pytest.mark.parametrize(
+    ("first", "last", "told"), [("use", "", ["X017"]), ("use", "use", []), ("", "", [])], ids=["first", "both", "neither"]
+)
+@pytest.mark.parametrize("grid", [1, 3])  # where CTAs do the same, one stands for all
+def test_a_last_product_that_nothing_reads_is_a_remark(first: str, last: str, told: list[str], grid: int) -> None:
+    """It is one of a loop that reads every second product. A kernel that reads none may only measure time."""
+    anew = f"wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {listed(20, 4)}, %rd3, %rd4, 0, 1, 1, 0, 0;"
+    done = "wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;"
+    first, last = ("add.u32 %r199, %r20, 1;" * bool(use) for use in (first, last))
+    before = f"{anew} {done} {first} wgmma.fence.sync.aligned; {anew} {done} {last} wgmma.fence.sync.aligned;"
+    gpu, word = Gpu("sm_90a"), WORD.encode()
+    args = (gpu.array(np.zeros(4096, np.uint32)), gpu.array(np.zeros((24, 256), np.uint32)), word, word)
+    run = gpu.launch(wgmma_kernel(f"{before} {PLAIN}", 4), "k", grid=grid, block=128, args=args)
+    assert run.findings == []
+    assert [f.code for f in run.remarks if f.code == "X017"] == told
+
+
 def test_wgmma_needs_whole_warpgroups() -> None:
     assert codes(WORD.encode(), WORD.encode(), block=96) == ["X011"]
 

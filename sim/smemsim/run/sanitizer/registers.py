@@ -170,6 +170,7 @@ class RegistersInFlight:
         self._takes = 0
         # the wgmma that left a sum there, by the first warp and registers
         self._sums: dict[tuple[int, frozenset[int]], Instruction] = {}
+        self._read: set[tuple[int, frozenset[int]]] = set()  # those of which an earlier sum was read
         # of what only wgmma gives a value: what has one, by the warpgroup's first warp
         self._filled: dict[int, set[int]] = {}
         self._naming: dict[int, tuple[int, list[tuple[Instruction, int]]]] = {}  # by the block's index
@@ -189,6 +190,7 @@ class RegistersInFlight:
         """Those of the first CTA, which was alone, stand for those of all."""
         self.in_flight, self.of_sums, self._naming, self._blanks = first.in_flight, first.of_sums, first._naming, first._blanks
         self._held, self._takes, self._sums, self._filled, self._told = first._held, first._takes, first._sums, first._filled, first._told
+        self._read = first._read
 
     def unfold(self) -> None:
         """The tables become those of all CTAs."""
@@ -207,6 +209,7 @@ class RegistersInFlight:
                     self._held[self._takes] = op.of(n), bits
         every = range(operations.units)
         self._sums = {(warp + n * warps, slots): i for (warp, slots), i in self._sums.items() for n in every}
+        self._read = {(warp + n * warps, slots) for warp, slots in self._read for n in every}
         self._filled = {warp + n * warps: set(slots) for warp, slots in self._filled.items() for n in every}
 
     def touches(self, block: Block) -> bool:
@@ -303,9 +306,28 @@ class RegistersInFlight:
         """An instruction of these warps names registers: sums there count as read."""
         named = [(first, held) for first, held in self._sums if warps & {*range(first, first + GROUP)} and held & slots]
         for key in named:
+            self._read.add(key)
             del self._sums[key]
         if named:
             self.of_sums = sum(1 << slot for slot in set().union(*(held for _, held in self._sums)))
+
+    @property
+    def is_lost(self) -> bool:
+        """Would `ended` report a sum now?"""
+        return not self._read.isdisjoint(self._sums)
+
+    def ended(self) -> None:
+        """The wave is over: X017, a remark, for the last sum of a warpgroup if no instruction has read it, and one has
+        read an earlier sum in the same registers. A tile outside the matrix may be meant to be lost.
+        """
+        for key in self._read.intersection(self._sums):
+            last = self._sums[key]
+            self.x.launch.find(
+                "X017", last, "the last product is lost: no instruction has read it when the kernel ends",
+                "read the last product too, if it belongs to the result: a loop that reads every second product leaves the last one of an odd number",
+                halves=(Half("lost", f"the last sum of {last.name}", last),), milder=Severity.NOTE, operation="last",
+                why="an earlier product in these registers was read; it is right if this one belongs to a tile outside the matrix",
+            )  # fmt: skip
 
     def free(self, waited: Mapping[int, list[Operation]], *, by_all: bool = False) -> None:
         """The registers of operations that the first warp of their warpgroup has waited for, by the warp, are free;

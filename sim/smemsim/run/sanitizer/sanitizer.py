@@ -225,12 +225,19 @@ class Sanitizer(Events, Observer):
     def ends_in_order(self, cta: Cta) -> bool:
         """All threads have exited: is there nothing to report for a wave of this CTA alone?"""
         taint = self.taint
-        if self.at_end.lifetimes.is_needed or self.mbarriers.are_needed or taint.overwrites.is_open or taint.origins.are_whole:
+        if (
+            self.at_end.lifetimes.is_needed
+            or self.mbarriers.are_needed
+            or taint.overwrites.is_open
+            or taint.origins.are_whole
+            or self.registers.is_lost
+        ):
             return False
         return self.at_end.in_flight.are_over(cta)
 
     def wave_ended(self, x: Wave) -> None:
         """All threads have exited."""
+        self.registers.ended()
         self.at_end.lifetimes.ended()
         self.taint.overwrites.ended()  # before what is silent if a missing wait is reported
         self.at_end.in_flight.ended()

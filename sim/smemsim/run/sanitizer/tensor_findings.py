@@ -9,7 +9,7 @@ to 31, columns 0 to 63) may be read before it is written", with the mbarrier of 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 import numpy as np
@@ -173,6 +173,23 @@ class TensorFindings:
             why="it is right only if the columns that both have are padding of the first product",
             other=other.instruction, halves=(self._mine(a).half, self._lost(other, i)),
         )  # fmt: skip
+
+    def unread(self, a: CellAccess, read: Collection[int]) -> None:
+        """X017, a remark: columns are given back with a product of which no cell was read. Earlier products of its
+        instruction were (their lines are `read`).
+        """
+        cells = self.table.cells
+        who, is_product = cells.who[a.at], cells.unread[a.at] == PRODUCT
+        for number in distinct(who[is_product & (who >= OPERATIONS)]).tolist() if is_product.any() else ():
+            by = self.reporting.operations[number - OPERATIONS]
+            if by.instruction.line not in read or not is_product[who == number].all():
+                continue
+            self.x.launch.find(
+                "X017", by.instruction, "the last product is lost: no instruction has read it when its columns are given back",
+                "read the last product too, if it belongs to the result", milder=Severity.NOTE, operation="last",
+                halves=(Half("lost", f"the last product of warp {self.reporting.warp(by.warps[0])}", by.instruction), self._mine(a).half),
+                why="an earlier product of this line was read; it is right if this one belongs to a tile outside the matrix",
+            )  # fmt: skip
 
     def _lost(self, by: Operation, i: Instruction) -> Half:
         """The product that is lost."""

@@ -50,12 +50,14 @@ class TensorShadow(TensorMarks):
         self.table = TensorTable(x, clocks, operations, knowledge)
         self.rule = TensorRule(self.table)
         self.findings = TensorFindings(self.table, reporting)
+        self._read: set[int] = set()  # lines, a cell of whose products was read
         self._summed: set[int] = set()  # parts of the program whose tcgen05.st have filled an accumulator
 
     def spread(self, first: TensorShadow) -> None:
         """The state of the first CTA, which was alone, stands for that of all."""
         if self.table.ctas:
             self.early, self.late, self.marks, self._summed = first.early, first.late, first.marks, first._summed
+            self._read = first._read
             self.table.spread(first.table)
 
     def each(self, ops: Sequence[Operation]) -> list[Operation]:
@@ -95,6 +97,7 @@ class TensorShadow(TensorMarks):
             self.findings.tell(a, self.rule.own_stores(a))
             if not self._summed.isdisjoint(self._fills(at)):
                 self.x.launch.result.left_out.add(i.line)
+            self._read.add(int(cells.line[cta, lane, first]))
             cells.unread[at] = 0
             group = (int(self.x.tid[warp * WARP]) // WARP) // GROUP
             cells.read_line[at] = i.line
@@ -171,6 +174,7 @@ class TensorShadow(TensorMarks):
         a = CellAccess(i, (cta, slice(0, LANES), slice(first, end)), warp, "free")
         self._reach(a)
         self.findings.tell(a, self.rule.readers(a))
+        self.findings.unread(a, self._read)
 
     def empties(self, cta: int, first: int, end: int) -> None:
         """The content of columns of a CTA counts as unwritten from now on."""
