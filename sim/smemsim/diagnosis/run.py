@@ -59,6 +59,7 @@ from smemsim.run.engine.grid import resident, takes_over
 from smemsim.run.engine.launch import Launch
 from smemsim.run.engine.records import Mma
 from smemsim.run.engine.sampling import Sample
+from smemsim.run.followed import MOST_PRODUCTS, was_right
 from smemsim.run.pipeline import PipelineRecorder
 
 if TYPE_CHECKING:
@@ -261,6 +262,8 @@ def _repair_of_map(f: Finding) -> str:
 OF_ALL = "whether all of K is multiplied and every box is inside its tensor: only a launch whose CTAs all end shows this"
 NOTHING_TAKEN = "work that a CTA takes over: all CTAs fit on the card at once, so clusterlaunchcontrol.try_cancel got none (--cancel always grants all requests)"
 MORE_KINDS = "tile products of further kinds"
+CUT = f"the sources of A and B after the first {MOST_PRODUCTS:,} mma.sync of a launch (each warp counts)"
+SAME = "the sources of A and B of mma.sync once more: an earlier launch has the same grid and arguments, and no finding there"
 COMPARE = "to check these, compare the result: smemsim run --expect ARRAY=FILE.npy"
 REGISTERS = ("mma", "wmma")  # operands in registers, without a known intended tile
 IN_REGISTERS = "mma and wmma, whose operands are registers"
@@ -375,6 +378,7 @@ def judged_of(launch: Launch, reads: Reads | None, written: Written | None, why_
         missed["whether the k that a sum leaves out between others are meant"] = 0
     if not launch.program.uses.isdisjoint(REGISTERS):
         missed[IN_REGISTERS] = 0
+    missed |= dict.fromkeys((reason for reason, is_so in ((CUT, reads.warps.was_cut), (SAME, reads.warps.was_again)) if is_so), 0)
     maps = {(bytes(event.tensor_map)) for event in reads.maps.values()}
     scales = tuple(
         sum(n)
@@ -618,10 +622,17 @@ class Run(metaclass=OwnMembers):
         if self.reads is not None:
             stored = [*stored, *cut_off(self.reads, self.launch.memory)]
             if not others & {"X006", "X010"} and not self.interrupted and not self.out_of_time:  # else sums may go on
-                stored = [*stored, *(self.reads.warps.found or (self.reads.warps.slices.found(self.launch) if self._has_ended else []))]
+                stored = [*stored, *self._of_warps(self.reads)]
             if self._has_ended:
                 stored = [*stored, *wrong_factors(self.reads.factors, self.launch), *wrong_fragments(self.reads.fragments, self.launch)]
         return causes, [*executed, *stored]
+
+    def _of_warps(self, reads: Reads) -> list[Finding]:
+        """The findings about mma.sync. A launch without any is remembered: one that does the same need not be followed."""
+        found = reads.warps.found or (reads.warps.slices.found(self.launch) if self._has_ended else [])
+        if not found and self._has_ended and self.launch.program.copied.fragments:
+            was_right(self.launch)
+        return found
 
     @property
     def findings(self) -> list[Finding]:

@@ -2,7 +2,7 @@
 byte.
 
 Only registers that carry such bytes to a store or to an mma.sync are followed (`run/lower/copied.py`). All are followed
-in programs whose scale factors or metadata are checked, the first ones in others. Values that threads compute have no
+in programs whose scale factors or metadata are checked, the first ones in others (`run/followed.py`). Values that threads compute have no
 origin. Chunks of 16 bytes of shared memory that such stores wrote last have a writer of their own, COPIES. Other stores
 make it THREADS, and the origins are dropped.
 """
@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import weakref
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -24,16 +23,15 @@ from smemsim.core.spec.launches import SHARED_WINDOW
 from smemsim.core.spec.shared_memory import CHUNK
 from smemsim.core.spec.tensor_memory import COLUMNS, LANES
 from smemsim.run.engine.wave import COPIES
+from smemsim.run.followed import follows, note
 from smemsim.run.isa.memory.spaces import locate
 from smemsim.run.isa.registers import bits_of, storage
 from smemsim.run.isa.registry import FOLLOWERS, End, Gate, Step
-from smemsim.run.slots import Slot
 
 if TYPE_CHECKING:
     from smemsim.run.accesses import Piece
-    from smemsim.run.engine.launch import Launch
     from smemsim.run.engine.wave import Wave
-    from smemsim.run.lower.program import Linker, Program
+    from smemsim.run.lower.program import Linker
 
 __all__ = [
     "CELL",
@@ -46,7 +44,6 @@ __all__ = [
     "followed_rows",
     "followed_store",
     "followed_stores",
-    "follows_all",
     "multiplies",
     "origins_of",
     "origins_of_bytes",
@@ -55,10 +52,7 @@ __all__ = [
 BYTE, CELL = 8, 4  # bits, bytes
 SPACES = ("global", "shared", "param", "const", "local")
 PAGE = 1 << 10  # bytes by which a table grows
-# bytes that threads store in a launch without scale factors: enough for the first tiles of each CTA
-MOST_FOLLOWED = 1 << 20
 A_PRODUCT = 64  # bytes of its operands that are stored, of a program that has mma.sync alone
-MOST_MULTIPLIED = 1 << 14  # mma.sync of warps in all launches of such a program
 MOST = 1 << 23  # bytes of all CTAs of a wave that a table has entries for
 Act: TypeAlias = Callable[["Wave"], None]
 # (threads that run, bytes): int64, addresses of global memory, or FOREIGN
@@ -154,28 +148,9 @@ class Origins:
         return self.tensor.of(cta, (column * LANES + lane) * CELL + byte)
 
 
-@dataclasses.dataclass(eq=False)
-class _Followed:
-    bytes: int = 0  # whose origins were noted when threads stored them
-
-
-_FOLLOWED: Slot[_Followed] = Slot(lambda launch: _Followed())
-# mma.sync of warps without scale factors whose operands were asked for, by the program
-_MULTIPLIED: weakref.WeakKeyDictionary[Program, int] = weakref.WeakKeyDictionary()
-
-
-def _are_first(launch: Launch) -> bool:
-    """Are the stores and products of a launch among the first ones, which are followed?"""
-    return _FOLLOWED(launch).bytes <= MOST_FOLLOWED and _MULTIPLIED.get(launch.program, 0) <= MOST_MULTIPLIED
-
-
 def origins_of(x: Wave) -> Origins | None:
     """The origins of a wave; None if they are not followed: no check needs them, or operations complete later."""
-    launch = x.launch
-    if not launch.checks_operands or x.in_flight is not None:
-        return None
-    if not launch.program.copied.has_factors and not _are_first(launch):
-        x.memories.has_owners = launch.program.needs_owners
+    if not x.launch.checks_operands or x.in_flight is not None or not follows(x.launch):
         return None
     if x.origins is None:
         x.origins = Origins(x)
@@ -185,12 +160,14 @@ def origins_of(x: Wave) -> Origins | None:
 
 def multiplies(x: Wave, warps: int) -> None:
     """So many warps execute an mma.sync whose operands are asked for."""
-    _MULTIPLIED[x.launch.program] = _MULTIPLIED.get(x.launch.program, 0) + warps
+    note(x.launch, products=warps)
+    _may_stop(x)
 
 
-def follows_all(x: Wave) -> bool:
-    """Are all operands of mma.sync followed, from the begin of the launch up to now?"""
-    return _are_first(x.launch)
+def _may_stop(x: Wave) -> None:
+    """The owners of shared memory are needed no more if a launch is not followed any further."""
+    if not follows(x.launch):
+        x.memories.has_owners = x.launch.program.needs_owners
 
 
 # ---- bytes of operands
@@ -597,8 +574,7 @@ class FollowedStore(Unfollowed):
         if held is None or piece.space != "shared":
             return
         at, found = self._spread(piece.at), self.origins(x)
-        _FOLLOWED(x.launch).bytes += at.size
-        multiplies(x, 0 if x.program.needs_owners else at.size // A_PRODUCT)
+        note(x.launch, stored=at.size, products=0 if x.program.needs_owners else at.size // A_PRODUCT)
         chunks = distinct(at.reshape(-1) // CHUNK)
         # which others wrote last: nothing is known of the rest of them
         others = chunks[x.memories.owners.of(chunks * CHUNK)[0] != COPIES]
@@ -609,6 +585,7 @@ class FollowedStore(Unfollowed):
     def ends(self, x: Wave, piece: Piece) -> None:
         if origins_of(x) is not None and piece.space == "shared":
             x.memories.owners.touch(distinct(self._spread(piece.at).reshape(-1) // CHUNK), COPIES)
+        _may_stop(x)
 
 
 def _in_a_row(size: int) -> Callable[[np.ndarray], np.ndarray]:

@@ -5,8 +5,9 @@ left out.
 from __future__ import annotations
 
 import collections
+import functools
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from smemsim.core.finding import Finding, at_instruction
 from smemsim.core.spec.findings import Severity
 from smemsim.diagnosis.operands.fragment_places import regular
 from smemsim.diagnosis.operands.thread_sums import Pointers, place
-from smemsim.run.origins import follows_all
+from smemsim.run.followed import follows
 
 if TYPE_CHECKING:
     from smemsim.core.ptx.module import Instruction
@@ -47,7 +48,7 @@ class KSlices:
         """Count what warps multiply."""
         if not self._is_known:
             return
-        self._is_known = products.sources is not None and follows_all(x) and len(self._counts) < MOST
+        self._is_known = products.sources is not None and follows(x.launch) and len(self._counts) < MOST
         if not self._is_known or products.sources is None:
             self._counts.clear()
             return
@@ -64,9 +65,8 @@ class KSlices:
                 return
             of += [at[:, 0, 0], row, step]
         size = products.tile("a", 0).itemsize
-        keys, counts = np.unique(np.stack(of, axis=1), axis=0, return_counts=True)
-        for key, count in zip(keys.tolist(), counts.tolist(), strict=True):
-            self._counts[i.line, size, products.shape[2], *key] += count
+        begin = i.line, size, products.shape[2]
+        self._counts.update([(*begin, *key) for key in np.stack(of, axis=1).tolist()])
 
     def found(self, launch: Launch) -> list[Finding]:
         """R508 as a remark if each row of D has the products of some k several times, of others once, and of others
@@ -77,14 +77,20 @@ class KSlices:
         pointers = Pointers(launch)
         groups: dict[object, collections.Counter[int]] = collections.defaultdict(collections.Counter)
         extents: set[int] = set()
+
+        @functools.cache
+        def placed(begin: int, row: int, step: int, size: int) -> tuple[Any, tuple[int, int], int] | None:
+            tile = regular(_corner(begin, row, step, size), size, launch)
+            return None if tile is None else (*place(tile, pointers), tile.extent)
+
         for (_, size, _, *at), count in self._counts.items():
-            tiles = [regular(_corner(begin, row, step, size), size, launch) for begin, row, step in (at[:3], at[3:])]
-            if tiles[0] is None or tiles[1] is None:
+            a, b = placed(*at[:3], size), placed(*at[3:], size)
+            if a is None or b is None:
                 return []
-            (of_a, at_a), (of_b, at_b) = (place(tile, pointers) for tile in tiles if tile is not None)
+            (of_a, at_a, extent), (of_b, at_b, other) = a, b
             if at_a[1] != at_b[1]:
                 return []
-            extents |= {tile.extent for tile in tiles if tile is not None}
+            extents |= {extent, other}
             groups[of_a, of_b, at_a[0], at_b[0]][at_a[1]] += count
         every, (line, _, width, *_) = list(groups.values()), next(iter(self._counts))
         if len(extents) != 1 or any(one != every[0] for one in every) or len({key[2] for key in self._counts}) > 1:

@@ -24,6 +24,7 @@ from smemsim.diagnosis.operands.thread_sums import Pointers, Sum, found_in
 from smemsim.diagnosis.recognised import Recognised
 from smemsim.run.engine.records import Mma, WarpProducts
 from smemsim.run.engine.wave import WARP
+from smemsim.run.followed import follows, is_again
 
 if TYPE_CHECKING:
     from smemsim.core.machine.global_memory import GlobalMemory
@@ -64,6 +65,7 @@ class WarpSums:
         self.found: list[Finding] = []
         self.slices = KSlices()
         self._left = MOST_STEPS
+        self.was_cut = self.was_again = False  # Are sources not followed after a bound, or not again?
         self.has_seen = False  # Was it known of a product what it multiplies?
         # Do all sums that are known multiply the same k and rows of A and B, or is there a finding?
         self.is_decided = True
@@ -83,6 +85,8 @@ class WarpSums:
         self.finish()
         self.found = self.found or other.found
         self.slices.merge(other.slices)
+        self.was_cut |= other.was_cut
+        self.was_again |= other.was_again
         self.has_seen |= other.has_seen
         self.is_decided &= other.is_decided
 
@@ -106,6 +110,9 @@ class WarpSums:
     def multiplied(self, x: Wave, i: Instruction, products: WarpProducts) -> None:
         """Note what warps have multiplied."""
         self.slices.multiplied(x, i, products)
+        if products.sources is None and not follows(x.launch):
+            self.was_again = is_again(x.launch)
+            self.was_cut = not self.was_again
         if self._left <= 0 or self.found:
             return
         for row, cta, thread in self._looked_at(x, products.first):
@@ -124,6 +131,7 @@ class WarpSums:
             self._left -= 1
             if self._left <= 0:  # how they go on is not seen: nothing is said of them
                 self._warps.clear()
+                self.is_decided = False
                 return
             event = Mma(cta, thread, i, "mma.sync", *products.shape, None, 0, *products.types)
             after = products.d[:, row]

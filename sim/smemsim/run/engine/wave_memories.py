@@ -13,6 +13,7 @@ from smemsim.core.machine.tmem.memory import TensorMemory
 from smemsim.core.spec.architectures import any_architecture
 from smemsim.core.spec.launches import RESERVED_OFFSETS
 from smemsim.core.spec.tensor_memory import COLUMNS, LANES
+from smemsim.run.followed import follows
 
 if TYPE_CHECKING:
     from smemsim.run.engine.launch import Launch
@@ -45,7 +46,7 @@ class WaveMemories:
         self._words = zeros_in_lines((count * self.pitch // 8,), np.uint64)
         self.shared = self._words.view(np.uint8)
         self.owners = Owners(len(self.shared))
-        self.has_owners = program.needs_owners or bool(launch.checks_operands and program.copied.fragments)
+        self.has_owners = program.needs_owners or bool(launch.checks_operands and program.copied.fragments and follows(launch))
         has_tensor = machine.instruction == "tcgen05" and "tcgen05" in program.uses
         self.tensor = np.zeros((count if has_tensor else 0, LANES, COLUMNS), np.uint32)
         self.tensor_allocated = np.zeros((len(self.tensor), COLUMNS), bool)
