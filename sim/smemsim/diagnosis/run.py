@@ -628,7 +628,7 @@ class Run(metaclass=OwnMembers):
         return causes, [*executed, *stored]
 
     def _of_warps(self, reads: Reads) -> list[Finding]:
-        """The findings about mma.sync. A launch without any is remembered: one that does the same need not be followed."""
+        """The findings about mma.sync. If there are none, the next such launch need not be followed."""
         found = reads.warps.found or (reads.warps.slices.found(self.launch) if self._has_ended else [])
         if not found and self._has_ended and self.launch.program.copied.fragments:
             was_right(self.launch)

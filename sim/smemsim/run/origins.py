@@ -1,10 +1,11 @@
 """Which bytes of global memory are in registers, shared and tensor memory because threads have copied them, byte by
 byte.
 
-Only registers that carry such bytes to a store or to an mma.sync are followed (`run/lower/copied.py`). All are followed
-in programs whose scale factors or metadata are checked, the first ones in others (`run/followed.py`). Values that threads compute have no
-origin. Chunks of 16 bytes of shared memory that such stores wrote last have a writer of their own, COPIES. Other stores
-make it THREADS, and the origins are dropped.
+Only registers that carry such bytes to a store or to an mma.sync are followed (`run/lower/copied.py`). If scale factors
+or metadata are checked, all of these are followed. In other programs the first ones are (`run/followed.py`).
+
+Values that threads compute have no origin. Chunks of 16 bytes of shared memory that such stores wrote last have a
+writer of their own, COPIES. Other stores make it THREADS, and the origins are dropped.
 """
 
 from __future__ import annotations
