@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-__all__ = ["Rows", "is_padding", "pad_columns", "widths"]
+__all__ = ["Rows", "is_padding", "pad_columns", "pitches", "widths"]
 
 
 STRUCTURE = 32  # bytes of a row that may be a structure
@@ -138,18 +138,19 @@ class Rows:
         usual = np.where(whole > 0, usual, kinds[1])
         return (kinds[0] - usual)[which], (usual == kinds[1])[which]
 
-    def parts(self, are_pads: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """The gaps that are padding, by (their places in `offsets`, their lengths), and those parts of longer gaps that
-        are the padding of the row before them, or of the row behind.
+    def parts(self, are_pads: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        """The gaps that are padding, by (their places in `offsets`, their lengths, their pitches), and those parts of
+        longer gaps that are the padding of the row before them, or of the row behind.
         """
-        yield self.begins[are_pads], self.lengths[are_pads]
+        yield self.begins[are_pads], self.lengths[are_pads], self.pitch[are_pads]
         ends = self.at + self.lengths
         before = np.flatnonzero(~are_pads[1:] & are_pads[:-1] & (self.lengths[1:] > self.lengths[:-1]))
         before = before[self.at[before + 1] == self.at[before] + self.pitch[before]]
-        yield self.begins[before + 1], self.lengths[before]
+        yield self.begins[before + 1], self.lengths[before], self.pitch[before]
         behind = np.flatnonzero(~are_pads[:-1] & are_pads[1:] & (self.lengths[:-1] > self.lengths[1:]))
         behind = behind[ends[behind] == ends[behind + 1] - self.pitch[behind + 1]]
-        yield self.begins[behind] + self.lengths[behind] - self.lengths[behind + 1], self.lengths[behind + 1]
+        behind = behind[~np.isin(behind, before + 1)]
+        yield self.begins[behind] + self.lengths[behind] - self.lengths[behind + 1], self.lengths[behind + 1], self.pitch[behind + 1]
 
 
 def pad_columns(offsets: np.ndarray, known: np.ndarray | None = None) -> np.ndarray:
@@ -166,17 +167,26 @@ def pad_columns(offsets: np.ndarray, known: np.ndarray | None = None) -> np.ndar
     >>> np.flatnonzero(~pad_columns(np.array([8, 9, 18, 19, 28, 29, 30, 38, 39, 48, 49]))).tolist()  # a longer gap
     [6]
     """
-    found = np.zeros(len(offsets), bool)
+    found: np.ndarray = pitches(offsets, known) > 0
+    return found
+
+
+def pitches(offsets: np.ndarray, known: np.ndarray | None = None) -> np.ndarray:
+    """The bytes between the rows in whose gaps these bytes lie; 0 of those that `pad_columns` leaves out.
+
+    >>> pitches(np.array([7, 15, 23, 31, 34]), known=np.zeros(0, np.int64)).tolist()
+    [8, 8, 8, 8, 0]
+    """
     if not len(offsets):
-        return found
+        return np.zeros(0, np.int64)
     rows = Rows(offsets)
     is_pad = rows.pitch > 0
     if known is not None and is_pad.any():
         data, has_one = rows.data()
         is_pad[is_pad] = is_padding(rows.pitch[is_pad], data[is_pad], has_one[is_pad], rows.support[is_pad] > 1, known)
     change = np.zeros(len(offsets) + 1, np.int64)
-    for begins, lengths in rows.parts(is_pad):
-        change[begins] += 1
-        change[begins + lengths] -= 1
-    found[:] = np.cumsum(change[:-1]) > 0
+    for begins, lengths, pitch in rows.parts(is_pad):
+        change[begins] += pitch
+        change[begins + lengths] -= pitch
+    found: np.ndarray = np.cumsum(change[:-1])
     return found

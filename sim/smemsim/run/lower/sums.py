@@ -23,6 +23,8 @@ MOVES = frozenset(("cvt", "cvta", "mov", "selp", "slct"))
 COMBINES = frozenset(("add", "fma", "fused", "mad", "max", "min", "sub"))  # also with elements of their own kind
 ELEMENT = 16  # bytes; a vector of four floats is one element
 _OWN = frozenset(("const", "param"))  # spaces whose loads bring parameters
+_ARRAYS = frozenset(("global", "local"))
+_LOCAL = frozenset[int]()  # the array that local memory is
 _SHARED = frozenset(("shared", "shared::cta"))
 
 
@@ -210,16 +212,17 @@ class _Values:
         return None
 
     def _places(self, slots: frozenset[int]) -> dict[frozenset[int], set[Place]]:
-        """The reads of global memory by loads whose values reach these registers, by array. An array is the parameters
-        of 64 bits, or the register, that the address comes from.
+        """The reads of global and local memory by loads whose values reach these registers, by array. An array is the
+        parameters of 64 bits, or the register, that the address comes from; local memory is one array.
         """
         found = dict[frozenset[int], set[Place]]()
         for i in self._behind(slots):
             address = i.operands[1] if i.op == "ld" and len(i.operands) > 1 else None
-            if isinstance(address, Address) and isinstance(address.base, Register) and "global" in _space(i):
+            if isinstance(address, Address) and isinstance(address.base, Register) and not _ARRAYS.isdisjoint(_space(i)):
                 items = len(i.operands[0].items) if isinstance(i.operands[0], Vector) else 1
                 end = address.offset + items * bits_of(i.modifiers[-1]) // 8
-                found.setdefault(self._array(address.base.slot), set()).add(Place(address.base.slot, address.offset, end))
+                array = _LOCAL if "local" in _space(i) else self._array(address.base.slot)
+                found.setdefault(array, set()).add(Place(address.base.slot, address.offset, end))
         return found
 
     def _array(self, slot: int) -> frozenset[int]:

@@ -24,7 +24,7 @@ import numpy as np
 
 from smemsim.base.distinct import distinct
 from smemsim.core.finding import Half
-from smemsim.core.machine.padding import pad_columns, widths
+from smemsim.core.machine.padding import pitches, widths
 from smemsim.core.ptx.module import Address, Immediate, Instruction, Operand, Pair, Register, Vector, slots_in
 from smemsim.core.ptx.origins import origin
 from smemsim.core.spec.findings import Severity
@@ -96,6 +96,7 @@ PRODUCTS = frozenset(("fma", "fused", "mad", "mul"))
 FLOATS = frozenset(("bf16", "f16", "f32", "f64"))
 INFINITY = {"bf16": 0x7F80, "f16": 0x7C00, "f32": 0x7F800000, "f64": 0x7FF0000000000000}  # its bits
 MOST_BYTES = 8  # of a register whose parts have marks; more parts than that are its bits
+MOST_STRUCTURE = 16  # bytes of a row that a load reads at once
 TELLING = frozenset(
     ("ldmatrix", "mma", "shfl", "stmatrix", "tcgen05", "wgmma", "wmma")
 )  # they say themselves where the values go, and so does st.async
@@ -182,8 +183,8 @@ class Taint:
         self.is_masked = False  # is it about a value that is multiplied by 0?
         self.matrix_is_unwritten = False  # has the running ldmatrix read uninitialised words?
         self._pieces: list[Piece] | None = None  # the destination of the running store
-        # by CTA: which bytes of its words were uninitialised, and which of these are padding
-        self._gaps: dict[int, tuple[np.ndarray, np.ndarray]] = {}
+        # by CTA: which bytes of its words were uninitialised, and the pitch of the rows of those that are padding
+        self._known_pitches: dict[int, tuple[np.ndarray, np.ndarray]] = {}
         self.given: np.ndarray | None = None  # which threads give values with marks to the running sum in memory
         self.copies = FlatCopies(x)
         for slot, reader in x.program.never_given.items():
@@ -352,38 +353,51 @@ class Taint:
 
     def of_words(self, i: Instruction, words: np.ndarray) -> np.ndarray:
         """The marks of the bytes of words of shared memory, (..., 4), that an instruction reads; uninitialised bytes
-        have the mark of the instruction.
+        have the mark of the instruction. The last axis of `words` has those of one access.
         """
         bits = self.blank(words)[..., None]
         found = np.zeros((*words.shape, WORD), np.int32) if self.shared is None else self.shared.marks[words]
         if bits.any():
-            nobody = np.full(1, self.nobody(i), np.int32)
-            if i.op == "ld":
-                gaps = self.gaps(words)
-                nobody = np.where(gaps, self.origins.apart(nobody, "gap"), nobody)
+            nobody = (
+                self._of_gaps(i, self._pitches(words), words.shape[-1] * WORD) if i.op == "ld" else np.full(1, self.nobody(i), np.int32)
+            )
             own = np.where(bits == WHOLE, nobody, np.int32(self.padding(i)))
             found = np.where(bits >> np.arange(WORD, dtype=np.uint8) & 1, own, found)
         return found
 
+    def _of_gaps(self, i: Instruction, pitch: np.ndarray, size: int) -> np.ndarray:
+        """The marks of uninitialised bytes that a load of `size` bytes reads, by the pitch of the rows in whose gaps
+        they lie, 0 of others. If it reads whole rows at once, they are structures with padding.
+        """
+        nobody = np.full(1, self.nobody(i), np.int32)
+        own = np.where(pitch > 0, self.origins.apart(nobody, "gap"), nobody)
+        is_structure = (pitch > 0) & (pitch <= min(size, MOST_STRUCTURE)) & (size % np.maximum(pitch, 1) == 0)
+        return np.where(is_structure, np.int32(self.padding(i)), own) if is_structure.any() else own
+
     def gaps(self, words: np.ndarray) -> np.ndarray:
         """Which bytes of words of shared memory, (..., 4), are the padding of rows?"""
-        per_cta = self.x.pitch // WORD
-        found = np.zeros((*words.shape, WORD), bool)
-        for cta in distinct(words // per_cta).tolist():
-            own = words // per_cta == cta
-            found[own] = self._gaps_of(cta)[words[own] % per_cta]
+        found: np.ndarray = self._pitches(words) > 0
         return found
 
-    def _gaps_of(self, cta: int) -> np.ndarray:
+    def _pitches(self, words: np.ndarray) -> np.ndarray:
+        """Of each byte of words of shared memory, (..., 4), that is padding the pitch of its rows, else 0."""
+        per_cta = self.x.pitch // WORD
+        found = np.zeros((*words.shape, WORD), np.int64)
+        for cta in distinct(words // per_cta).tolist():
+            own = words // per_cta == cta
+            found[own] = self._pitches_of(cta)[words[own] % per_cta]
+        return found
+
+    def _pitches_of(self, cta: int) -> np.ndarray:
         """The same of all words of a CTA, (words, 4). It is known until other bytes are uninitialised."""
         per_cta = self.x.pitch // WORD
         bits = self.blank(np.arange(cta * per_cta, (cta + 1) * per_cta))
-        known = self._gaps.get(cta)
+        known = self._known_pitches.get(cta)
         if known is None or not np.array_equal(known[0], bits):
             at = np.flatnonzero(np.unpackbits(bits[:, None], axis=1, count=WORD, bitorder="little"))
-            gaps = np.zeros(per_cta * WORD, bool)
-            gaps[at[pad_columns(at, self._widths)]] = True
-            known = self._gaps[cta] = bits, gaps.reshape(-1, WORD)
+            of_bytes = np.zeros(per_cta * WORD, np.int64)
+            of_bytes[at] = pitches(at, self._widths)
+            known = self._known_pitches[cta] = bits, of_bytes.reshape(-1, WORD)
         return known[1]
 
     @functools.cached_property
@@ -404,8 +418,8 @@ class Taint:
         if blank.any():
             nobody = np.full(blank.shape, self.nobody(i), np.int32)
             if i.op == "ld":
-                gaps = np.take_along_axis(self.gaps(flat >> 2), (flat & WORD - 1)[:, None] + np.arange(size), axis=1)
-                nobody = np.where(gaps, self.origins.apart(nobody, "gap"), nobody)
+                pitch = np.take_along_axis(self._pitches(flat >> 2), (flat & WORD - 1)[:, None] + np.arange(size), axis=1)
+                nobody = self._of_gaps(i, pitch, size)
             own = np.where(blank.all(axis=1, keepdims=True), nobody, np.int32(self.padding(i)))
             found = np.where(blank, own, found)
         return found
