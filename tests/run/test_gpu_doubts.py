@@ -803,6 +803,8 @@ LOCAL_CASES = {
         "ld.local.u32 %r3, [loc+8]; add.u32 %r2, %r2, %r3; red.global.add.u32 [%d1], %r2;", ["R507"],
     ),
     "a copy": ("ld.local.u32 %r2, [loc+8]; st.global.u32 [%d1], %r2;", []),
+    "a sum": ("mov.u64 %d2, loc; st.local.u32 [%d2], %r1; ld.local.u32 %r2, [%d2]; ld.local.u32 %r3, [%d2+32]; add.u32 %r2, %r2, %r3; st.global.u32 [%d1], %r2;", ["R507"]),
+    "members of a structure": ("mov.u64 %d2, loc; st.local.u32 [%d2], %r1; ld.local.u32 %r2, [%d2]; ld.local.u32 %r3, [%d2+4]; add.u32 %r2, %r2, %r3; st.global.u32 [%d1], %r2;", []),
     "nobody uses it": ("ld.local.u32 %r2, [loc+8]; st.local.u32 [loc], %r2; ld.local.u32 %r2, [loc];", []),
     "the last word of a vector": (
         "st.local.v2.u32 [loc], {%r1, %r1}; st.local.u32 [loc+8], %r1; ld.local.v4.u32 {%r2, %r3, %r4, %r5}, [loc]; add.u32 %r5, %r5, 1; "

@@ -774,6 +774,21 @@ def test_what_is_made_of_allocated_memory_may_be_stored_but_not_decide(then, use
     assert card_.codes == code
 
 
+def test_a_remark_says_what_the_host_has_copied():
+    card_ = Stored()
+    source, at = card_.device.allocate(256), card_.device.allocate(256)
+    card_.device.fill(at, 0, 256)
+    card_.device.fill(source, 0, 200)
+    body = DOUBLES.replace("%r2, 32, %r1", "0, 32, %r1").replace("%THEN", "").replace("[%d2]", "[%d2+128]").replace("[%d3]", "[%d3+128]")
+    card_.made = card_.device.launch(card_.device.load(kernel(2, body)).function("k"), 1, 32, [word(source), word(at)])
+    card_.read(at, 128)
+    assert "the host" not in card_.made.remarks[0].why
+    card_.read(at, 256)
+    assert card_.codes == ONLY_STORED
+    assert "the host has copied the value: 56 bytes, from byte 200 on" in card_.made.remarks[0].why
+    assert [half.does for half in card_.made.remarks[0].halves] == ["read", "store", "copy"]
+
+
 @pytest.mark.parametrize(("shift", "codes"), [(0, {"R507"}), (32, NOTHING)])
 def test_a_copy_within_the_card_takes_uninitialised_words_along(shift, codes):
     device = card()
@@ -823,6 +838,9 @@ NEXT: ld.shared.u32 %r2, [%r3]; st.global.u32 [%d3], %r2; add.u32 %r3, %r3, 4; a
 add.u32 %r4, %r4, 1; setp.lt.u32 %p3, %r4, 32; @%p3 bra NEXT; END:"""
 IN_BULK = """fence.proxy.async.shared::cta; bar.sync 0; setp.ne.u32 %p2, %r1, 0; @%p2 bra END;
 cp.async.bulk.global.shared::cta.bulk_group [%d20], [%r20], 128; cp.async.bulk.commit_group; cp.async.bulk.wait_group 0; END:"""
+# eight threads move a structure of four words each to another place
+STRUCTURES = """bar.sync 0; setp.lt.u32 %p2, %r1, 8; @!%p2 bra END; mad.lo.u32 %r3, %r1, 16, %r20; xor.b32 %r4, %r1, 1; mul.wide.u32 %d3, %r4, 16;
+add.u64 %d3, %d20, %d3; ld.shared.v4.u32 {%r4, %r5, %r6, %r7}, [%r3]; st.global.v4.u32 [%d3], {%r4, %r5, %r6, %r7}; END:"""
 SKIPS = "and.b32 %r5, %r4, 7; setp.eq.u32 %p4, %r5, 7; @%p4 sub.u64 %d3, %d3, 8;"  # rows of six follow one another
 
 
@@ -848,6 +866,7 @@ DECIDES = "ld.global.u32 %r2, [%d20+28]; setp.gt.u32 %p1, %r2, 7; @%p1 st.global
         (tile(PADDED).replace("u32 [%r23]", "u8 [%r23]").replace(".u32 %r2,", ".u8 %r2,").replace("%r1, 4, %r20", "%r1, 1, %r20").replace(
             "st.global.u32 [%d2]", "sub.u64 %d2, %d2, %d1; cvt.u64.u32 %d3, %r1; add.u64 %d2, %d2, %d3; st.global.u8 [%d2]"), ALL_OF_IT, ONLY_STORED),
         (tile(PADDED, IN_BULK), ALL_OF_IT, ONLY_STORED),
+        (tile("and.b32 %r5, %r1, 3; setp.ne.u32 %p1, %r5, 3;", STRUCTURES), ALL_OF_IT, ONLY_STORED),
         # wrong ones
         (tile("setp.ne.u32 %p1, %r1, 13;", IN_BULK), NO_PAD, IS_USED),
         (tile("setp.lt.u32 %p1, %r1, 24;", IN_BULK), NO_PAD, IS_USED),
@@ -862,7 +881,7 @@ DECIDES = "ld.global.u32 %r2, [%d20+28]; setp.gt.u32 %p1, %r2, 7; @%p1 st.global
         (tile(PADDED, FLAT.replace("st.", "shfl.sync.bfly.b32 %r3, %r2, 1, 31, -1; add.u32 %r2, %r2, %r3; st.")), PAD_ALONE, IS_USED),
     ],
     ids=[
-        "copied", "changed alone", "by one thread", "left out by the host", "in front", "of bytes", "in bulk", "a hole, in bulk", "a row is missing, in bulk",
+        "copied", "changed alone", "by one thread", "left out by the host", "in front", "of bytes", "in bulk", "of structures", "a hole, in bulk", "a row is missing, in bulk",
         "the host gets it alone", "it decides", "a row is missing", "a hole", "the next word", "rows of another length", "transposed", "added up",
     ],
 )  # fmt: skip

@@ -58,6 +58,7 @@ class Doubt:
     is_copied: bool = False
     is_pad: bool = False
     is_gap: bool = False
+    is_told: bool = False  # does the remark say that the host has got such values?
     result: Result | None = None
 
     def padded(self) -> Doubt | Result:
@@ -92,11 +93,12 @@ class Doubt:
         """
         finding = self.finding
         remark = self.findings.found(finding.code, finding.line, finding.operation)
-        if remark is None or remark.why != KEPT:
+        if remark is None or not remark.is_milder or self.is_told:
             return False
-        halves = _stores(finding) if by is None else (*_stores(finding), by._replace(does="copy"))
-        why = f"{OUTPUT if by is None else GOT}: {_places(offsets, rows())}; {ALONE}"
-        self.findings.replace(remark, dataclasses.replace(remark, halves=halves, why=why))
+        self.is_told = True
+        halves = _stores(remark) if by is None else (*_stores(remark), by._replace(does="copy"))
+        got = f"{OUTPUT if by is None else GOT}: {_places(offsets, rows())}; {ALONE}"
+        self.findings.replace(remark, dataclasses.replace(remark, halves=halves, why=got if remark.why == KEPT else f"{remark.why}; {got}"))
         return True
 
 
