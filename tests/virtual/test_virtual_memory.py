@@ -838,6 +838,9 @@ NEXT: ld.shared.u32 %r2, [%r3]; st.global.u32 [%d3], %r2; add.u32 %r3, %r3, 4; a
 add.u32 %r4, %r4, 1; setp.lt.u32 %p3, %r4, 32; @%p3 bra NEXT; END:"""
 IN_BULK = """fence.proxy.async.shared::cta; bar.sync 0; setp.ne.u32 %p2, %r1, 0; @%p2 bra END;
 cp.async.bulk.global.shared::cta.bulk_group [%d20], [%r20], 128; cp.async.bulk.commit_group; cp.async.bulk.wait_group 0; END:"""
+# a compiler has unrolled the sum over rows
+OF_COLUMNS = """bar.sync 0; mad.lo.u32 %r3, %r22, 4, %r20; ld.shared.u32 %r2, [%r3]; ld.shared.u32 %r4, [%r3+32]; ld.shared.u32 %r5, [%r3+64];
+mul.lo.u32 %r2, %r2, 3; mad.lo.u32 %r2, %r4, 5, %r2; mad.lo.u32 %r2, %r5, 7, %r2; st.global.u32 [%d2], %r2;"""
 # eight threads move a structure of four words each to another place
 STRUCTURES = """bar.sync 0; setp.lt.u32 %p2, %r1, 8; @!%p2 bra END; mad.lo.u32 %r3, %r1, 16, %r20; xor.b32 %r4, %r1, 1; mul.wide.u32 %d3, %r4, 16;
 add.u64 %d3, %d20, %d3; ld.shared.v4.u32 {%r4, %r5, %r6, %r7}, [%r3]; st.global.v4.u32 [%d3], {%r4, %r5, %r6, %r7}; END:"""
@@ -867,7 +870,10 @@ DECIDES = "ld.global.u32 %r2, [%d20+28]; setp.gt.u32 %p1, %r2, 7; @%p1 st.global
             "st.global.u32 [%d2]", "sub.u64 %d2, %d2, %d1; cvt.u64.u32 %d3, %r1; add.u64 %d2, %d2, %d3; st.global.u8 [%d2]"), ALL_OF_IT, ONLY_STORED),
         (tile(PADDED, IN_BULK), ALL_OF_IT, ONLY_STORED),
         (tile("and.b32 %r5, %r1, 3; setp.ne.u32 %p1, %r5, 3;", STRUCTURES), ALL_OF_IT, ONLY_STORED),
+        (tile(PADDED, OF_COLUMNS), ALL_OF_IT, ONLY_STORED),
         # wrong ones
+        (tile(PADDED, OF_COLUMNS), PAD_ALONE, IS_USED),
+        (tile("setp.ne.u32 %p1, %r1, 13;", OF_COLUMNS), ALL_OF_IT, IS_USED),
         (tile("setp.ne.u32 %p1, %r1, 13;", IN_BULK), NO_PAD, IS_USED),
         (tile("setp.lt.u32 %p1, %r1, 24;", IN_BULK), NO_PAD, IS_USED),
         (tile(PADDED), PAD_ALONE, IS_USED),
@@ -881,7 +887,7 @@ DECIDES = "ld.global.u32 %r2, [%d20+28]; setp.gt.u32 %p1, %r2, 7; @%p1 st.global
         (tile(PADDED, FLAT.replace("st.", "shfl.sync.bfly.b32 %r3, %r2, 1, 31, -1; add.u32 %r2, %r2, %r3; st.")), PAD_ALONE, IS_USED),
     ],
     ids=[
-        "copied", "changed alone", "by one thread", "left out by the host", "in front", "of bytes", "in bulk", "of structures", "a hole, in bulk", "a row is missing, in bulk",
+        "copied", "changed alone", "by one thread", "left out by the host", "in front", "of bytes", "in bulk", "of structures", "sums of columns", "the host gets sums alone", "a hole in a sum", "a hole, in bulk", "a row is missing, in bulk",
         "the host gets it alone", "it decides", "a row is missing", "a hole", "the next word", "rows of another length", "transposed", "added up",
     ],
 )  # fmt: skip

@@ -175,6 +175,20 @@ class Origins:
             made.append(self.union(self._sets.number(pads), others))
         return np.array(made, np.int32)[which.reshape(marks.shape)]
 
+    def are_padding(self, marks: np.ndarray) -> np.ndarray:
+        """Which values are padding of rows in shared memory, or were made of nothing else?"""
+        known, which = np.unique(marks, return_inverse=True)
+        kinds = [
+            bool(own := self._sets[mark]) and all(self._keys[number][0] in ("gap", "pad") for number in own) for mark in known.tolist()
+        ]  # type: ignore[index]
+        found: np.ndarray = np.array(kinds, bool)[which.reshape(marks.shape)]
+        return found
+
+    @property
+    def have_gaps(self) -> bool:
+        """Has a thread loaded padding of rows in shared memory?"""
+        return bool(self._gaps)
+
     def has_gaps(self, marks: np.ndarray) -> list[int]:
         """The numbers that `apart` has made of gaps, of those of marks."""
         if not self._gaps or not marks.any():

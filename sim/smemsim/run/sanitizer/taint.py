@@ -478,6 +478,8 @@ class Taint:
             marks = self._handed_on(x, i, sources, threads) if in_parts is None else 0
             if self.origins.are_changed and (i.op == "redux" or (i.op in COMPUTING and not _moves(i))):
                 are_summed, are_pure = self._are_summed(i, threads), self._are_pure(i, threads)
+                if self.origins.have_gaps and (are_gaps := self._are_of_gaps(sources, threads)).any():
+                    are_summed, are_pure = are_summed | are_gaps, are_pure | are_gaps
                 marks = self._computed(i, np.asarray(marks), are_summed, are_pure)
                 in_parts = (
                     None if in_parts is None else [(slot, self._computed(i, parts, are_summed, are_pure)) for slot, parts in in_parts]
@@ -505,6 +507,19 @@ class Taint:
         if not are_summed.any() or found.of_two[id(i)].are_far:
             return np.asarray(are_summed)
         return np.asarray(are_summed & self._are_several(found.of_two[id(i)], threads))
+
+    def _are_of_gaps(self, sources: Sequence[Operand], threads: np.ndarray) -> np.ndarray:
+        """In which threads (n,) are several registers with marks combined, which all are padding of rows in shared
+        memory? So are columns of a product, in a loop that a compiler has unrolled.
+        """
+        marks = [own for own in (self._of(source, threads) for source in sources) if own is not None]
+        if len(marks) < 2:
+            return np.zeros(len(threads), bool)
+        are_pads = [self.origins.are_padding(own) for own in marks]
+        found: np.ndarray = (np.sum(are_pads, axis=0) > 1) & np.all(
+            [pads | (own == 0) for pads, own in zip(are_pads, marks, strict=True)], axis=0
+        )
+        return found
 
     def _of_terms(self, terms: Terms, threads: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """In which threads has each of two terms marks?"""
