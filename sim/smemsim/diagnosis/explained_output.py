@@ -6,15 +6,16 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from smemsim.base.errors import SmemsimError
 from smemsim.core.arithmetic.values import from_float64, to_float64
+from smemsim.core.finding import Finding, InLaunch
 from smemsim.core.machine.global_memory import GlobalMemory, Region
-from smemsim.core.ptx.module import Instruction, Label, Operand, Register, Vector
+from smemsim.core.ptx.module import Instruction, Label, Operand, Register, Vector, lines_of
 from smemsim.core.spec.formats import FORMATS, element_format
 from smemsim.core.spec.mma_arithmetic import ROUNDING
 from smemsim.core.spec.tensor_map import SWIZZLES
@@ -107,11 +108,15 @@ def explained(run: Executed, wrong: Wrong) -> str:
         if explanation is None:
             explanation = _of_operands(run, x) if x.count >= LEAST else None
         if explanation is None and x.count and (own := own_ranks(run.launch)):
-            lines = listed(sorted({f.line for f in own}))
             explanation = Explanation(
-                f"no rule gives it, but the mapa at line {lines} reaches no other CTA: {own[0].message}", own[0].repair
+                f"no rule gives it, but the mapa at {_lines_of(own)} reaches no other CTA: {own[0].message}", own[0].repair
             )
     return "" if explanation is None else str(explanation)
+
+
+def _lines_of(findings: Iterable[Finding]) -> str:
+    """The lines of findings in a sentence, those of the source first."""
+    return _in_order(f.at.instruction for f in findings if isinstance(f.at, InLaunch) and f.at.instruction is not None)
 
 
 def rounding_of(launch: Launch, dtype: str) -> Rounding:
@@ -204,6 +209,11 @@ def writers_of(launch: Launch) -> str:
     return ""
 
 
+def _in_order(those: Iterable[Instruction]) -> str:
+    """The lines of instructions in a sentence, those of the source first, in their order in the text."""
+    return lines_of(sorted(those, key=lambda i: i.line))
+
+
 def listed(lines: list[int]) -> str:
     """Lines, as a sentence has them.
 
@@ -292,9 +302,9 @@ def _of_layouts(run: Executed, arrays: Arrays, a: np.ndarray, b: np.ndarray) -> 
         return None
     if found.looks_like != "a wrong layout" or not found.faults or not found.faults[0].certain:
         return None
-    line, others = event.instruction.line, f" (or {found.faults[1]})" if len(found.faults) > 1 else ""
+    others = f" (or {found.faults[1]})" if len(found.faults) > 1 else ""
     return Explanation(
-        f"rows {row} to {rows.stop - 1}, columns {column} to {columns.stop - 1}, of the product at line {line}, are what they would be if {found.faults[0]}{others}",
+        f"rows {row} to {rows.stop - 1}, columns {column} to {columns.stop - 1}, of the product at {event.instruction.at}, are what they would be if {found.faults[0]}{others}",
         f"look at {found.faults[0].field} of {found.faults[0].operand}",
     )
 
@@ -363,21 +373,18 @@ def _code(run: Executed) -> Code:
     loads = [n for n, i in enumerate(body) if i.op == "cp" and "async" in i.modifiers and "tensor" in i.modifiers and not _is_store(i)]
     loops = list(dict.fromkeys(filter(None, (_loop(run, products), _loop(run, loads)))))
     loop_lines = [f"lines {first} to {last}" for first, last in loops]
-    lines = sorted(
-        {i.line for i in body if i.op == "cp" and i.modifiers[:1] == ("async",) and not is_bulk(i) and "shared" in "".join(i.modifiers)}
-    )
-    written = f"the cp.async that writes its tile (line{'s' * (len(lines) > 1)} {listed(lines)})" if lines else ""
-    stored = writers_of(run.launch) if any(i.op in ("wgmma", "tcgen05") for i in body) and not lines else ""
+    copies = [i for i in body if i.op == "cp" and i.modifiers[:1] == ("async",) and not is_bulk(i) and "shared" in "".join(i.modifiers)]
+    written = f"the cp.async that writes its tile, at {_in_order(copies)}" if copies else ""
+    stored = writers_of(run.launch) if any(i.op in ("wgmma", "tcgen05") for i in body) and not copies else ""
     written = written or (f"the {stored}" if stored else "")
     reads = {}
     for name, operand in (("A", 1), ("B", 2)):
         at = _ldmatrix(body, operand)
         if at:
-            reads[name] = f"the ldmatrix at line{'s' * (len(at) > 1)} {listed(at)}"
-    at = sorted({body[n].line for n in loads})
+            reads[name] = f"the ldmatrix at {_in_order(i for i in body if i.line in at)}"
     return Code(
         " and ".join(loop_lines),
-        f"line{'s' * (len(at) > 1)} {listed(at)}" if at else "",
+        _in_order(body[n] for n in loads),
         reads,
         dict.fromkeys(("A", "B"), written) if written else {},
     )
@@ -421,8 +428,8 @@ def _exchanged(run: Executed) -> Explanation | None:
     findings = exchanged(run.reads) if run.reads is not None else []
     if not findings:
         return None
-    lines = sorted({f.line for f in findings})
-    loads = f"the load at line {lines[0]} has its" if len(lines) == 1 else f"the loads at lines {listed(lines)} have their"
+    is_one = len({f.line for f in findings}) == 1
+    loads = f"the load{'s' * (not is_one)} at {_lines_of(findings)} {'has its' if is_one else 'have their'}"
     return Explanation(f"{loads} coordinates exchanged: {findings[0].why}", COORDINATES)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from smemsim.core.finding import Finding, at_instruction, told
+from smemsim.core.finding import Finding, InLaunch, at_instruction, told
 from smemsim.core.ptx.module import Instruction
 from smemsim.core.spec.findings import Severity
 from smemsim.run.engine.schedule import EXTREMES
@@ -59,6 +59,12 @@ class Apart:
     address: int = 0  # where the array begins
 
     @property
+    def _at(self) -> str:
+        """The line of the finding, that of the source first."""
+        at = self.finding.at
+        return at.instruction.at if isinstance(at, InLaunch) and at.instruction is not None else f"line {self.finding.line}"
+
+    @property
     def short(self) -> str:
         """In a few words."""
         return f"{self.array} differs ({self.bytes_} of {self.size} bytes)"
@@ -78,11 +84,11 @@ class Appeared:
     @property
     def short(self) -> str:
         """In a few words."""
-        return f"{self.finding.code} at line {self.finding.line}"
+        return f"{self.finding.code} at {self._at}"
 
     def __str__(self) -> str:
         f = self.finding
-        return f"{f.code} at line {f.line} with {_listed(self.schedules)}: {f.message}"
+        return f"{f.code} at {self._at} with {_listed(self.schedules)}: {f.message}"
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

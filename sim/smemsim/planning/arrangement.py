@@ -454,7 +454,7 @@ def arrange(wish: Wish) -> Arrangement:
     axes = (("k", wish.k), ("rows", wish.rows)) if wish.major == "K" else (("rows", wish.rows), ("k", wish.k))
     (name, along), (line_name, lines) = axes
     if along % tile.inner:
-        raise IllegalPlan(f"{name} = {along}: with the {wish.swizzle} swizzle (the default is 128B), {name} must be a multiple of {tile.inner}: "
+        raise IllegalPlan(f"{name} = {along}: with the {wish.swizzle} swizzle, {name} must be a multiple of {tile.inner}: "
                           f"a {wish.major}-major atom is {mode.width} B wide, {tile.inner} {fmt.name} elements")  # fmt: skip
     if lines % tile.atom_lines:
         raise IllegalPlan(

@@ -27,7 +27,7 @@ MOST_ROWS = 16  # of a table; JSON has all
 
 _GRADES = {
     "measured": "measured on an H200",
-    "witnessed": "witnessed. Programs that are right on such a card give right results with these rules. For every other known way to read the documents, at least one of them fails",
+    "witnessed": "witnessed. Programs that are right on such a card give right results with these rules. If the hardware followed another reading of the documents, at least one of these programs would fail",
     "documented": "documented",
     "compiled": "compiled. Shipping compilers and kernels rely on these rules",
     "inferred": "inferred from documented ones",

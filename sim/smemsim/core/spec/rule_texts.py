@@ -789,21 +789,21 @@ _FENCES = RuleTopic(
         ),
         "order.update": RuleText(
             "Two threads update one word",
-            "Two threads each load a word, compute a new value, and store it there, by relaxed or volatile accesses. If nothing orders the two threads, one update can be lost.",
+            "If two threads each load a word, compute a new value, and store it there, one update can be lost. This holds for relaxed and volatile accesses, unless something orders the two threads.",
             "Two CTAs each execute `ld.relaxed count; add 1; st.relaxed count`.",
             "It reports X008. The fix is red.add. It reports nothing if all updates of the word are the same operation (or, and, min, max) "
             "with the same constant, because a second update then changes nothing.",
         ),
         "order.looks_again": RuleText(
             "A plain read before an atomic",
-            "A plain load of a word is followed by an atomic operation (cas, min, max, and, or) at the same address. "
-            "The load races with the atomic operations of other threads. The atomic operation reads the word again and decides by the new value.",
+            "If a plain load of a word is followed by an atomic operation (cas, min, max, and, or) at the same address, "
+            "the load races with the atomic operations of other threads. But the atomic operation reads the word again and decides by the new value.",
             "`if (x < *best) atomicMin(best, x);`",
             "It reports the remark X008.",
         ),
         "order.past_l1": RuleText(
             "Weak accesses with .cg, .cv or .wt",
-            "Two accesses of a word are not ordered. Each of them has .cg, .cv or .wt, or is strong, and at least one has .cg, .cv or .wt. They race by the PTX ISA, but both bypass the L1. They order no other word.",
+            "If two accesses of a word are not ordered, they race by the PTX ISA. But both bypass the L1 if each of them has .cg, .cv or .wt, or is strong, and at least one has .cg, .cv or .wt. They order no other word.",
             "st.global.cg by one CTA, ld.global.cg by another one.",
             "It reports the remark X008.",
         ),
@@ -823,7 +823,7 @@ _MBARRIERS = RuleTopic(
         ),
         "order.mbarrier_phases": RuleText(
             "Arrivals and expected bytes may count in another phase",
-            "A thread arrives at an mbarrier. If it does not know that the previous phase is complete, its arrival may count in that phase. "
+            "If a thread arrives at an mbarrier, and does not know that the previous phase is complete, its arrival may count in that phase. "
             "Bytes of mbarrier.expect_tx surely count in the present phase if an arrival of that phase comes after the mbarrier.expect_tx. Otherwise the phase may end before the mbarrier.expect_tx.",
             "One thread executes expect_tx, and the last arrival comes from another thread at any time. The bytes may count in the next phase.",
             "It reports X010, if nothing else is wrong.",
@@ -841,8 +841,8 @@ _MBARRIERS = RuleTopic(
             "By the PTX ISA an mbarrier operation without a scope has .cta. smemsim counts it for the whole cluster, because CUTLASS frees stages of other CTAs this way. "
             "An explicit .cta is not counted for other CTAs.",
             "mbarrier.arrive.shared::cluster.b64 frees a stage of another CTA.",
-            "It reports the remark X008, once for a launch, if only such an arrival orders two accesses. A CTA reads from shared memory, "
-            "and ordinary stores or cp.async copies of another CTA have written there. One program failed this way (CUTLASS issue 3324). Write .release.cluster there. "
+            "It reports the remark X008, once for a launch, if only such an arrival orders a read of shared memory "
+            "after the ordinary stores or cp.async copies of another CTA that wrote there. One program failed this way (CUTLASS issue 3324). Write .release.cluster there. "
             "It reports nothing if the arrival only frees a stage, and nothing for data in global memory. An explicit .cta is reported by the next two rules.",
         ),
         "order.narrow_wait": RuleText(

@@ -143,7 +143,7 @@ def told_k_order(i: Instruction, launch: Launch) -> Finding:
     """R508 as a remark: A and B of one product have their k in another order."""
     where = _loaded_by(i, "b", launch) or i
     return at_instruction(
-        "R508", where, f"the product at line {i.line} multiplies the first half of A's k with the second half of B's, and the second half with the first",
+        "R508", where, f"the product at {i.at} multiplies the first half of A's k with the second half of B's, and the second half with the first",
         "exchange the registers of B, or those of A", why="an array whose halves of k are exchanged may look the same", milder=Severity.NOTE,
     )  # fmt: skip
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from smemsim.core.ptx.module import Instruction, slots_in
+from smemsim.core.spec.formats import FORMATS
 
 __all__ = ["NOTHING_COPIED", "Copied", "copied"]
 
@@ -15,6 +16,7 @@ __all__ = ["NOTHING_COPIED", "Copied", "copied"]
 COPIES = frozenset(
     ("add", "and", "bfe", "bfi", "cvt", "mad", "mov", "mul", "or", "prmt", "selp", "shl", "shr", "xor")
 )  # that may move bytes and leave them as they are
+FLOATS = frozenset(name for name, row in FORMATS.items() if row.is_float)  # as types of instructions
 NO_SLOTS: frozenset[int] = frozenset()
 _SPARSE = frozenset(("sp", "sp::ordered_metadata"))
 _OTHER_SPACES = frozenset(("param", "param::entry", "param::func", "const", "local"))
@@ -94,9 +96,7 @@ def _takes_factors(i: Instruction) -> bool:
 
 def _computes(i: Instruction) -> bool:
     """Does it give a floating-point number that is none of its operands?"""
-    return i.op in ("add", "cvt", "mad", "mul") and any(
-        word.startswith(("f", "bf", "tf", "e")) and word[-1:].isdigit() for word in i.modifiers
-    )
+    return i.op in ("add", "cvt", "mad", "mul") and any(word.partition("x")[0] in FLOATS for word in i.modifiers)
 
 
 def _is_copy(i: Instruction) -> bool:

@@ -91,6 +91,19 @@ class Origins:
             joined[both] = np.array([self.union(pair >> 32, pair & 0xFFFFFFFF) for pair in pairs.tolist()], np.int32)[at]
         return joined
 
+    def _each(self, marks: np.ndarray, of: Callable[[int], int]) -> np.ndarray:
+        """The marks, with another one for each: that of a function of its number. They are the same array if all stay."""
+        known, which = np.unique(marks, return_inverse=True)
+        made = [of(mark) for mark in known.tolist()]
+        return marks if made == known.tolist() else np.array(made, np.int32)[which.reshape(marks.shape)]
+
+    def _joined(self, mark: int, of: Callable[[int], int]) -> int:
+        """The mark of what a function makes of the doubts of a mark."""
+        made = 0
+        for number in sorted(self._sets[mark]):
+            made = self.union(of(number), made)
+        return made
+
     @property
     def are_changed(self) -> bool:
         """Is there one that `computed` changes?"""
@@ -107,28 +120,17 @@ class Origins:
         those = self._of_results | self._of_arrays
         if not those or not marks.any():
             return marks
-        known, which = np.unique(marks, return_inverse=True)
-        made = []
-        for mark in known.tolist():
-            milder = self._sets[mark] & those
-            other = self._sets.number(self._sets[mark] - milder) if milder else mark
-            for number in sorted(milder):
-                other = self.union(self.of(("masked", self._keys[number]), of(self._tells[number])), other)
-            made.append(other)
-        return np.array(made, np.int32)[which.reshape(marks.shape)]
+
+        def milder(number: int) -> int:
+            return self.of(("masked", self._keys[number]), of(self._tells[number])) if number in those else self._sets.number((number,))
+
+        return self._each(marks, lambda mark: self._joined(mark, milder) if self._sets[mark] & those else mark)
 
     def apart(self, marks: np.ndarray, kind: str) -> np.ndarray:
         """The marks of values that may be padding: `kind` is "gap" of what a thread has loaded, "pad" of what has been
         made of it. Sums of it have the marks that those of the value would have.
         """
-        known, which = np.unique(marks, return_inverse=True)
-        made = []
-        for mark in known.tolist():
-            other = 0
-            for number in sorted(self._sets[mark]):
-                other = self.union(self._apart_one(number, kind), other)
-            made.append(other)
-        return np.array(made, np.int32)[which.reshape(marks.shape)]
+        return self._each(marks, lambda mark: self._joined(mark, lambda number: self._apart_one(number, kind)))
 
     def _apart_one(self, number: int, kind: str) -> int:
         key: Any = self._keys[number]
@@ -146,14 +148,7 @@ class Origins:
         """
         if not marks.any():
             return marks
-        known, which = np.unique(marks, return_inverse=True)
-        made = []
-        for mark in known.tolist():
-            other = 0
-            for number in sorted(self._sets[mark]):
-                other = self.union(self._pure_one(i, number), other)
-            made.append(other)
-        return np.array(made, np.int32)[which.reshape(marks.shape)]
+        return self._each(marks, lambda mark: self._joined(mark, lambda number: self._pure_one(i, number)))
 
     def _pure_one(self, i: Instruction, number: int) -> int:
         key: Any = self._keys[number]
@@ -167,13 +162,13 @@ class Origins:
 
     def added(self, i: Instruction, marks: np.ndarray) -> np.ndarray:
         """The marks of words to which values with these marks are added: padding stays padding."""
-        known, which = np.unique(marks, return_inverse=True)
-        made = []
-        for mark in known.tolist():
+
+        def sum_of(mark: int) -> int:
             pads = {number for number in self._sets[mark] if self._keys[number][0] == "pad"}  # type: ignore[index]
             others = self._computed_one(i, self._sets.number(self._sets[mark] - pads), True)
-            made.append(self.union(self._sets.number(pads), others))
-        return np.array(made, np.int32)[which.reshape(marks.shape)]
+            return self.union(self._sets.number(pads), others)
+
+        return self._each(marks, sum_of)
 
     def are_padding(self, marks: np.ndarray) -> np.ndarray:
         """Which values are padding of rows in shared memory, or were made of nothing else?"""
@@ -203,15 +198,11 @@ class Origins:
 
     def plain(self, marks: np.ndarray, gaps: Collection[int]) -> np.ndarray:
         """The marks of values that are no padding after all: without these gaps, and with what they were made of."""
-        known, which = np.unique(marks, return_inverse=True)
-        made = []
-        for mark in known.tolist():
-            own = self._sets[mark] & set(gaps)
-            other = self._sets.number(self._sets[mark] - own) if own else mark
-            for number in sorted(own):
-                other = self.union(self._known[self._keys[number][1]], other)  # type: ignore[index]
-            made.append(other)
-        return np.array(made, np.int32)[which.reshape(marks.shape)]
+
+        def plain(number: int) -> int:
+            return self._known[self._keys[number][1]] if number in gaps else self._sets.number((number,))  # type: ignore[index]
+
+        return self._each(marks, lambda mark: self._joined(mark, plain))
 
     def computed(self, i: Instruction, marks: np.ndarray, *, is_result: bool = False) -> np.ndarray:
         """The marks of what an instruction makes of values with these marks; `is_result`: it is a matrix product, a sum
@@ -219,9 +210,7 @@ class Origins:
         """
         if not self._computed or not marks.any():
             return marks
-        known, which = np.unique(marks, return_inverse=True)
-        made = [self._computed_one(i, mark, is_result) for mark in known.tolist()]
-        return marks if made == known.tolist() else np.array(made, np.int32)[which.reshape(marks.shape)]
+        return self._each(marks, lambda mark: self._computed_one(i, mark, is_result))
 
     def _computed_one(self, i: Instruction, mark: int, is_result: bool) -> int:
         origins = self._sets[mark]
@@ -261,18 +250,15 @@ class Origins:
         """The marks with other taints instead of their own, reported by what `of` makes of the first reports. `name`
         identifies `of`.
         """
-        known, which = np.unique(marks, return_inverse=True)
-        made = []
-        for mark in known.tolist():
-            other = 0
-            for number in sorted(self._sets[mark]):
-                own = self._milder.get(number)
-                if own is None:
-                    own = self.of((name, number), of(self._tells[number]))
-                    self._milder.update(dict.fromkeys((number, *self._sets[own]), own))
-                other = self.union(other, own)
-            made.append(other)
-        return np.array(made, np.int32)[which.reshape(marks.shape)]
+
+        def milder(number: int) -> int:
+            own = self._milder.get(number)
+            if own is None:
+                own = self.of((name, number), of(self._tells[number]))
+                self._milder.update(dict.fromkeys((number, *self._sets[own]), own))
+            return own
+
+        return self._each(marks, lambda mark: self._joined(mark, milder))
 
     @property
     def are_whole(self) -> bool:
