@@ -92,7 +92,7 @@ class Origins:
         return joined
 
     def _each(self, marks: np.ndarray, of: Callable[[int], int]) -> np.ndarray:
-        """The marks, with another one for each: that of a function of its number. They are the same array if all stay."""
+        """The marks that a function gives for these marks, the same array if none changes."""
         known, which = np.unique(marks, return_inverse=True)
         made = [of(mark) for mark in known.tolist()]
         return marks if made == known.tolist() else np.array(made, np.int32)[which.reshape(marks.shape)]
