@@ -752,6 +752,24 @@ def test_a_map_whose_loads_are_all_outside_of_its_tensor_is_a_remark(at, said: b
     assert [f.code for f in told] == ["T209"] * (said and at[0] == 0), found.text()
 
 
+@pytest.mark.parametrize(
+    ("k", "rows", "fill", "steps_", "told"),
+    [
+        (48, ROWS, "nan", 4, "all elements of D"), (64, 48, "nan", 4, "these rows of D"), (48, 48, "zeros", 4, ""), (64, ROWS, "nan", 4, ""),
+        (48, ROWS, "nan", 3, ""),
+    ],
+)  # fmt: skip
+def test_fill_of_nan_in_a_product_is_a_remark(k: int, rows: int, fill: str, steps_: int, told: str):
+    """Along k it spoils D. Rows of it may not be stored. Steps that multiply none of it are right."""
+    gpu = Gpu("sm_90a")
+    a, b = (tensor(gpu, shape, (BOX, ROWS), name=name) for shape, name in (((rows, k), "A"), ((ROWS, 64), "B")))
+    shape = {name: getattr(a, name) for name in ("global_address", "global_dim", "global_strides", "box_dim")}
+    a = TensorMap.tiled(data_type="f16", swizzle="128B", oob_fill=fill, **shape)
+    found = run(kernel(2, [Load(0, 0, (0, 0)), Load(1, TILE, (0, 0))], steps(0, TILE)[:steps_]), gpu, a, b)
+    assert not found.findings
+    assert [told in str(f) for f in found.remarks if "they are NaN" in f.message] == [True] * bool(told), found.text()
+
+
 def test_what_is_meant_is_found_in_another_stage():
     gpu = Gpu("sm_90a")
     a, b = (tensor(gpu, (64, 256), (BOX, ROWS), name=name) for name in "AB")

@@ -157,13 +157,21 @@ TICKETS = f"""{HEAD}
 TURN = "membar.gl; atom.relaxed.gpu.global.add.u32 %b, [%o+4], 1; setp.ne.u32 %p, %b, 1; @%p ret; membar.gl; ld.global.u32 %a, [%m]; ld.global.u32 %b, [%m+4]; add.u32 %a, %a, %b; st.global.u32 [%o], %a;"
 
 
-@pytest.mark.parametrize("reads", ["", TURN], ids=["a list in any order", "a list that the last one adds up"])
-def test_what_threads_hand_on_in_turns_is_no_result(reads: str):
-    """Whoever takes a ticket first stores first: where the launch reads that again, what is left of it is a remark."""
-    run, _ = launched(TICKETS.format(reads), "all:6")
+LAST = "atom.relaxed.gpu.global.exch.b32 %a, [%o+4], %t;"
+
+
+@pytest.mark.parametrize(
+    ("then", "names", "found"),
+    [("", ["m"], []), (TURN, ["m"], []), (LAST, ["m", "o"], ["X030"])],
+    ids=["a list in any order", "a list that the last one adds up", "and the last one"],
+)
+def test_what_atomic_counters_give_in_any_order_is_a_remark(then: str, names: list[str], found: list[str]):
+    """Who takes a ticket first stores first: the list has the same elements. The last thread is another one each time."""
+    run, _ = launched(TICKETS.format(then), "all:6")
     assert run.schedules is not None
-    assert [one.name for one in run.schedules.differing] == ["m"]
-    assert ([f.code for f in run.findings], [f.code for f in run.remarks]) == ((["X030"], []) if not reads else ([], ["X030"]))
+    assert [one.name for one in run.schedules.differing] == names
+    assert [one.reordered for one in run.schedules.differing] == [name == "m" for name in names]
+    assert ([f.code for f in run.findings], [f.code for f in run.remarks]) == (found, [] if found else ["X030"])
 
 
 @pytest.mark.parametrize("value", ["al", -1, "all:0", True, 1.5, "1x"])

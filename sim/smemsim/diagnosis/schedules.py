@@ -26,6 +26,7 @@ __all__ = ["Apart", "Appeared", "Outcome", "Schedules", "apart", "compared", "ra
 
 
 MOST_SHOWN = 6  # schedules, or bytes, that a line lists
+ELEMENTS = (4, 2)  # bytes of the elements of a list
 WRITES = ("st", "atom", "red", "cp", "multimem", "stmatrix")
 
 
@@ -45,7 +46,8 @@ class Apart:
 
     If `summed` is set, floats are added there atomically, so another order rounds differently. If `handed_on` is set,
     threads read there what others have written, and atomic operations order them, as in a queue. Then its final content
-    is not a result.
+    is not a result. If `reordered` is set, the elements are the same in another order, as in a list whose places an
+    atomic counter gives.
     """
 
     array: str
@@ -56,6 +58,7 @@ class Apart:
     schedules: tuple[int | str, ...]
     summed: bool
     handed_on: bool = False
+    reordered: bool = False
     address: int = 0  # where the array begins
 
     @property
@@ -173,9 +176,15 @@ class Schedules:
         handed_on = all(one.handed_on for one in self.differing)
         if handed_on:
             why += "; the threads take turns by atomic operations and read these arrays themselves: the contents may be no result"
+        reordered = [one.array for one in self.differing if one.reordered]
+        if reordered:
+            why += f"; the elements of {' and '.join(reordered)} are the same in another order, as in a list whose places an atomic counter gives"
+        is_free = all(one.reordered or one.handed_on for one in self.differing)
         message = f"the result depends on the schedule: {'; '.join(map(str, self.differing))}"
         repair = "order the accesses (a flag, a barrier), or use an atomic whose result does not depend on the order (red.max)"
         repair = f"add in a fixed order, or {repair}" if summed else repair
+        repair = f"no change is needed if any order is right; else {repair}" if reordered and is_free else repair
+        milder = Severity.NOTE if reordered and is_free else Severity.LUCK if summed or placed or handed_on else None
         found.append(
             at_instruction(
                 "X030",
@@ -184,7 +193,7 @@ class Schedules:
                 repair,
                 because="PTX ISA 9.1 §8 (memory consistency)",
                 why=why,
-                milder=Severity.LUCK if summed or placed or handed_on else None,
+                milder=milder,
                 arrays=tuple(one.address for one in self.differing),
             )
         )
@@ -237,7 +246,7 @@ def apart(
     """
     found = []
     sums = np.unique(np.concatenate(summed)) if summed else np.zeros(0, np.int64)
-    read = _read_back(launch)
+    read, counts = _read_back(launch), any(i.op == "atom" for i in launch.program.inlined.body)
     for region in regions:
         by = {seed: np.flatnonzero(usual[region.begin] != left[region.begin]) for seed, left in others.items() if region.begin in left}
         by = {seed: at for seed, at in by.items() if at.size}
@@ -246,8 +255,19 @@ def apart(
             is_sum = bool(np.isin((region.begin + at) // 2 * 2, sums).all())
             array = region_name(launch, region.begin, region.end)
             first, is_read = tuple(at[:MOST_SHOWN].tolist()), region.begin in read
-            found.append(Apart(array, region.name, len(region.data), len(at), first, tuple(by), is_sum, is_read, region.begin))
+            moved = counts and all(_are_the_same(usual[region.begin], others[seed][region.begin]) for seed in by)
+            found.append(Apart(array, region.name, len(region.data), len(at), first, tuple(by), is_sum, is_read, moved, region.begin))
     return tuple(found)
+
+
+def _are_the_same(one: np.ndarray, other: np.ndarray) -> bool:
+    """Do the bytes of two arrays hold the same elements in another order?"""
+    for size in ELEMENTS:
+        if len(one) % size == 0:
+            first, second = (np.sort(np.ascontiguousarray(x).view(f"u{size}"), axis=None) for x in (one, other))
+            if np.array_equal(first, second):
+                return True
+    return False
 
 
 def _read_back(launch: Launch) -> set[int]:

@@ -6,17 +6,22 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from smemsim.base.errors import SmemsimError
 from smemsim.core.finding import Finding, at_instruction
 from smemsim.core.machine.global_memory import GlobalMemory
 from smemsim.core.spec.findings import Severity
+from smemsim.core.spec.tensor_map import OobFill
 from smemsim.diagnosis.operands.places import signed
 from smemsim.diagnosis.operands.read import Matrix, Mode, OperandRead, Product
 from smemsim.diagnosis.operands.recorded import Reads
+from smemsim.run.engine.records import Mma
 
-__all__ = ["cut_off", "in_boxes"]
+__all__ = ["cut_off", "in_boxes", "nan_fills"]
+
+
+SIDES: tuple[Literal["a", "b"], ...] = ("a", "b")
 
 
 def in_boxes(p: Product) -> Product:
@@ -184,3 +189,37 @@ def _found(a: OperandRead, dimension: int) -> Finding:
         arrays=(load.tensor_map.global_address,),
         milder=Severity.NOTE,
     )
+
+
+def nan_fills(reads: Reads) -> list[Finding]:
+    """T209 as a remark for the first instruction that multiplies fill of NaN.
+
+    NaN times zero is NaN. Along K it spoils all elements of D. Along the rows it spoils those rows or columns, which
+    the program may not store.
+    """
+    for p in reads.products:
+        for side, held in zip(SIDES, (p.a, p.b), strict=True):
+            found = (_nan(event, read, side) for event, read in zip(p.events, held, strict=False) if read is not None)
+            if (first := next(filter(None, found), None)) is not None:
+                return [first]
+    return []
+
+
+def _nan(event: Mma, read: OperandRead, side: Literal["a", "b"]) -> Finding | None:
+    load = read.loads[0].event
+    if load.tensor_map.oob_fill is not OobFill.NAN_REQUEST_ZERO_FMA:
+        return None
+    some = "these rows of D" if side == "a" else "these columns of D"
+    sizes = (event.rows_of(side), event.k_of(side))
+    for modes, at, size, what in zip(read.modes, read.at, sizes, (some, "all elements of D"), strict=True):
+        if len(modes) == 1 and not 0 <= at <= modes[0].extent - size:
+            return at_instruction(
+                "T209",
+                event.instruction,
+                f"{side.upper()} has elements outside of its tensor (dimension {modes[0].dimension}), and they are NaN",
+                "CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE in the map: the fill is zero then",
+                why=f"the map of the load at {load.instruction.at} fills with NaN, so {what} become NaN",
+                arrays=(load.tensor_map.global_address,),
+                milder=Severity.NOTE,
+            )
+    return None
