@@ -1204,6 +1204,30 @@ def test_boxes_that_cannot_be_one_operand_are_found(side: str, name: str):
     assert any(f.code[0] in "RD" for f in in_boxes(side, places, **more).findings)  # type: ignore[arg-type]
 
 
+STRAYS: dict[str, tuple[list[tuple[int, int]], str, str]] = {
+    "the third of four": ([(0, 0), (0, 16), (0, 96), (0, 48)], "begins at 96 in dimension 1", "need 32 there"),
+    "the first of four": ([(0, 8), (0, 16), (0, 32), (0, 48)], "begins at 8 in dimension 1", "need 0 there"),
+    "one of eight": ([(64, 8 * n if n != 5 else 192) for n in range(8)], "begins at 192 in dimension 1", "need 40 there"),
+}
+
+
+@pytest.mark.parametrize("side", ["a", "b"])
+@pytest.mark.parametrize("name", [*STRAYS, *PAGES])
+def test_one_box_apart_from_the_others_is_a_remark(side: str, name: str):
+    """Boxes from several places may be meant, and are silent. If all but one follow one another, that one is named."""
+    places, at, wanted = STRAYS.get(name, (PAGES.get(name, []), "", ""))
+    found = in_boxes(side, places)
+    assert found.findings == [], found.text()
+    told = [f.what for f in found.remarks if "other boxes need" in f.what]
+    assert [at in what and wanted in what for what in told] == [True] * bool(at), found.text()
+
+
+def test_a_coordinate_from_a_table_is_no_box_apart():
+    places = [(0, 0), (0, 96), (0, 32), (0, 48)]
+    found = in_boxes("b", places, table="ld.global.u32 %c4, [%out]; add.u32 %c4, %c4, 8;")
+    assert not any("other boxes need" in f.what for f in found.remarks), found.text()
+
+
 def test_a_table_may_name_one_place_twice():
     found = in_boxes("b", [(0, 32), (0, 32)], table="ld.global.u32 %c4, [%out]; add.u32 %c4, %c4, 32;")
     assert found.findings == [], found.text()

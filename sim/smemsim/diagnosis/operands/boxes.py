@@ -13,12 +13,12 @@ from smemsim.core.finding import Finding, at_instruction
 from smemsim.core.machine.global_memory import GlobalMemory
 from smemsim.core.spec.findings import Severity
 from smemsim.core.spec.tensor_map import OobFill
-from smemsim.diagnosis.operands.places import signed
+from smemsim.diagnosis.operands.places import Stray, signed
 from smemsim.diagnosis.operands.read import Matrix, Mode, OperandRead, Product
 from smemsim.diagnosis.operands.recorded import Reads
 from smemsim.run.engine.records import Mma
 
-__all__ = ["cut_off", "in_boxes", "nan_fills"]
+__all__ = ["cut_off", "in_boxes", "nan_fills", "stray_boxes"]
 
 
 SIDES: tuple[Literal["a", "b"], ...] = ("a", "b")
@@ -223,3 +223,23 @@ def _nan(event: Mma, read: OperandRead, side: Literal["a", "b"]) -> Finding | No
                 milder=Severity.NOTE,
             )
     return None
+
+
+def stray_boxes(reads: Reads) -> list[Finding]:
+    """R508 as a remark for a box of a tile whose coordinate does not follow from those of its other boxes. Such a tile
+    is not checked, as its rows may be meant to come from several places.
+    """
+    return [_stray(side, stray, event) for side, stray, event in reads.strays.values()]
+
+
+def _stray(side: str, stray: Stray, event: Mma) -> Finding:
+    load, n = stray.load.event, stray.dimension
+    return at_instruction(
+        "R508",
+        load.instruction,
+        f"a box of the tile of {side.upper()} begins at {load.coordinates[n]} in dimension {n}, and the {stray.others} other boxes need {stray.wanted} there",
+        f"coordinate {stray.wanted}, if the boxes are one tile of the tensor",
+        why=f"{event.instruction.name} at {event.instruction.at} reads these boxes as one tile; its rows may also be meant to come from several places",
+        other=event.instruction,
+        milder=Severity.NOTE,
+    )

@@ -27,15 +27,18 @@ __all__ = [
     "NO_LOAD",
     "OTHER_WIDTH",
     "RECOGNISED",
+    "SEVERAL_PLACES",
     "SURE",
     "Found",
     "Noted",
     "Places",
+    "Stray",
     "Told",
     "matrix_of",
     "owners_of",
     "places_of",
     "signed",
+    "stray_of",
     "tile_of",
     "ways",
     "writers_of",
@@ -274,6 +277,36 @@ def _are_whole_boxes(loads: Sequence[Issued | None], pattern: np.ndarray, place:
         return False  # a wrong stride leaves out a box that lies between
     may_repeat = any(load is not None and load.is_looked_up for load in loads)
     return len(origins) == 1 and (may_repeat or len(brought) == len(loads))
+
+
+class Stray(NamedTuple):
+    """The only one of the boxes of an operand that does not go on where the box before it ends: along which dimension,
+    and the coordinate at which the others would have it. There are `others` of these.
+    """
+
+    load: Issued
+    dimension: int
+    wanted: int
+    others: int
+
+
+def stray_of(loads: Sequence[Issued | None]) -> Stray | None:
+    """The box whose coordinate may be wrong, if an operand comes `SEVERAL_PLACES`. All boxes but one follow one
+    another, and there are at least three. Coordinates from a table in memory may be any.
+    """
+    held = sorted((load for load in loads if load is not None), key=lambda load: load.transfer.smem_address)
+    at = np.array([load.event.coordinates for load in held])
+    moving = np.flatnonzero((at != at[:1]).any(axis=0))
+    if len(held) < 3 or len({load.key_of_map for load in held}) > 1 or len(moving) != 1 or any(load.is_looked_up for load in held):
+        return None
+    n = int(moving[0])
+    begins = at[:, n] - np.arange(len(held)) * held[0].transfer.tensor_map.box_dim[n]
+    found, counts = np.unique(begins, return_counts=True)
+    begin = int(found[counts.argmax()])
+    odd = np.flatnonzero(begins != begin)
+    if len(odd) != 1:
+        return None
+    return Stray(held[odd[0]], n, int(at[odd[0], n] - begins[odd[0]] + begin), len(held) - 1)
 
 
 def _walked(first: Issued, loads: list[Issued]) -> tuple[int, ...]:

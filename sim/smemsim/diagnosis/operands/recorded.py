@@ -33,13 +33,16 @@ from smemsim.diagnosis.operands.places import (
     NO_LOAD,
     OTHER_WIDTH,
     RECOGNISED,
+    SEVERAL_PLACES,
     Found,
     Noted,
     Places,
+    Stray,
     Told,
     matrix_of,
     owners_of,
     places_of,
+    stray_of,
     tile_of,
     ways,
     writers_of,
@@ -116,6 +119,8 @@ class Reads(MergeableObserver):
         self.maps: dict[tuple[Any, ...], Load | Store] = {}  # the first use of each tensor map
         # operands of other elements than their map, by the load
         self.widths: dict[tuple[str, int, int], tuple[str, Issued, Mma]] = {}
+        # boxes at another coordinate than the others of an operand, by the load
+        self.strays: dict[tuple[str, int, int], tuple[str, Stray, Mma]] = {}
         # Operand, load and dimension of tiles past the last k, while the other operand's is not.
         self.outside: dict[tuple[str, int], tuple[str, Issued, int]] = {}
         self.reaches: dict[tuple[int, int], Reach] = {}  # by the addresses of the two matrices
@@ -165,6 +170,7 @@ class Reads(MergeableObserver):
         self.complete &= other.complete
         self.maps |= {key: use for key, use in other.maps.items() if key not in self.maps}
         self.widths |= {key: read for key, read in other.widths.items() if key not in self.widths}
+        self.strays |= {key: stray for key, stray in other.strays.items() if key not in self.strays}
         self.outside |= {key: load for key, load in other.outside.items() if key not in self.outside}
         self.threads.found = other.threads.found | self.threads.found
         self.threads.is_decided &= other.threads.is_decided
@@ -619,6 +625,9 @@ class Reads(MergeableObserver):
         if told == OTHER_WIDTH:
             (event, side), load = use, next(load for load in loads if load is not None)
             self.widths.setdefault((side, load.event.instruction.line, event.instruction.line), (side, load, event))
+        elif told == SEVERAL_PLACES and (stray := stray_of(loads)) is not None:
+            event, side = use
+            self.strays.setdefault((side, stray.load.event.instruction.line, event.instruction.line), (side, stray, event))
         return None if told == OTHER_WIDTH else told
 
     def _looked_at(self, shared: SharedMemory, places: Places, trace: CtaTrace, form: tuple[str, str], only: Issued | None) -> Told | str:
