@@ -1222,6 +1222,21 @@ def test_one_box_apart_from_the_others_is_a_remark(side: str, name: str):
     assert [at in what and wanted in what for what in told] == [True] * bool(at), found.text()
 
 
+@pytest.mark.parametrize(("lbo", "second", "code"), [(4096, 64, ""), (4096, 32, ""), (8192, 32, "D308"), (8192, 64, "R508")])
+def test_a_stride_over_a_panel_of_four_is_found(lbo: int, second: int, code: str):
+    """Four panels of 32 columns of an MN-major B are loaded, of which an instruction reads two. The second one has the
+    next columns, or others that may be meant.
+    """
+    gpu = Gpu("sm_90a")
+    a, b = tensor(gpu, (64, 64), (BOX, ROWS)), tensor(gpu, (64, 256), (32, 64))
+    shape = {name: getattr(b, name) for name in ("global_address", "global_dim", "global_strides", "box_dim")}
+    b = TensorMap.tiled(data_type="f16", swizzle="64B", **shape)
+    boxes = [Load(1, TILE + 4096 * n, (at, 0), 4096) for n, at in enumerate((0, second, 96, 128))]
+    products = [Product(32 * n, TILE + 1024 * n, word_b=2 << 62 | without_swizzle(lbo, 512), transposed=True) for n in range(4)]
+    found = run(kernel(2, [Load(0, 0, (0, 0)), *boxes], products), gpu, a, b)
+    assert [f.code for f in found.findings if f.code != "R504"][:1] == [code] * bool(code), found.text()
+
+
 def test_a_coordinate_from_a_table_is_no_box_apart():
     places = [(0, 0), (0, 96), (0, 32), (0, 48)]
     found = in_boxes("b", places, table="ld.global.u32 %c4, [%out]; add.u32 %c4, %c4, 8;")
