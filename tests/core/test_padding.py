@@ -69,14 +69,14 @@ def test_a_hole_in_a_tile_with_padding_is_no_padding(data, pitch):
     hole[5, 28 : 28 + 4 * (pitch - data)] = True
     assert (pads(padded | hole) == padded).all()
     hole[:, 28:32] = True  # a column, too: which of the two is the padding?
-    assert not pads(padded | hole).any()
+    assert not pads(padded | hole, known=[64]).any()
 
 
 @pytest.mark.parametrize(
     ("data", "pitch", "given", "is_padding"),
     [
         (31, 32, 31, True), (31, 32, 32, False), (96, 128, 96, True), (8, 128, 8, True), (8, 128, 136, True), (50, 80, 130, True), (50, 80, 131, False),
-        (4, 16, 4, True), (4, 16, 20, False),
+        (4, 16, 4, True), (4, 16, 20, False), (31, 66, 97, False),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("size", [2, 4])

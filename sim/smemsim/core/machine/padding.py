@@ -9,7 +9,8 @@ is in `is_padding`. A gap is padding in these cases, else a column that was forg
 - The pitch is no power of two and no multiple of 64 bytes: 100 columns in rows of 104. It may be rounded up. The
   gap has at most 32 bytes.
 - An argument of the kernel says how long the data of a row is: 30 columns in rows of 32, and an argument is 30. The
-  last tile of longer rows has the rest, from 128 bytes on: 30 of 32 columns if the argument is 62.
+  last tile of longer rows has the rest: 30 of 32 columns if the argument is 62. Such a tile has rows of 128 bytes at
+  least, and of a multiple of 32.
 
 Only the last case allows a gap that is as long as the data, or longer, and a tile of two rows. A row of more than 32
 bytes has one gap. A hole between the gaps of a tile is no padding.
@@ -26,7 +27,8 @@ __all__ = ["Rows", "is_padding", "pad_columns", "pitches", "widths"]
 
 STRUCTURE = 32  # bytes of a row that may be a structure
 TILE = 64  # bytes: a multiple of it is a pitch for data
-ROW = 128  # bytes of a row from which on it is no accident that an argument has its length as the rest
+# bytes of a row at least, and of which it is a multiple: its data is not by accident the rest of an argument
+ROW, PART = 128, 32
 AGAINST_CONFLICTS, ROUNDED = 64, 32  # bytes of a gap at most: against bank conflicts, or because a pitch is rounded up
 WORD = 4
 ELEMENTS = (1, 2, 4)  # bytes of an element, of which an argument gives a number
@@ -66,8 +68,8 @@ def is_padding(pitch: np.ndarray, data: np.ndarray, has_one: np.ndarray, are_man
     is_known = np.zeros(len(pitch), bool)
     for size in ELEMENTS if known.size else ():
         given = known[:, None] * size
-        is_known |= ((given == data) | ((pitch >= ROW) & (given % pitch == data))).any(axis=0)
-    found: np.ndarray = (may_be | is_known) & (data > 0)
+        is_known |= ((given == data) | ((pitch >= ROW) & (pitch % PART == 0) & (given % pitch == data))).any(axis=0)
+    found: np.ndarray = (may_be | (has_one & is_known)) & (data > 0)
     return found
 
 
