@@ -19,7 +19,11 @@ class _Wide:
         return getattr(np, name)
 
 
-ROOMS = frozenset(("_scratch",))  # functions that divide bytes into arrays: their types are part of it
+def _divides_bytes(function: types.FunctionType) -> bool:
+    """Does a function make arrays at addresses that it chooses? Then the sizes of their elements count: it stays as it
+    is.
+    """
+    return "ctypes" in function.__code__.co_names
 
 
 def interpreted(module: types.ModuleType) -> types.SimpleNamespace:
@@ -32,7 +36,7 @@ def interpreted(module: types.ModuleType) -> types.SimpleNamespace:
     """
     scope: dict[str, Any] = dict(vars(module)) | {"np": _Wide()}
     for name, value in vars(module).items():
-        if hasattr(value, "py_func") and name not in ROOMS:
+        if hasattr(value, "py_func") and not _divides_bytes(value.py_func):
             original = value.py_func
             scope[name] = types.FunctionType(original.__code__, scope, original.__name__, original.__defaults__)
     return types.SimpleNamespace(**{name: value for name, value in scope.items() if not name.startswith("__")})

@@ -110,6 +110,14 @@ class _Code:
                 return next((other for other in body[at + 1 :] if wanted(other)), None)
         return None
 
+    def has_behind(self, i: Instruction, wait: str) -> bool:
+        """Does this wait for a group follow an instruction, before another commit, an arrival, or the end of the block?
+        A wait for all of it counts for one for the reads.
+        """
+        ends = self.after(i, lambda other: other.op in ("bra", "ret", "exit", "bar", "barrier", "mbarrier") or other.name == i.name)
+        found = self.after(i, lambda other: other.text in (wait, wait.replace(".read", "")))
+        return found is not None and (ends is None or found.line < ends.line)
+
     def before(self, i: Instruction, wanted: Callable[[Instruction], bool]) -> Instruction | None:
         """The last instruction of that kind before another one in the text."""
         for body in self.bodies:
@@ -289,6 +297,8 @@ def _counted_parity(i: Instruction, code: _Code, *, any_parity: bool = False) ->
     `any_parity`: for any. The copies that a compiler made of a wait in a loop count together.
     """
     function, own = _counting(code.own(i), code), code.own(i)
+    if not _decides(own, code):
+        return
     waits = [other for other in code.copies(own) if _is_wait(other) and "parity" in other.modifiers]
     copies = [other for other in waits if other.guard is None]
     if len(copies) > 1 and own in copies and all(code.constant(other, PARITY) is not None for other in copies):
@@ -297,6 +307,34 @@ def _counted_parity(i: Instruction, code: _Code, *, any_parity: bool = False) ->
     begin = code.constant(own, PARITY)
     if (begin is not None or any_parity) and i.guard is None and "parity" in i.modifiers:
         yield from _parity_of_passes([i], function, begin)
+
+
+def _decides(wait: Instruction, code: _Code) -> bool:
+    """Does the answer of a wait decide a branch, such as that of a loop around it?"""
+    function, slots, before = code.function(wait), set(wait.given), -1
+    body = () if function is None else function.body or ()
+    while len(slots) != before:
+        before = len(slots)
+        slots = slots.union(*(i.given for i in body if i.used & slots))
+    return any(i.guard is not None and i.guard.slot in slots for i in body if i.op in ("bra", "exit", "ret"))
+
+
+def _repeated(i: Instruction, code: _Code) -> Iterator[Candidate]:
+    """A loop around a wait whose answer decides nothing: it may return before the phase is complete. All copies that a
+    compiler made of it are changed.
+    """
+    own = code.own(i)
+    if _decides(own, code) or own.guard is not None or not isinstance(own.operands[0], Register):
+        return
+    waits = [other for other in code.copies(own) if _is_wait(other) and other.guard is None]
+    edits = []
+    for n, wait in enumerate(waits):
+        label, answer = f"smemsim_again{n}", cast("Register", wait.operands[0])
+        back = dataclasses.replace(
+            wait, op="bra", modifiers=(), operands=(Label(label),), guard=dataclasses.replace(answer, negated=True), text=f"bra {label}"
+        )
+        edits.append(Edit(wait, (wait, back), labels=((label, 0),)))
+    yield Candidate(tuple(edits), f"a loop that repeats {own.name} in {lines_of(waits)} until it is true", is_all=False, is_other=True)
 
 
 def _parity_of_passes(waits: Sequence[Instruction], function: Function | None, begin: int | None) -> Iterator[Candidate]:
@@ -597,6 +635,7 @@ def _waits(f: Finding, at: InLaunch, i: Instruction, code: _Code) -> Iterator[Ca
         )
     for wait in [other for other in waits if "parity" in other.modifiers][:2] if f.code in ("X004", "X005") else ():
         if f.code == "X004":
+            yield from _repeated(wait, code)
             yield _other_parity(wait)
         yield from _counted_parity(wait, code)
     if f.code == "X004":
@@ -685,8 +724,10 @@ def _new_groups(kind: str, op: Instruction, access: Instruction, code: _Code, *,
     both, new = f"{commit[:-1]} and {wait_all[:-1]}", f"{commit} {wait_all}"
     if commits := code.named(commit.removesuffix(";")):
         for text in (wait_all.replace(" 0", ".read 0"), wait_all) if kind == "bulk" else (wait_all,):
-            edits = tuple(code.put(text, other, has_guard=True) for other in commits)
-            yield Candidate(edits, f"{text[:-1]} after {lines_of(commits)}", is_all=is_all)
+            lacking = [other for other in commits if not code.has_behind(other, text[:-1])]
+            edits = tuple(code.put(text, other, has_guard=True) for other in lacking)
+            if edits:
+                yield Candidate(edits, f"{text[:-1]} after {lines_of(lacking)}", is_all=is_all)
     if kind == "bulk":
         every = [other for other in code.named("cp.") if _group_kind(other) == "bulk"]
         for changed in [[op], every][: len(every)]:
@@ -716,6 +757,7 @@ def _barrier(f: Finding, at: InLaunch, i: Instruction, code: _Code) -> Iterator[
     yield from _scopes(f, at, i, code)
     if f.touched and not at.within_warp:
         for wait in code.nearest([other for other in code.named("mbarrier.") if _is_wait(other)], i)[:2]:
+            yield from _repeated(wait, code)
             yield from _counted_parity(wait, code)
         yield from _order_of_mbarriers(i, code)
         yield from _barrier_after_fence(at, i, code)
