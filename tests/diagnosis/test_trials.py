@@ -36,6 +36,16 @@ TWO_STAGES = (
 )  # fmt: skip
 
 
+# Two threads store the same bytes, and tell thread 0 that it may overwrite them; the first one waits before that.
+TWO_STORES = (
+    INIT.format(2) + "st.shared.b32 [%r3], %r1; fence.proxy.async; bar.sync 0; setp.eq.u32 %p4, %r1, 32; setp.eq.u32 %p5, %r1, 33; setp.lt.u32 %p6, %r1, 32;\n"
+    "@%p4 cp.async.bulk.global.shared::cta.bulk_group [%d20], [sm], 256;\n@%p4 cp.async.bulk.commit_group;\n@%p4 cp.async.bulk.wait_group.read 0;\n"
+    "@%p4 mbarrier.arrive.shared.b64 _, [bar];\n"
+    "@%p5 cp.async.bulk.global.shared::cta.bulk_group [%d20+512], [sm], 256;\n@%p5 cp.async.bulk.commit_group;\n{}"
+    "@%p5 mbarrier.arrive.shared.b64 _, [bar];\n@!%p6 bra J;\n" + WAIT.format("") + "st.shared.b32 [%r3], 5;\nJ: cp.async.bulk.wait_group 0;\n"
+)  # fmt: skip
+
+
 def ran(body: str, *, try_fixes: bool = True, **given):
     gpu = Gpu("sm_90a")
     array = gpu.array(np.arange(4096, dtype=np.uint32))
@@ -53,6 +63,8 @@ def ran(body: str, *, try_fixes: bool = True, **given):
         (INIT.format(1) + REPEATED.replace(WAIT, "").replace(LEAVE, ALONE), "X004", "mbarrier.try_wait.parity on the load's mbarrier bar[0] (0x1400) before line {ld.shared}, parity n & 1", None),
         (INIT.format(1) + REPEATED.format(""), "X006", "parity n & 1 in line {mbarrier.try_wait}, where n counts the earlier passes of this wait", ""),
         (INIT.format(1) + REPEATED.format(".relaxed.cta").replace("], 0", "], %r9"), "X004", ".acquire instead of .relaxed in line {mbarrier.try_wait}", ""),
+        (INIT.format(1) + EXPECT.format(256) + LOAD + WAIT.format("").replace(" @!%p2 bra W;", "") + LEAVE, "X004", "a loop that repeats mbarrier.try_wait.parity.shared.b64 in line {mbarrier.try_wait} until it is true", ""),
+        (TWO_STORES.format(""), "X005", "cp.async.bulk.wait_group.read 0 after line {@%p5 cp.async.bulk.commit_group}", ""),
         (STORED.format("") + BULK + WAITED, "X003", "fence.proxy.async.shared::cta after line {st.shared}", ""),
         (STORED.format(FENCE) + BULK + AGAIN, "X005", "cp.async.bulk.wait_group.read 0 before line 20", ""),
         (STORED.format(FENCE) + BULK + WAITED.replace("0", "1") + AGAIN, "X005", "cp.async.bulk.wait_group 0 instead of 1 in line {cp.async.bulk.wait}", ""),
@@ -94,6 +106,10 @@ W: mbarrier.try_wait.parity.shared::cta.b64 %p2, [bar], 0; @!%p2 bra W;
 st.shared.v4.b32 [%r3], {%r1, %r1, %r1, %r1}; bar.sync 0;
 tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r11, 32;
 """
+
+
+def test_stores_that_all_wait_before_they_arrive_have_no_finding():
+    assert ran(TWO_STORES.format("@%p5 cp.async.bulk.wait_group.read 0;\n"))[0].ok
 
 
 def test_an_arrival_in_place_of_a_commit_is_why_an_operand_is_overwritten():

@@ -115,7 +115,8 @@ class _Code:
         A wait for all of it counts for one for the reads.
         """
         ends = self.after(i, lambda other: other.op in ("bra", "ret", "exit", "bar", "barrier", "mbarrier") or other.name == i.name)
-        found = self.after(i, lambda other: other.text in (wait, wait.replace(".read", "")))
+        name = wait.partition(" ")[0]
+        found = self.after(i, lambda other: other.name in (name, name.replace(".read", "")) and other.operands[-1] == Immediate(0))
         return found is not None and (ends is None or found.line < ends.line)
 
     def before(self, i: Instruction, wanted: Callable[[Instruction], bool]) -> Instruction | None:
