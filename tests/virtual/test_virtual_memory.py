@@ -1017,6 +1017,7 @@ def test_many_stores_of_values_that_nothing_has_written_are_followed_one_by_one(
             is_pad=False,
             is_gap=False,
             is_used=False,
+            is_told=False,
             use=lambda by, in_kernel, n=n: told.append(n) or True,
             copied=lambda *given: False,
         )

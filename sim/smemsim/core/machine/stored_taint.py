@@ -46,11 +46,13 @@ def strided(shape: Sequence[int], strides: Sequence[int], size: int) -> Callable
 
 class StoredDoubt(Protocol):
     """The doubt about stored values. The findings of the launch that has stored them are `findings`. If `is_pad` is
-    set, the host may copy those that lie like padding. If `is_gap` is set, they are padding in their source, too.
+    set, the host may copy those that lie like padding. If `is_gap` is set, they are padding in their source, too. If
+    `is_told` is set, it is known that the host has copied them.
     """
 
     findings: Any
     is_used: bool
+    is_told: bool
     is_pad: bool
     is_gap: bool
 
@@ -143,7 +145,7 @@ class StoredTaint:
     >>> from types import SimpleNamespace
     >>> from smemsim.core.machine.global_memory import Region
     >>> region, taint, told = Region.of(0x100, np.zeros(16, np.uint8)), StoredTaint(), []
-    >>> doubt = SimpleNamespace(is_pad=False, is_gap=False, is_used=False)
+    >>> doubt = SimpleNamespace(is_pad=False, is_gap=False, is_used=False, is_told=False)
     >>> doubt.use, doubt.copied = lambda by, in_kernel: told.append(by) or True, lambda by, offsets, rows: False
     >>> number = taint.number_of([doubt])
     >>> taint.put(region, np.array([4, 8]), 4, np.array([number, 0], np.int32))
@@ -308,9 +310,12 @@ class StoredTaint:
         with those that are not used is unknown. Is that new?
         """
         is_new = False
-        if not number.size:
+        new = [n for n in np.unique(number).tolist() if not all(doubt.is_used or doubt.is_told for doubt in self.doubts_of(n))]
+        if not new:
             return is_new
-        rows = functools.cache(lambda: Rows(np.unique(offset)))
+        own = np.isin(number, new)
+        offset, number, everything = offset[own], number[own], offset
+        rows = functools.cache(lambda: Rows(np.unique(everything)))
         order = np.argsort(number, kind="stable")
         numbers, begins = np.unique(number[order], return_index=True)
         for n, own in zip(numbers.tolist(), np.split(offset[order], begins[1:]), strict=True):

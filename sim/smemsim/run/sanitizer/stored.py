@@ -157,6 +157,11 @@ class Result:
         used = by if by is None or isinstance(by, Half) else by(self.of)
         return self.of.use(used, in_kernel=True, made=self.by)
 
+    @property
+    def is_told(self) -> bool:
+        """Does the remark say that the host has got such values?"""
+        return self.of.is_told
+
     def copied(self, by: Half | None, offsets: np.ndarray, rows: Callable[[], Rows]) -> bool:
         """The host gets bytes of the result."""
         return self.of.copied(by, offsets, rows)
