@@ -238,11 +238,13 @@ class StoredTaint:
         """Values of `size` bytes with these marks (n,) have been added to what is at byte offsets of an array's words,
         and others may be, until `settle` is called.
         """
-        for own in range(len(at)) if len(np.unique(at)) < len(at) else (slice(None),):  # each after the one before
-            places, given = at[own].reshape(-1), np.asarray(numbers[own]).reshape(-1)
-            before = self.of(region.words, places, size)
+        at, numbers = np.unique(np.stack([at, numbers]), axis=1)
+        while at.size:  # at one place one after the other
+            places, first = np.unique(at, return_index=True)
+            before, given = self.of(region.words, places, size), numbers[first].astype(np.int32)
             joined = given if before is None else self._joined(before.max(axis=1), given)
             self.put(region, places, size, joined, is_late=True)
+            at, numbers = np.delete(at, first), np.delete(numbers, first)
 
     def settle(self) -> None:
         """Everything that was stored is there now."""
