@@ -54,7 +54,13 @@ PLANNED = "OK: this plan is legal, and in the simulation its descriptors read wh
 @click.option("--matrix", metavar="ROWSxK", help="The matrix that the tile is cut from. Default: an example.")
 @click.option("--pitch", "pitch_bytes", type=int, metavar="BYTES", help="Bytes from line to line of the matrix; left out: no gaps.")
 @click.option("--at", default="0,0", show_default=True, metavar="ROW,K", help="The tile's first element in the matrix.")
-@click.option("--other-major", default="K", show_default=True, metavar="K|MN", help="The other operand's, for the instruction descriptor.")
+@click.option(
+    "--other-major",
+    default="K",
+    show_default=True,
+    metavar="K|MN",
+    help="The contiguous axis of the other operand: a bit of the instruction descriptor.",
+)
 @click.option("--all", "every", is_flag=True, help="A table of every swizzle and stacking.")
 @click.option("--scenario", is_flag=True, help="Print the scenario for `smemsim check` (JSON).")
 @click.option("--one-box", is_flag=True, help="With --scenario: loaded by the single box.")
