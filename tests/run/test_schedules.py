@@ -69,6 +69,18 @@ def test_what_schedules_show_of_a_race_follows_from_it():
     assert [f.code for f in apart.findings if f.cause is None] == ["X008", "X030"]
 
 
+def test_a_finding_that_only_a_schedule_shows_is_told_with_its_line():
+    """The second warp stores if it comes first."""
+    rare = two_warps("st.relaxed.gpu.global.u32 [%m], 1;\nst.global.u32 [%o], 5;",
+                     "ld.relaxed.gpu.global.u32 %a, [%m]; setp.ne.u32 %p, %a, 0;\n@!%p st.global.u32 [%o], 3;")  # fmt: skip
+    run, _ = launched(rare, "all:6")
+    assert run.schedules is not None
+    (one,) = run.schedules.appeared
+    assert one.short == f"X008 at line {one.finding.line}"
+    assert str(one).startswith(f"X008 at line {one.finding.line} with ")
+    assert not launched(rare, None)[0].findings
+
+
 def test_every_interleaving_is_reached_and_no_other():
     assert {launched(RACE, seed, sanitize=False)[1] for seed in range(40)} >= {(0, 1), (1, 0), (1, 1)}
 

@@ -62,12 +62,6 @@ class Apart:
     address: int = 0  # where the array begins
 
     @property
-    def _at(self) -> str:
-        """The line of the finding, that of the source first."""
-        at = self.finding.at
-        return at.instruction.at if isinstance(at, InLaunch) and at.instruction is not None else f"line {self.finding.line}"
-
-    @property
     def short(self) -> str:
         """In a few words."""
         return f"{self.array} differs ({self.bytes_} of {self.size} bytes)"
@@ -83,6 +77,12 @@ class Appeared:
 
     finding: Finding
     schedules: tuple[int | str, ...]
+
+    @property
+    def _at(self) -> str:
+        """The line of the finding, that of the source first."""
+        at = self.finding.at
+        return at.instruction.at if isinstance(at, InLaunch) and at.instruction is not None else f"line {self.finding.line}"
 
     @property
     def short(self) -> str:
