@@ -80,7 +80,10 @@ def places(
     if farthest > end:
         known = "" if arch == "sm_90a" else "; measured on Hopper, expected here"
         fields = f"start {d.start_address:#x}, LBO {d.leading_byte_offset} B, SBO {d.stride_byte_offset} B"
-        reason = f"the operand reaches {farthest:#x}, past the end of the CTA's shared window ({end:#x}): {fields}{known}"
+        reason = (
+            f"descriptor {d.encode():#018x} ({rows} rows, {major}-major) reaches {farthest:#x}, {farthest - end} B past the end of the CTA's shared "
+            f"window ({end:#x}): {fields}{known}"
+        )
         raise HardwareTrap(reason, cuda_error=ILLEGAL_ADDRESS)
     if address.size and int(address.min()) < begin:
         raise Unmodelled(f"the operand begins at {int(address.min()):#x}; the reserved memory below {begin:#x} is not modelled")

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MAY_REACH",
+    "MORE_SHARED",
+    "SMALLER_FIELDS",
     "elsewhere",
     "find_misuse",
     "find_no_workspace",
@@ -46,6 +48,10 @@ __all__ = [
     "warp_name",
 ]
 
+
+# the two fixes of an operand that reaches past the shared window: what a descriptor should have, or the launch
+SMALLER_FIELDS = "a smaller start, LBO or SBO"
+MORE_SHARED = "; or if the descriptor is right: that many more bytes of shared memory for the launch (shared_bytes)"
 
 FAR = 1 << 20  # bytes from an array; further away, and further than its size, an address is meant for another one
 ELEMENTS = (1, 2, 4, 8, 16)  # bytes of an element that an index counts
@@ -146,8 +152,8 @@ def miscount(x: Wave, i: Instruction, message: str, repair: str = "") -> NoRetur
 def find_uninitialised(x: Wave, i: Instruction) -> None:
     """R507 of a matrix instruction or a copy that reads shared memory, if no sanitizer follows the values."""
     x.launch.find(
-        "R507", i, "uninitialised bytes of shared memory are read", "check the descriptor, and that the load that fills the stage was issued",
-        halves=(Half("read", i.name, i),),
+        "R507", i, "uninitialised bytes of shared memory are read",
+        "issue the load that fills these bytes before; or correct the address or the descriptor, if other bytes should be read", halves=(Half("read", i.name, i),),
     )  # fmt: skip
 
 

@@ -28,7 +28,11 @@ __all__ = ["UNWRITTEN", "UninitialisedReads"]
 
 
 LOADED = 4  # words of the smallest load
-UNWRITTEN = dict.fromkeys(("wgmma", "tcgen05"), "check the descriptor, and that the load that fills the stage was issued")
+UNWRITTEN = dict.fromkeys(
+    ("wgmma", "tcgen05"),
+    "issue the load that fills these bytes, and wait for it before this instruction; or if the operand should read other bytes: correct the "
+    "start, LBO or SBO of its descriptor",
+)
 
 
 class UninitialisedReads:
@@ -116,7 +120,7 @@ class UninitialisedReads:
         where: str = self.x.program.places.shared_named(first, last)
         has_gaps = len(at) != last - first + 1
         if has_gaps:
-            where = f"{len(at)} bytes in {where}"
+            where = f"{len(at)} of the {last - first + 1} bytes of {where}"
         return where + (f" of CTA {cta.number}" if self.x.launch.ctas > 1 else ""), has_gaps
 
     def _repair(self, i: Instruction, place: int) -> str:

@@ -79,7 +79,11 @@ class AllocationError(InputError):
     >>> TensorMemory().alloc(33)
     Traceback (most recent call last):
     smemsim.core.machine.tmem.memory.AllocationError: columns = 33: needs a power of two from 32 to 512 (PTX ISA 9.1 §9.7.16.7.1)
+
+    `repair` is a sentence for the fix, or "".
     """
+
+    repair = ""
 
 
 class Columns:
@@ -123,7 +127,11 @@ class Columns:
         """(columns, cta_group) of a legal tcgen05.alloc, whether or not it has to wait."""
         count, group = self._count(columns), self.check_group(cta_group)
         if self._relinquished:
-            raise AllocationError(f"alloc of {count} columns: this CTA has executed tcgen05.relinquish_alloc_permit ({ALLOCATION.source})")
+            refused = AllocationError(
+                f"alloc of {count} columns: this CTA has executed tcgen05.relinquish_alloc_permit before ({ALLOCATION.source})"
+            )
+            refused.repair = "execute tcgen05.relinquish_alloc_permit after the last tcgen05.alloc of the CTA"
+            raise refused
         return count, group
 
     def grows(self, columns: int) -> int:

@@ -32,6 +32,7 @@ __all__ = ["before_loads", "check_bytes", "is_wait", "park", "suspicion"]
 
 
 KEPT = 6  # lines remembered for a report
+SHOWN_WAYS = 3  # copies that a report names as possibly forgotten
 DONE = {  # in words, by the keys of `State.done`
     "arrives": "arrivals by",
     "expects bytes": "bytes expected by",
@@ -465,7 +466,8 @@ def miscounted(barrier: Mbarrier, x: Wave, size: int, each: int, lines: Collecti
     if size > each and x.launch.cluster_size * each == size:
         return f"count the bytes of all {x.launch.cluster_size} CTAs of the cluster; an mbarrier counts only the bytes that arrive in its own CTA"
     if sum(d.size for d in parts) == each and (left := _uncounted(parts, each - size)):
-        return f"leave out the bytes of {x.program.at(*left)}"
+        ways = " or ".join(x.program.at(*lines) for lines in left[:SHOWN_WAYS])
+        return f"leave out the bytes of {ways}{' or of another copy' * (len(left) > SHOWN_WAYS)}"
     width = "check the size of an element (fp8 1 byte, bf16 2, fp32 4)"
     if size % each == 0 and size // each in FACTORS:
         return f"are {FACTORS[size // each]} the bytes that arrive: {width} and the box"
@@ -474,12 +476,16 @@ def miscounted(barrier: Mbarrier, x: Wave, size: int, each: int, lines: Collecti
     return ""
 
 
-def _uncounted(parts: list[Delivery], missing: int) -> list[int]:
-    """The lines of the fewest copies that bring just the missing bytes."""
+def _uncounted(parts: list[Delivery], missing: int) -> list[tuple[int, ...]]:
+    """The lines of the fewest copies that bring just the missing bytes: each choice of copies that does."""
     for count in range(1, min(len(parts), KEPT)):
-        for left in itertools.combinations(parts, count):
-            if sum(d.size for d in left) == missing:
-                return sorted({d.instruction.line for d in left})
+        ways = {
+            tuple(sorted({d.instruction.line for d in left})): None
+            for left in itertools.combinations(parts, count)
+            if sum(d.size for d in left) == missing
+        }
+        if ways:
+            return list(ways)
     return []
 
 
@@ -515,7 +521,7 @@ def check_bytes(
         why = count.why()
         numbers |= count.numbers
         if not hangs and state.bytes.brought > state.bytes.expected:
-            why = "; ".join(filter(None, (why, "smemsim goes on; an H200 hung when expect_tx was too small")))
+            why = "; ".join(filter(None, (why, "an H200 hung if expect_tx was too small, smemsim completes the phase")))
         if not hangs and state.tx > 0 and state.passed.asked != state.phase:
             milder, why = Severity.NOTE, "; ".join(filter(None, (why, "no thread waits for the phase that lacks them")))
             # no rule is broken: it may end in any phase

@@ -25,7 +25,7 @@ from smemsim.core.spec.wgmma import A_REGISTERS, UNFENCED, WGMMA_M, WgmmaTypes
 from smemsim.run.async_ops import Lazily, WarpgroupOp
 from smemsim.run.cohort import are_repeated
 from smemsim.run.engine.records import Metadata, Mma, Products
-from smemsim.run.engine.traps import find_uninitialised
+from smemsim.run.engine.traps import MORE_SHARED, SMALLER_FIELDS, find_uninitialised
 from smemsim.run.engine.wave import ALL, WARPGROUP
 from smemsim.run.following import Product
 from smemsim.run.isa.asynchronous import issue, stops
@@ -293,7 +293,7 @@ class _Mma:
         with stops(
             x,
             self.i,
-            lambda trap: ("A107", "correct that field of the descriptor which is too large, or give the launch more shared_bytes"),
+            lambda trap: ("A107", f"{SMALLER_FIELDS}{MORE_SHARED}"),
         ):
             operands = of.read(words.reads, registers, metadata)
         if metadata is not None:

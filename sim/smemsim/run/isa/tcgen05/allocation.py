@@ -21,6 +21,7 @@ from smemsim.core.ptx.module import Instruction
 from smemsim.core.spec.findings import Severity
 from smemsim.core.spec.tensor_memory import ALLOCATION, COLUMNS, LANES
 from smemsim.core.spec.traps import ILLEGAL_ADDRESS, ILLEGAL_INSTRUCTION
+from smemsim.run.engine.traps import MORE_SHARED, SMALLER_FIELDS
 from smemsim.run.engine.wave import EXITED, WARP
 from smemsim.run.isa.asynchronous import stop
 from smemsim.run.isa.memory.spaces import locate, own
@@ -80,11 +81,7 @@ def refusals(x: Wave, i: Instruction) -> Iterator[None]:
     except HardwareTrap as trap:
         if not any(f.line == i.line for f in x.launch.result.findings.values()):
             code = "A107" if trap.cuda_error == ILLEGAL_ADDRESS else "X015"
-            repair = (
-                "correct that field of the descriptor which is too large (or M or N of the instruction descriptor), or give the launch more shared_bytes"
-                if code == "A107"
-                else ""
-            )
+            repair = f"{SMALLER_FIELDS} (or M or N of the instruction descriptor){MORE_SHARED}" if code == "A107" else ""
             x.launch.find(code, i, trap.reason, repair, why=f"{i.name} traps: CUDA error {trap.cuda_error}")
         raise
     except BrokenRule as rule:
@@ -92,7 +89,7 @@ def refusals(x: Wave, i: Instruction) -> Iterator[None]:
         x.launch.find(found.code, i, f"{i.name}: {found.message}", found.repair, because=found.because)
         raise HardwareTrap(str(rule), cuda_error=ILLEGAL_INSTRUCTION) from None
     except AllocationError as problem:
-        stop(x, i, "X009", f"{i.name}: {problem}", "", ILLEGAL_INSTRUCTION)
+        stop(x, i, "X009", f"{i.name}: {problem}", problem.repair, ILLEGAL_INSTRUCTION)
     except InputError as problem:
         stop(x, i, "X015", f"{i.name}: {problem}", "", ILLEGAL_INSTRUCTION)
     except Unmodelled as problem:

@@ -183,7 +183,8 @@ class _Access:
         where = f"(the access has columns {int(columns.min())} to {int(columns.max())}; {has})"
         by = given_back(cta, column)
         if by is None:
-            self._stop(x, "X009", f"{what} {where}", "tcgen05.alloc more columns, or correct the address")
+            first = "tcgen05.alloc more columns" if own.size else "tcgen05.alloc before this access"
+            self._stop(x, "X009", f"{what} {where}", f"{first}, or correct the address")
             return
         i, warp = by
         self._stop(
