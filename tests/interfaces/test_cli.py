@@ -63,7 +63,7 @@ BAD = {
     "decode 1 --arch sm_90": (2, "did you mean 'sm_90a'?"),
     "decode 1 --arch sm_90a --dtype bf17": (2, "not an element type"),
     "decode 1 --arch sm_90a --major X": (2, "needs 'K' (K contiguous) or 'MN'"),
-    "decode 1 --arch sm_90a --dtype bf16 --major K --rows -1 --k 16": (2, "not negative"),
+    "decode 1 --arch sm_90a --dtype bf16 --major K --rows -1 --k 16": (2, "a whole number from 0 on"),
     f"map 0x6000000000000000 --arch sm_100a {OPERAND}": (3, "not modelled"),
     "map 1 --arch sm_90a --dtype bf16 --major K --rows 1000000000 --k 1000000000": (2, "an instruction reads at most"),
     f"map 1 --arch sm_90a {OPERAND} --json --svg": (2, "exclude each other"),

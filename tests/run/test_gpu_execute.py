@@ -518,7 +518,8 @@ vote.sync.all.b32 %r1,%p1,-1; vote.sync.ballot.pred %p1,%p2,-1; redux.sync.add.f
 elect.sync %r1,-1; elect.sync %r1|_,-1; match.any.sync.b32 %r1|%p1,%r2,-1; clusterlaunchcontrol.query_cancel.get_first_ctaid.b32.b128 {%r1,%r2,%r3,%r4},%q1;
 tex.2d.v4.f64.s32 {%f1,%f2,%f3,%f4},[%d1,{%r1,%r2}]; tex.2d.v4.f32.s32 {%f1,%f2},[%d1,{%r1,%r2}]; suld.b.2d.v2.b32.trap {%r1},[%d1,{%r1,%r2}]; sust.b.2d.v2.b32.trap [%d1,{%r1,%r2}],{%r1};
 sured.p.2d.min.s32.trap [%d1,{%r1,%r2}],%r1; tcgen05.ld.sync.aligned.16x32bx2.x1.b32 {%r1},[%r2],%r3; tcgen05.ld.sync.aligned.32x32b.x2.b32 {%r1},[%r2];
-tcgen05.mma.cta_group::1.kind::f16.ashift [%r1],%d1,%d2,%r2,%p1; tcgen05.mma.cta_group::1.kind::f16 [%r1],%d1,%d2,%r2,%p1,%r3; prefetch.global.L3 [%d1]; nanosleep.b32 5
+tcgen05.mma.cta_group::1.kind::f16.ashift [%r1],%d1,%d2,%r2,%p1; tcgen05.mma.cta_group::1.kind::f16 [%r1],%d1,%d2,%r2,%p1,%r3; prefetch.global.L3 [%d1]; nanosleep.b32 5;
+ldmatrix.sync.aligned.m8n8.x1.shared.b16 {_},[%r1]; ldmatrix.sync.aligned.m8n8.x2.shared.b16 {_,_},[%r1]; ld.global.v2.b32 {_,_},[%d1]
 """
 INSTRUCTIONS = """
 barrier.cluster.wait.aligned.acquire; cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%r1],[%d1],16,[%r2],%d3; cp.async.bulk.prefetch.L2.global.L2::cache_hint [%d1],16,%d3;
@@ -528,7 +529,8 @@ cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes
 cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group.L2::cache_hint [%d1,{%r1,%r2}],[%r3],%d3; mbarrier.arrive.noComplete.shared.b64 _,[%r1],16; mbarrier.arrive.expect_tx.shared.b64 _,[%r1],16;
 discard.global.L2 [%d1],128; applypriority.global.L2::evict_normal [%d1],128; match.all.sync.b32 %r1,%r2,-1; match.all.sync.b32 %r1|_,%r2,-1; shfl.sync.bfly.b32 %r1|_,%r2,1,31,-1; elect.sync _|%p1,-1;
 redux.sync.min.abs.NaN.f32 %f1,%f2,-1; alloca.u64 %d1,%d2,32; getctarank.u32 %r1,%r2; clusterlaunchcontrol.query_cancel.get_first_ctaid.v4.b32.b128 {%r1,%r2,%r3,%r4},%q1; mov.u32 %r1,%tid.w;
-set.lt.and.f16x2.f16x2 %r0,%r1,%r2,%p1; max.f32 %f0,%f1,%f2,%f3; min.abs.f32 %f0,%f1,%f2,%f3
+set.lt.and.f16x2.f16x2 %r0,%r1,%r2,%p1; max.f32 %f0,%f1,%f2,%f3; min.abs.f32 %f0,%f1,%f2,%f3;
+ldmatrix.sync.aligned.m8n8.x2.shared.b16 {_,%r1},[%r2]; ld.global.v2.b32 {_,%r1},[%d1]
 """
 
 

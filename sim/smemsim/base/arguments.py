@@ -76,7 +76,7 @@ def whole(name: str, value: Any, *, minimum: int | None = None, wanted: str = "a
     if number.bit_length() > most_bits:
         raise InputError(f"{name} = {shown(number)}: far beyond anything the hardware has")
     if minimum is not None and number < minimum:
-        raise InputError(f"{name} = {number}: needs {wanted}{' that is not negative' if minimum == 0 else f' from {minimum} on'}")
+        raise InputError(f"{name} = {number}: needs {wanted} from {minimum} on")
     return number
 
 

@@ -343,6 +343,7 @@ class Element(TypedDict):
     byte: NotRequired[int]
 
 
+MOST_BESIDE = 60  # characters of a source that is printed at the right of why
 OR = "; or "  # between fixes that are printed in a row each
 NOTES = {Severity.NOTE: "note: ", Severity.LUCK: "works by accident: "}  # before what is said
 STYLES = {Severity.TRAP: "red", Severity.WRONG: "red", Severity.LUCK: "yellow", Severity.NOTE: "cyan"}
@@ -672,14 +673,8 @@ class Printed:
             yield from self._rows_of_launch(self.finding.at)
         else:
             yield from (Labelled(half.does, told(half.text)) for half in self.finding.halves)
-        if self.finding.why or self.finding.because:
-            because = self.finding._follows_from or self.finding.because
-            yield (
-                Labelled("why", told(self.finding.why), because)
-                if self.finding.why
-                else _alone(because, follows=self.finding.cause is not None)
-            )
-        yield from _fix_rows(self.finding._fix())
+        because = self.finding._follows_from or self.finding.because
+        yield from _reason_rows(self.finding.why, because, self.finding._fix(), follows=self.finding.cause is not None)
 
     def sentence(self) -> str:
         """Code, place, message and fix on one line, for exceptions and tables."""
@@ -843,10 +838,19 @@ def rows_of(found: Mapping[str, Any]) -> Iterator[Labelled]:
         )
     if (ctas := found.get("ctas")) is not None and ctas["count"] > 1:
         yield Labelled("in", f"{ctas['count']} CTAs, first CTA {ctas['first']}")
-    because = found.get("because", "")
-    if found["why"] or because:
-        yield Labelled("why", told(found["why"]), because) if found["why"] else _alone(because, follows=bool(found.get("follows")))
-    yield from _fix_rows(found["fix"])
+    yield from _reason_rows(found["why"], found.get("because", ""), found["fix"], follows=bool(found.get("follows")))
+
+
+def _reason_rows(why: str, because: str, fix: Mapping[str, Any], *, follows: bool) -> Iterator[Labelled]:
+    """Why, with a short source at its right; the fix; a longer source in a row of its own."""
+    is_long = bool(why) and len(because) > MOST_BESIDE
+    if why:
+        yield Labelled("why", told(why), "" if is_long else because)
+    elif because:
+        yield _alone(because, follows=follows)
+    yield from _fix_rows(fix)
+    if is_long:
+        yield Labelled("source", told(because))
 
 
 def _alone(because: str, *, follows: bool) -> Labelled:

@@ -237,5 +237,8 @@ def _told(wait: _Wait, count: int, times: int) -> Finding:
     name = _name(wait)
     others = "" if len(wait.lines) == 1 else f" (nor at {len(wait.lines) - 1} more PTX lines of its source line)"
     fix = f"leave {name} out" if wait.groups is None else f"{name} {count}"
-    why = f"with the weaker wait the sanitizer stays silent, and all bytes in memory are the same. {times} times there was something to wait for; none of it was needed"
-    return at_instruction("P102", i, f"{name} was not needed in this launch{others}", f"{fix} (tried: silent)", why=why)
+    weaker = "without it" if wait.groups is None else f"with {name} {count}"
+    why = f"{weaker} the sanitizer reports nothing, and all bytes in memory are the same; {times} times a thread had something to wait for here"
+    return at_instruction(
+        "P102", i, f"{name} was not needed in this launch{others}", f"{fix} (tried: silent), if launches of other sizes do not need it", why=why
+    )

@@ -68,7 +68,11 @@ class Apart:
 
     def __str__(self) -> str:
         where = ", ".join(map(str, self.first[:MOST_SHOWN])) + " ..." * (self.bytes_ > MOST_SHOWN)
-        return f"with {_listed(self.schedules)}, {self.bytes_} of {self.size} bytes of {self.array} (offset{'s' * (self.bytes_ > 1)} {where}) are not those of the usual run"
+        count = len(self.schedules)
+        return (
+            f"{self.array} differs from the default schedule in {count} schedule{'s' * (count > 1)} ({_listed(self.schedules)}): {self.bytes_} of its "
+            f"{self.size} bytes, at offset{'s' * (self.bytes_ > 1)} {where}"
+        )
 
 
 @dataclasses.dataclass(frozen=True)

@@ -454,7 +454,12 @@ def types(d: InstrDescriptor, _: Context) -> Iterator[Finding]:
         if getattr(d, field) == "invalid":
             code = d.table.fields[field].value(d.word)
             listed = " or ".join(f"{c} ({name})" for c, name in known.items())
-            yield _finding("I602", field, f"{field} = {code} is not a type of kind {d.kind}", f"{field} = {listed}")
+            yield _finding(
+                "I602",
+                field,
+                f"{field} = {code} of the instruction descriptor {d.word:#010x} is not a type of kind {d.kind}",
+                f"{field} = {listed}",
+            )
 
 
 @_rule("PTX ISA 9.1 §9.7.16.2")

@@ -308,7 +308,7 @@ def fixed_bits(d: SmemDescriptor, _: Context) -> Iterator[Finding]:
         if d.table is SM90_SMEM_DESC:
             effect = "wgmma ignores them (measured)"
         elif name == "constant":
-            effect = "kernels with bit 46 = 0 work; the effect is not measured"
+            effect = "kernels with bit 46 = 0 give right results; what the bit does is not known"
         else:
             effect = "their effect on tcgen05 is not known"
         width = field.high - field.low + 3  # with 0b
@@ -394,6 +394,11 @@ def _farthest(d: SmemDescriptor, c: Context) -> int:
     return max(chunk_address(plain, major, line, chunk) for line in range(lines) for chunk in range(chunks)) + 15
 
 
+def _smaller(d: SmemDescriptor) -> str:
+    """The fix of an operand that reaches past the window, with the values of its fields."""
+    return f"a smaller start (now {d.start_address:#x}), LBO ({d.leading_byte_offset} B) or SBO ({d.stride_byte_offset} B)"
+
+
 def outside_window(d: SmemDescriptor, c: Context) -> Iterator[Finding]:
     """Reads past the end of the shared window fault; those below its begin read what the system keeps there."""
     source = "trace wgmma_window" if d.arch == "sm_90a" else "measured on wgmma (trace wgmma_window), expected here"
@@ -405,15 +410,18 @@ def outside_window(d: SmemDescriptor, c: Context) -> Iterator[Finding]:
     reach = window_reach(d, c.major, *size) if known and size and c.major else d.start_address + 16
     if reach > c.arch.shared_end:
         yield _finding("A107", "start_address", f"the operand reaches {reach:#x}, past the end of the largest shared window "
-                       f"({c.arch.shared_end:#x})", "a smaller start, LBO or SBO", source, Severity.TRAP,
+                       f"({c.arch.shared_end:#x})", _smaller(d), source, Severity.TRAP,
                        why="the read faults with CUDA error 700; it does not wrap")  # fmt: skip
     elif far >= c.arch.shared_end:
         yield _finding("A107", "start_address", f"the operand reaches {far:#x}, past the end of the largest shared window "
-                       f"({c.arch.shared_end:#x})", "a smaller start, LBO or SBO", source,
+                       f"({c.arch.shared_end:#x})", _smaller(d), source,
                        why="the lines past the end read as zero; there is no fault, because each group of 8 lines begins inside")  # fmt: skip
     elif c.tile_bytes is not None and far >= d.start_address + c.tile_bytes:
         yield _finding(
-            "A107", "start_address", f"the operand reaches {far:#x}, past the end of its tile of {c.tile_bytes} B", "check LBO and SBO"
+            "A107",
+            "start_address",
+            f"the operand reaches {far:#x}, past the end of its tile of {c.tile_bytes} B",
+            f"smaller strides: now LBO {d.leading_byte_offset} B, SBO {d.stride_byte_offset} B",
         )
     if d.lbo_mode and c.arch.absolute_lbo and d.leading_byte_offset < c.arch.shared_begin:
         yield _finding("A107", "leading_byte_offset", f"absolute LBO = {d.leading_byte_offset:#x} is not the address of a buffer",
@@ -584,6 +592,7 @@ def unused_field(d: SmemDescriptor, c: Context) -> Iterator[Finding]:
     lines, chunks = size
     mode = MODES[d.swizzle]
     contiguous, across = ("K", "rows") if c.major == "K" else ("the rows (M or N)", "K rows")
+    one = f"row of swizzle {d.swizzle}" if mode.mask else "core matrix"
     for name, is_used in used.items():
         value = getattr(d, name)
         if is_used or value in IDLE_STRIDES:
@@ -591,7 +600,7 @@ def unused_field(d: SmemDescriptor, c: Context) -> Iterator[Finding]:
         along = (name == "leading_byte_offset") == (c.major == "K" or bool(mode.mask))
         short = "LBO" if name == "leading_byte_offset" else "SBO"
         fits = (
-            f"the {16 * chunks} bytes of {contiguous} fit in one row of swizzle {d.swizzle}"
+            f"the {16 * chunks} bytes of {contiguous} fit in one {one}"
             if along
             else f"the {lines} {across} fit in one atom of {mode.k_rows}"
         )

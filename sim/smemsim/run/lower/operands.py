@@ -198,6 +198,8 @@ def _check_name(i: Instruction, operand: Special | Symbol) -> None:
 
 
 def _check_vector(vector: Vector) -> None:
+    if vector.items and all(isinstance(item, Sink) for item in vector.items):
+        raise InputError("a vector of _ alone: ptxas refuses it; name at least one register")
     registers = [item for item in vector.items if isinstance(item, Register) and item.type != "pred"]
     sizes = {bits_of(r.type): r for r in registers}
     if len(sizes) > 1:

@@ -63,7 +63,7 @@ def store_overrun(a: Encoded, at: Target) -> Iterator[Finding]:
         "T216",
         "global_dim[0]",
         f"global_dim[0] = {a.global_dim[0]} x {a.type_row.bits} bit = {size} B is not a multiple of 16 B",
-        f"no change is needed if the {-size % 16} B after each row are unused, and allocated after the last row too; "
+        f"no change is needed if nothing uses the {-size % 16} B after each row, and the allocation goes on for {-size % 16} B after the last row; "
         "or pad the rows; or store the end of each row by threads",
         measured(
             at,

@@ -173,7 +173,7 @@ def _store_corners(tm: Encoded, arch: str | None, mode: str | None) -> Iterator[
     if tm.call == "im2col" and (min(lower) < 0 or max(upper) > 0):
         yield MapTrap(
             where="pixel_box_lower_corner" if min(lower) < 0 else "pixel_box_upper_corner",
-            reason=f"the pixel box has corners {lower}, {upper}; a store needs lower corners >= 0 and upper corners <= 0",
+            reason=f"the pixel box has the lower corner {lower} and the upper corner {upper}; a store needs lower corners >= 0 and upper corners <= 0",
             direction="store",
             repair="a separate map for stores",
             traces=("tma_mode_traps",),
