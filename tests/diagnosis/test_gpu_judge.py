@@ -224,6 +224,23 @@ def test_a_square_tile_may_be_transposed_or_have_wrong_k_steps(
         assert text in told
 
 
+@pytest.mark.parametrize("is_k_major", [True, False], ids=["K-major tile", "MN-major tile"])
+@pytest.mark.parametrize("is_right", [False, True], ids=["the other major bit", "its major bit"])
+def test_the_first_element_of_a_transposed_read_is_named_by_the_axes_of_the_tile(is_k_major: bool, is_right: bool):
+    """The tile begins at 0x400. An MN-major read takes k 1 from line 1, whose chunk 0 the swizzle puts 16 B further: in
+    a K-major tile (row 1, k 0) lies there. A K-major read takes k 1 from the next element of line 0: in an MN-major
+    tile that is (row 1, k 0), too.
+    """
+    gpu = Gpu("sm_90a")
+    a, b = tensor(gpu, (ROWS, BOX), (BOX, ROWS)), tensor(gpu, (ROWS, BOX), (BOX, ROWS))
+    step, reads_mn = 32 if is_k_major else 2 * ATOM, is_k_major != is_right
+    products = [Product(step * k, TILE + 32 * k, word_a=word(ATOM, ATOM), transposed_a=reads_mn) for k in range(4)]
+    text = run(kernel(2, [Load(0, 0, (0, 0)), Load(1, TILE, (0, 0))], products), gpu, a, b).text()
+    address = 0x400 + 128 + 16 if is_k_major else 0x400 + 2
+    assert ("R505" in text) == (not is_right)
+    assert (f"row 0, k 1 (K step 0): reads map0[row=1, k=0] at {address:#x}, needs map0[row=0, k=1]" in text) == (not is_right)
+
+
 @pytest.mark.parametrize("side", ["a", "b"])
 @pytest.mark.parametrize("is_read", [False, True])
 def test_a_tile_with_a_part_unread_that_another_accumulator_takes_in_the_other_orientation_is_found(side: str, is_read: bool):

@@ -240,5 +240,9 @@ def _told(wait: _Wait, count: int, times: int) -> Finding:
     weaker = "without it" if wait.groups is None else f"with {name} {count}"
     why = f"{weaker} the sanitizer reports nothing, and all bytes in memory are the same; {times} times a thread had something to wait for here"
     return at_instruction(
-        "P102", i, f"{name} was not needed in this launch{others}", f"{fix} (tried: silent), if launches of other sizes do not need it", why=why
+        "P102",
+        i,
+        f"{name} was not needed in this launch{others}",
+        f"{fix} (tried: silent), if launches of other sizes do not need it",
+        why=why,
     )

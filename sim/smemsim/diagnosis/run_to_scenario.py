@@ -194,8 +194,7 @@ class _Writing:
             read, at, dtype = reads[0], origins[side], getattr(first, f"{side}_type")
             meant = None
             if read is not None and at is not None:
-                axes = ("k", "row") if meaning[side] == "turned" else ("row", "k")
-                meant = Meant(tensor=self._tensor(read, dtype), axes=axes, at=at)
+                meant = Meant(tensor=self._tensor(read, dtype, is_turned=meaning[side] == "turned"), axes=("row", "k"), at=at)
             operands[side] = Operand(dtype=dtype, major=getattr(first, f"{side}_major"), words=words, meant=meant)
         group, sparse = 2 if first.cta_group == 2 else None, True if first.is_sparse else None
         a, b = operands.get("a"), operands.get("b")
@@ -204,14 +203,19 @@ class _Writing:
         )
         self.events.append(p)
 
-    def _tensor(self, read: OperandRead, dtype: str) -> str:
-        """The matrix as an operand sees it: rows and k."""
-        key = ("tensor", read.matrix, read.along_k)
+    def _tensor(self, read: OperandRead, dtype: str, *, is_turned: bool) -> str:
+        """The matrix with the axes that an operand should have: rows and k as the operand is read, or the reverse for a
+        turned one.
+        """
+        key = ("tensor", read.matrix, read.along_k, is_turned)
         if key not in self.names:
-            axes = dict(zip(("row", "k"), read.modes, strict=True))
+            modes, strides = read.modes, (read.row_stride, read.k_stride)
+            if is_turned:
+                modes, strides = modes[::-1], strides[::-1]
+            axes = dict(zip(("row", "k"), modes, strict=True))
             extent = {axis: math.prod(mode.size for mode in modes[:-1]) * max(modes[-1].extent, 1) for axis, modes in axes.items()}
             walks = {axis: _walk(modes) for axis, modes in axes.items() if not _is_even(modes)} or None
-            stride = {"row": read.row_stride, "k": read.k_stride}
+            stride = dict(zip(("row", "k"), strides, strict=True))
             self.tensors[self._name(key, read.matrix.address)] = Tensor(
                 dtype=dtype, extent=extent, stride=stride, address=read.matrix.address, walks=walks
             )

@@ -16,7 +16,7 @@ from smemsim.core.spec.findings import Severity
 from smemsim.core.spec.swizzles import MODES, Swizzle
 from smemsim.core.words.instr import InstrDescriptor, kinds_that_fit
 from smemsim.core.words.operand_layout import rules_in_force, weakest
-from smemsim.core.words.smem import SmemDescriptor
+from smemsim.core.words.smem import SmemDescriptor, stride_walks
 
 __all__ = ["descriptor_json", "descriptor_view", "field_lines", "finding_lines", "instr_json", "instr_view", "ruler_lines"]
 
@@ -75,12 +75,9 @@ def _smem_meaning(d: SmemDescriptor, name: str, major: str | None = None) -> str
     mode = MODES.get(d.swizzle)
     swizzled = d.swizzle not in (Swizzle.NONE, Swizzle.INVALID)
     width = mode.width if mode else 0
-    walks = {
-        ("leading_byte_offset", True): {"K": f"used only if K passes {width} bytes", "MN": f"next {width} bytes of M/N"},
-        ("leading_byte_offset", False): {"K": "next 16-byte column of K", "MN": "next 8 K"},
-        ("stride_byte_offset", True): {"K": "next 8 rows", "MN": f"next {mode.k_rows if mode else 8} K"},
-        ("stride_byte_offset", False): {"K": "next 8 rows", "MN": "next 16-byte column of M/N"},
-    }.get((name, swizzled))
+    walks = stride_walks(d.swizzle).get(name)
+    if walks and name == "leading_byte_offset" and swizzled:
+        walks |= {"K": f"used only if K passes {width} bytes"}
     if walks and not (name == "leading_byte_offset" and d.lbo_mode):
         return walks[major] if major else "; ".join(f"{which}-major: {what}" for which, what in walks.items())
     if name == "leading_byte_offset":

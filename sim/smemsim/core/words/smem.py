@@ -21,7 +21,7 @@ from smemsim.core.spec.smem_descriptor import IDLE_STRIDES, SM90_SMEM_DESC, SM10
 from smemsim.core.spec.swizzles import MODES, Swizzle
 from smemsim.core.words.operand_layout import check_major, check_packing, chunk_address, decoded, used_strides, why_unmodelled, window_reach
 
-__all__ = ["LboMode", "SmemDescriptor", "swizzle_problem"]
+__all__ = ["LboMode", "SmemDescriptor", "stride_walks", "swizzle_problem"]
 
 
 class LboMode(enum.IntEnum, metaclass=OwnEnumMembers):
@@ -392,6 +392,24 @@ def _farthest(d: SmemDescriptor, c: Context) -> int:
         return d.start_address
     plain = decoded(d)
     return max(chunk_address(plain, major, line, chunk) for line in range(lines) for chunk in range(chunks)) + 15
+
+
+def stride_walks(swizzle: Swizzle) -> dict[str, dict[str, str]]:
+    """The next part of the tile that each stride of a descriptor steps to, by the stride and the major-ness.
+
+    >>> stride_walks(Swizzle.B128)["stride_byte_offset"]["K"]
+    'next 8 rows'
+    """
+    mode = MODES.get(swizzle)
+    if mode is None or not mode.mask:
+        return {
+            "leading_byte_offset": {"K": "next 16-byte column of K", "MN": "next 8 K"},
+            "stride_byte_offset": {"K": "next 8 rows", "MN": "next 16-byte column of M/N"},
+        }
+    return {
+        "leading_byte_offset": {"K": f"next {mode.width} bytes of K", "MN": f"next {mode.width} bytes of M/N"},
+        "stride_byte_offset": {"K": "next 8 rows", "MN": f"next {mode.k_rows} K"},
+    }
 
 
 def _smaller(d: SmemDescriptor) -> str:

@@ -80,7 +80,8 @@ def _instead(seen: Seen) -> list[str]:
     rows, columns, row, column = got[row_axis] - at[0], got[k_axis] - at[1], want[row_axis] - at[0], want[k_axis] - at[1]
     by_row, by_k = (rows - row)[taken], (columns - column)[taken]
     if (rows == column)[taken].all() and (columns == row)[taken].all():
-        return ["the tile is transposed"]
+        also = f": in meant, the rows of the operand are axis k of {tensor.name}, and its k is axis {k_axis}" * (row_axis == "k")
+        return [f"the tile is transposed{also}"]
     if (by_row == by_row[0]).all() and (by_k == by_k[0]).all():
         return [f"reads {moved(int(by_row[0]), int(by_k[0]))}"]
     steps = _steps(seen)

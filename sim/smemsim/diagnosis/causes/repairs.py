@@ -12,7 +12,7 @@ from smemsim.core.spec.architectures import any_architecture
 from smemsim.core.spec.shared_memory import ATOM_ROWS, CHUNK
 from smemsim.core.spec.smem_descriptor import REACH, START
 from smemsim.core.spec.swizzles import MODES, Swizzle
-from smemsim.core.words.smem import SmemDescriptor
+from smemsim.core.words.smem import SmemDescriptor, stride_walks
 from smemsim.diagnosis.descriptors.answers import FoundDescriptor
 from smemsim.diagnosis.reads import words_path
 from smemsim.diagnosis.scenario import listed
@@ -75,7 +75,7 @@ def descriptor_repairs(read: Read, s: FoundDescriptor) -> Iterator[Repair]:
                 "the swizzle decides where each 16 B chunk of the tile lies",
             )  # fmt: skip
     elif strides:
-        code, what, why = _stride_code(d.leading_byte_offset, d.stride_byte_offset, strides, s)
+        code, what, why = _stride_code(read, strides, s)
         numbers = {name: [is_, wanted] for name, is_, wanted in strides}
         if code == "D301":
             written = [f"write {wanted >> START.shift} into {name} ({wanted} B >> {START.shift})" for name, _, wanted in strides]
@@ -218,8 +218,9 @@ def _start_fixes(read: Read, s: FoundDescriptor) -> tuple[Fix, ...]:
     return tuple(fixes)
 
 
-def _stride_code(leading: int, stride: int, strides: list[tuple[str, int, int]], s: FoundDescriptor) -> tuple[str, str, str]:
+def _stride_code(read: Read, strides: list[tuple[str, int, int]], s: FoundDescriptor) -> tuple[str, str, str]:
     """The code, what is wrong, and why."""
+    leading, stride, walks = read.descriptor.leading_byte_offset, read.descriptor.stride_byte_offset, stride_walks(s.swizzle)
     if s.leading in (None, stride) and s.stride in (None, leading) and leading != stride:
         return "D309", "the values of LBO and SBO are swapped", "the two fields step along different directions of the tile"
     if all(is_ >> START.shift == wanted & START.mask for _, is_, wanted in strides):
@@ -228,7 +229,13 @@ def _stride_code(leading: int, stride: int, strides: list[tuple[str, int, int]],
             f"{' and '.join(name for name, *_ in strides)} was written in bytes",
             f"the field counts units of {1 << START.shift} B, and holds {' and '.join(str(is_ >> START.shift) for _, is_, _ in strides)}",
         )
-    return "D308", f"{' and '.join(f'{name} = {is_} B' for name, is_, _ in strides)} does not fit the tile", ""
+    return (
+        "D308",
+        f"{' and '.join(f'{name} = {is_} B' for name, is_, _ in strides)} does not fit the tile",
+        "; ".join(
+            f"{name} is the step to the {walks[name][read.major]}, and that is {wanted} B in this tile" for name, _, wanted in strides
+        ),
+    )
 
 
 def _advance(read: Read, s: FoundDescriptor, starts: np.ndarray) -> Repair:
@@ -257,11 +264,14 @@ def _lost_bits(read: Read, s: FoundDescriptor, starts: np.ndarray, repair: Calla
     """Starts that the field cannot hold: low bits, a generic address, a carry."""
     unit, end = 1 << START.shift, REACH
     if read.starts is not None and (read.starts % unit).any():
-        off = int(read.starts[read.starts % unit != 0][0])
+        odd = read.starts % unit != 0
+        off = int(read.starts[odd][0])
+        of_step = f" of K step {int(odd.any(axis=0).argmax())}" * (read.starts.shape[1] > 1)
+        s_ = "s" * (read.starts.size > 1)
         return repair(
             "D303",
-            f"start address {off:#x} is {off % unit} B past a multiple of {unit} B",
-            f"start {int(s.starts[0, 0]):#x}, and other starts that are multiples of {unit} B",
+            f"start address {off:#x}{of_step} is {off % unit} B past a multiple of {unit} B",
+            f"start{s_} {_listed(read.starts)} must be {_listed(s.starts)}",
             f"the field counts units of {unit} B: the low bits are lost",
         )
     start = read.operand.start
@@ -287,9 +297,10 @@ def _lost_bits(read: Read, s: FoundDescriptor, starts: np.ndarray, repair: Calla
             if raised.shape[1] > 1
             else f"start address {int(raised.max()):#x}"
         )
+        apart = f"; it must begin {needed[step]} B after the first K step, not {used[step]} B" if needed[step] != used[step] else ""
         return repair("D304", f"{what} does not fit the field",
                       steps if (used != needed).any() else "mask the sum, or place the buffer at a lower address",
-                      f"the field has {START.width} bits that count {unit} B, so it ends at {end - unit:#x}: the carry is lost, and the start is {int(raised.max()) % end:#x}")  # fmt: skip
+                      f"the field has {START.width} bits that count {unit} B, so it ends at {end - unit:#x}: the carry is lost, and the start is {int(raised.max()) % end:#x}{apart}")  # fmt: skip
     return None
 
 
@@ -358,17 +369,25 @@ def transposed_repair(read: Read, places: np.ndarray, idesc: Fix | None) -> Iter
     """
     other = "MN" if read.major == "K" else "K"
     for s in read.solutions(places, other):
-        word, changes = f"{int(_kept_words(read, s)[0, 0]):#018x}", changes_of(read, s)
-        fields = "".join(f", {part}" for part in (_swizzle(read, s), named_changes(read, s)) if part)
+        changes, steps = changes_of(read, s), (s.starts[0] - s.starts[0, 0]).tolist()
+        old, new = int(read.words[0, 0]), int(_kept_words(read, s)[0, 0])
+        parts = (
+            f"word {old:#018x} must be {new:#018x}" * (old != new),
+            _swizzle(read, s),
+            named_changes(read, s),
+            f"K steps {steps}" * (bool((s.starts != read.field_starts).any())),
+        )
+        fields = "".join(f", {part}" for part in parts if part)
+        contiguous = {"K": "K", "MN": {"a": "M", "b": "N"}.get(read.where.side, "M or N")}
         fixes = () if changes is None else (Fix(read.where / "major", read.major, other), *((idesc,) if idesc else ()), *changes)
         yield Repair(
             "R505",
             read.where / "major",
             f"the tile is {other}-major in memory, the operand is read {read.major}-major",
-            f"major {other}{_as_written(read, other, idesc)}, word {word}{fields}, K steps {(s.starts[0] - s.starts[0, 0]).tolist()}",
+            f"major {other}{_as_written(read, other, idesc)}{fields}",
             # words that fit the other major-ness as they stand were made for it
             2 if changes is None or changes else 0,
             fixes,
-            why="the operand is the transpose of the intended tile",
+            why=f"the tile has {contiguous[other]} contiguous in memory; this read takes the contiguous axis as {contiguous[read.major]}",
         )
         return
