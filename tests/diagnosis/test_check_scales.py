@@ -244,7 +244,7 @@ def test_blocks_that_no_thread_makes_must_lie_so_in_global_memory(by, meant):
     report = check(scenario)
     assert report.codes == ("S701",), report.text()
     assert {f.where for f in report.findings if f.code == "S701"} == {"step[2].a", "step[3].a"}
-    distances = "distances from row 0, scale 0: row 1 at 8 B (must be at 16 B), row 32 at 256 B (must be at 4 B)"
+    distances = "counted from row 0, scale 0: row 1 at 8 B (must be at 16 B), row 32 at 256 B (must be at 4 B)"
     assert distances in report.findings[0].message
     assert "in global memory" in report.findings[0].repair
     assert report.findings[0].fix is None

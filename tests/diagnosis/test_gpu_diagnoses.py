@@ -311,7 +311,9 @@ def test_a_read_of_another_stage_than_was_waited_for_is_named(stage, silent):
         assert "complete on the mbarrier at 0x1408" in found.repair
 
 
-@pytest.mark.parametrize(("waits_at", "repair"), [("bar+8", "wait for the phase of its mbarrier"), ("bar", "parity 0 in line")])
+@pytest.mark.parametrize(
+    ("waits_at", "repair"), [("bar+8", "mbarrier.try_wait.parity on the load's mbarrier bar[0] (0x"), ("bar", "parity 0 in line")]
+)
 def test_a_wait_that_passes_at_once_is_told_of_the_mbarrier_that_counts_the_load(waits_at, repair):
     """Warp 0 reads what warp 1 loads later; it has waited for a free accumulator, or with the wrong parity for the
     load.

@@ -274,7 +274,7 @@ def test_a_line_with_conflicts_and_the_repair_that_is_offered() -> None:
     before = counted(TRANSPOSE.format(change=""), block=64)
     (note,) = before.remarks
     assert (note.code, note.line) == ("P902", 9)
-    assert "bank conflicts of degree 32 here and at 1 more line: 97% of all shared wavefronts are lost" in note.message
+    assert "bank conflicts of degree 32 here and at 1 more line: 97% of all shared wavefronts are wasted" in note.message
     assert "128 of the launch's 128 shared wavefronts; without conflicts 4" in note.message
     assert "offset ^ (offset >> 5 & 0x7c)" in note.repair
     assert "tried: 128 wavefronts become 4" in note.repair

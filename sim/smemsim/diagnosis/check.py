@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 
 from smemsim.base.arguments import shown
 from smemsim.base.errors import InputError
 from smemsim.base.floating_point import in_default_state
-from smemsim.core.finding import Finding, Path
+from smemsim.core.finding import OR, Finding, Path
 from smemsim.core.machine.owners import Owners
 from smemsim.core.spec.architectures import any_architecture
 from smemsim.core.spec.findings import Severity
 from smemsim.core.spec.formats import element_format
+from smemsim.core.spec.shared_memory import CHUNK
+from smemsim.core.spec.swizzles import MODES, Swizzle
 from smemsim.core.tables import TableError, mistake
 from smemsim.core.words.tensor_map import TensorMap
 from smemsim.diagnosis import build
 from smemsim.diagnosis.causes.cause import judge
 from smemsim.diagnosis.causes.reruns import Reruns, before, machine_of, transfer
 from smemsim.diagnosis.copies import completed, copied, copy_findings, store_step
+from smemsim.diagnosis.descriptors.answers import Witness
 from smemsim.diagnosis.descriptors.places import inverted
 from smemsim.diagnosis.descriptors.shapes import Shape
 from smemsim.diagnosis.instructions import (
@@ -214,11 +217,11 @@ def _layouts(machine: Machine) -> None:
             one, other = (f"(mn {mn}, k {k})" for mn, k in alias)
             name_of_axis, stride, span, wider = buffer.layout.widened()
             counted = f" (sizes and strides of {buffer.layout.contiguous} are bytes)" * bool(buffer.layout.contiguous)
-            short = f"{name_of_axis} steps by {stride} B, but the elements of one step take {span} B: the second step overwrites the first"
+            short = f"{name_of_axis} has a stride of {stride} B, but the parts of the layout with smaller strides take {span} B together"
             right = (
                 f"a stride of at least {span} B in {name_of_axis}"
                 + (f": {wider}" if wider else "")
-                + f"; or fewer elements in the parts whose strides are below {stride} B"
+                + f"; or at most {stride} B (now {span} B) in the parts whose strides are below {stride} B"
             )
             machine.say(finding("L401", buffer.path / "layout", f"buffer {name}",
                                 f"the layout gives {one} and {other} the same byte", right, why=short + counted))  # fmt: skip
@@ -389,8 +392,27 @@ def _find(machine: Machine, read: Read) -> None:
             else "store the tile in groups of 8 rows: rows of 128, 64 or 32 B with the swizzle of that name, or rows of 16 B without"
         )
         apart = inverted(read.shape(), places)[1]
+        no_xor, swizzled = _lacks_xor(machine, read, apart)
+        hint = swizzled + hint * (not near or not swizzled)
         machine.say(finding("L402", read.where, read.title, f"no descriptor reads this layout as a {read.major}-major operand of {read.rows} x {read.k} {read.dtype}", hint,
-                            why=f"{apart[0].text}{' (without a swizzle; no swizzle fits either)' * (len(apart) > 1)}" if apart else ""))  # fmt: skip
+                            why=f"{'without a swizzle: ' * (len(apart) > 1)}{apart[0].text}{no_xor}" if apart else ""))  # fmt: skip
+
+
+def _lacks_xor(machine: Machine, read: Read, apart: Sequence[Witness]) -> tuple[str, str]:
+    """If a buffer without a swizzle has rows as long as those of a swizzle: what they lack, and the fix."""
+    start, buffer = read.operand.start, None
+    if isinstance(start, str):
+        buffer = machine.buffers.get(start)
+    if buffer is None or buffer.layout is None or buffer.layout.mode.mask or len(apart) < 2 or len(apart[0].elements) < 2:
+        return "", ""
+    (_, one), (_, other), *_ = apart[0].elements
+    mode = next((mode for mode in (Swizzle.B32, Swizzle.B64, Swizzle.B128) if MODES[mode].width == abs(other - one)), None)
+    if mode is None:
+        return "", ""
+    return (
+        f"; swizzle {mode} has rows of {MODES[mode].width} B, but it XORs the {CHUNK} B chunks of a row with bits of the row number, and this layout does not",
+        f"buffer.{start}.layout with swizzle = '{mode}'; or ",
+    )
 
 
 def _blamed(machine: Machine, scenario: ScenarioTables, read: Read) -> Finding | None:
@@ -427,8 +449,19 @@ def _cancel(machine: Machine, number: int, reads: list[Read]) -> None:
     taken = [_k_taken(machine, read) for read in reads]
     if all(one is not None for one in taken) and np.array_equal(*taken):  # type: ignore[arg-type]
         machine.say(finding("H801", Path.of("step", number), f"step[{number}] (mma)",
-                            f"both operands read K in the same wrong order{_order(taken[0])}", "correct both operands together: if only one is corrected, D is wrong",
+                            f"both operands read K in the same wrong order{_order(taken[0])}", f"correct both operands in one change{_of_both(machine, reads)}: if only one is corrected, D is wrong",
                             why="every product still pairs the right elements, so D is right"))  # fmt: skip
+
+
+def _of_both(machine: Machine, reads: list[Read]) -> str:
+    """The fixes of two wrong operands, in brackets."""
+    fixes = {}
+    for read in reads:
+        told = next(f for f in machine.findings if f.path.startswith(read.where) and f.wrong)
+        fixes[read.where.side] = told.repair.split(OR)[0]
+    first, *others = dict.fromkeys(filter(None, fixes.values()))
+    listed = "; ".join(f"{side}: {text}" for side, text in fixes.items()) if others else f"a and b: {first}"
+    return f" ({listed})"
 
 
 def _order(taken: np.ndarray | None) -> str:

@@ -224,8 +224,8 @@ def _scale_layout(
     text, changes = _repair(machine, scenario, number, read, places, again)
     return dataclasses.replace(
         finding("S701", changes[0].path if changes else read.where, read.title,
-                f"the scale factors are not in the blocks of 32 lines of 16 B that {full_name(row)} reads", text,
-                why=f"distances from row 0, scale 0: {apart_by}", changes=changes, subject=read.where, numbers={name: [at, wanted] for name, (at, wanted) in strides.items()}, grade=row.grade,
+                f"the scale factors are not in the blocks of 32 rows of 16 B that {full_name(row)} reads", text,
+                why=f"counted from row 0, scale 0: {apart_by}", changes=changes, subject=read.where, numbers={name: [at, wanted] for name, (at, wanted) in strides.items()}, grade=row.grade,
                 halves=share_rows(wrong.wrong, wrong.of, "bytes"), tried=bool(changes)),
         first=wrong.first, wrong=wrong.wrong, of=wrong.of)  # fmt: skip
 

@@ -119,7 +119,7 @@ def limit_findings(table: Counters, limits: Sequence[Limit], body: Sequence[Inst
                 "P905",
                 i,
                 f"counters: {found:,} {limit.name}{where}; the launch file allows at most {limit.most:,}",
-                "find what has changed in the layout, or raise the bound",
+                f"find what has changed in the layout, or raise the bound for {limit.name} in the launch file",
             )
 
 
@@ -141,10 +141,10 @@ def _conflicts(launch: Launch, counting: Counting) -> Iterator[Finding]:
         also = f" and at {lines} more line{'s' * (lines > 1)}" if lines else ""
         yield at_instruction(
             "P902", counting.instructions[worst],
-            f"bank conflicts of degree {max(counting.rows[key].worst_degree for key in lost)} here{also}: {sum(lost.values()) / total:.0%} of all shared wavefronts are lost",
+            f"bank conflicts of degree {max(counting.rows[key].worst_degree for key in lost)} here{also}: {sum(lost.values()) / total:.0%} of all shared wavefronts are wasted",
             _repair(launch, counting, buffer, (spent, spent - sum(lost.values()))),
             halves=tuple(Half("also" if n else "access", shorter(i.name), i) for n, i in enumerate([counting.instructions[worst], *others[:MOST_LINES]])),
-            why=f"{spent:,} of the launch's {total:,} shared wavefronts; without conflicts {spent - sum(lost.values()):,}",
+            why=f"these lines take {spent:,} of the launch's {total:,} shared wavefronts; without conflicts they would take {spent - sum(lost.values()):,}",
         )  # fmt: skip
 
 

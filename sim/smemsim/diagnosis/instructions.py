@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -111,7 +111,7 @@ def _wgmma(where: Path, title: str, step: MmaStep, operands: dict[str, Operand])
             where / "n",
             title,
             f"N = {step.n}; wgmma with {row.a[0]} has N of {in_steps(row.n)}",
-            f"n = {near}",
+            _legal("n", step.n, row.n, near),
         )
     if operands and step.k != row.k * (2 if is_sparse(step) else 1):
         yield finding(
@@ -152,6 +152,13 @@ def _group_of(step: MmaStep, given: int | None) -> int | None:
     return 1 if rows == step.m else 2 if rows == step.m // 2 else None
 
 
+def _legal(name: str, value: int, legal: Collection[int], near: int) -> str:
+    """The fix of an extent that no instruction has: instructions that share it, or the nearest one."""
+    count = -(-value // max(legal))
+    is_shared = count > 1 and value % count == 0 and value // count in legal
+    return f"{count} instructions with {name} = {value // count}" if is_shared else f"{name} = {near}"
+
+
 def _shape(where: Path, title: str, step: MmaStep, kind: str, cta_group: int | None) -> Iterator[Finding]:
     shapes = shapes_of(kind_of(kind), cta_group=cta_group, ws=None, sparse=False, wide_k=False)
     m, n, k = step.m, step.n, step.k
@@ -164,7 +171,7 @@ def _shape(where: Path, title: str, step: MmaStep, kind: str, cta_group: int | N
                 where / name,
                 title,
                 f"{name.upper()} = {value}; kind {kind} has {name.upper()} of {in_steps(legal)}",
-                f"{name} = {near}",
+                _legal(name, value, legal, near),
             )
             return
     with_m = {x for s in shapes if m in s.m for x in s.n}

@@ -300,7 +300,7 @@ def bank_notes(name: str, buffer: SharedBuffer) -> Iterator[Finding]:
     ways = _passes(offset)
     if ways > 1:
         yield finding("P901", Path.of("buffer", name, "layout"), f"buffer {name}",
-                      f"of {threads} consecutive lines, {ways} have their first {CHUNK} bytes in the same {CHUNK // BANKS.width} banks",
+                      f"of {threads} consecutive rows, {ways} have their first {CHUNK} bytes in the same {CHUNK // BANKS.width} banks",
                       _apart(offset), why=f"{threads} threads that each access one of these chunks (ldmatrix, loads and stores of {CHUNK} B) take {ways} passes through shared memory instead of 1")  # fmt: skip
 
 
@@ -314,8 +314,8 @@ def _apart(offset: np.ndarray) -> str:
         for mode in modes
         if _passes(np.array([swizzle(int(at), 0, MODES[mode].mask, MODES[mode].shift) for at in begin])) == 1
     ]
-    fixes += [f"lines {stride + CHUNK} B apart (now {stride} B)"] * (_passes(np.arange(len(offset)) * (stride + CHUNK)) == 1)
-    return "; or ".join(fixes) or "a swizzle, or another stride between lines"
+    fixes += [f"rows {stride + CHUNK} B apart (now {stride} B)"] * (_passes(np.arange(len(offset)) * (stride + CHUNK)) == 1)
+    return "; or ".join(fixes) or "a swizzle, or another stride between rows"
 
 
 def _passes(offset: np.ndarray) -> int:

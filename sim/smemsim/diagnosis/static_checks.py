@@ -58,7 +58,7 @@ def _shared(machine: Machine, scenario: ScenarioTables, first: SharedBuffer, sec
         repair = f"{where} = {new if key == 'offset' else hex(new)}, after {first.name}"
     return finding("A108", where, f"buffer {second.name}",
                    f"{first.name} ({first.address:#x} to {ends[first.name] - 1:#x}) and {second.name} ({begin:#x} to {ends[second.name] - 1:#x}) share "
-                   f"{end - begin:,} bytes, {begin:#x} to {end - 1:#x}", repair, why="a write to one of them changes the other",
+                   f"{end - begin:,} bytes, {begin:#x} to {end - 1:#x}", repair, why="a write to one of them changes the other; no change is needed if they are never in use at the same time",
                    numbers={"first": begin, "last": end - 1, "bytes": end - begin, "other": first.name},
                    changes=() if past > 0 else (Fix(where, old, new),))  # fmt: skip
 
@@ -217,14 +217,14 @@ def _other_stride(machine: Machine, name: str, tm: TensorMap, number: int, tenso
             break
     else:
         new, wanted = [], 0
-    listed = ", ".join(f"{axis} {tensor.bit_stride(axis) / 8:g}" for axis in tensor.extent)
+    listed = ", ".join(f"{axis}: {tensor.bit_stride(axis) / 8:g} B" for axis in tensor.extent)
     why = (
         f"the driver counts bytes; {stride} is a number of elements of {dims[0][1]:g} B"
         if wanted in counted
-        else "a dimension of the map steps along no axis of the tensor"
+        else f"{stride} B is not the stride of an axis of the tensor"
     )
     return finding("T207", where / "global_strides", f"map {name}",
-                   f"global_strides[{number - 1}] = {stride} B, the step of dimension {number}; the strides of {tensor.name} are {listed} B",
+                   f"global_strides[{number - 1}] = {stride} B, the step of dimension {number}; the strides of {tensor.name} are ({listed})",
                    f"global_strides[{number - 1}] = {wanted}" if new else "the tensor's byte strides", why=why,
                    numbers={"stride": stride}, changes=(Fix(where / "global_strides", old, new),) if new else ())  # fmt: skip
 

@@ -106,7 +106,7 @@ def phase(machine: Machine, where: Path, title: str, buffer: SharedBuffer, base:
     machine.say(finding("A105", where, title,
                         f"{buffer.name} is at {base:#x}, {base % period} B past a multiple of {period} B",
                         f"place {buffer.name} at {good:#x}",
-                        why=f"the layout XORs offsets from the start of {buffer.name}, TMA and the tensor core XOR addresses: their patterns are {base % period} B apart", numbers={"base": base, "period": period, "phase": base % period // 128},
+                        why=f"the layout XORs offsets from the start of {buffer.name}, but TMA and the tensor core XOR addresses: their patterns are {base % period} B apart", numbers={"base": base, "period": period, "phase": base % period // 128},
                         changes=(Fix(Path.of("buffer", buffer.name, "address"), base, good),)))  # fmt: skip
     return True
 

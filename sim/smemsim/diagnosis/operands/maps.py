@@ -127,7 +127,11 @@ def _pitches(reads: Reads, arch: str) -> list[Finding]:
             if tm.swizzle.name != "SWIZZLE_NONE" or swizzle == Swizzle.NONE or not 0 < span < row or tm.rank != 2:
                 continue
             right = span * 8 // tm.type_row.bits
-            turned = tm.box_dim[1] == right
+            other = tm.box_dim[0] if tm.box_dim[1] == right else tm.box_dim[1]
+            boxes, rest = divmod(tm.box_dim[0] * tm.box_dim[1], right * other)
+            more = f"; {boxes} transfers in place of 1, {right} elements and {span * other} B of shared memory apart" * (
+                boxes > 1 and not rest
+            )
             findings.setdefault(
                 load.event.instruction.line,
                 at_instruction(
@@ -135,7 +139,8 @@ def _pitches(reads: Reads, arch: str) -> list[Finding]:
                     load.event.instruction,
                     f"the map writes rows of {row} B without swizzle; operand {side.upper()} of {p.events[0].instruction.at} is read in rows of {span} B "
                     f"with swizzle {swizzle}",
-                    f"box_dim = [{right}, {tm.box_dim[0] if turned else tm.box_dim[1]}] (dimension 0, the contiguous one, first) and swizzle = {swizzle}",
+                    f"box_dim = [{right}, {other}] (dimension 0, the contiguous one, first) and swizzle = {swizzle}{more}",
+                    why=f"a descriptor with swizzle {swizzle} needs rows of {span} B that TMA writes with swizzle {swizzle}",
                 ),
             )
     return list(findings.values())

@@ -298,7 +298,7 @@ class AllFactors:
             return at_instruction(
                 "S701", copy.instruction,
                 f"{int(wrong.sum())} of {len(at)} rows of {x.rows.side.upper()} get the scale factors of other rows: row {x.rows.first + n} gets those of row {int(row[n])}",
-                "pack the scale factors in blocks of 32 lines x 16 B (row r of 128: line r % 32, from byte 4 (r / 32) on)",
+                "pack the scale factors in blocks of 32 rows x 16 B (row r of 128: in row r % 32, from byte 4 (r / 32) on)",
                 why=f"the copy reads such blocks; the tensor map of {list(tm.global_dim)} has one row after the other", arrays=self._arrays(use), other=use.event.instruction,
             )  # fmt: skip
         return None

@@ -438,7 +438,7 @@ class Reporting:
             if found := self._earlier_phase(op, before, warp) or self.far_mbarrier(op, before, warp):
                 return found
             return (
-                f"before {self.x.program.named(before)}: {self._mbarrier_of(op)}"
+                f"before {self.x.program.named(before)}: {self.mbarrier_of(op)}"
                 + self._too_late(op.instruction, before)
                 + self._by_issuer(op)
             )
@@ -450,7 +450,7 @@ class Reporting:
             )
         between = f"a barrier of both warps (bar.sync, or an mbarrier) between {self.line(line) if line else 'that wait'} and {self.x.program.named(before)}"
         waits = (
-            f"before {self.x.program.named(before)}: {self._mbarrier_of(op)} in warp {self.warp(warp)} too; or "
+            f"before {self.x.program.named(before)}: {self.mbarrier_of(op)} in warp {self.warp(warp)} too; or "
             if own in op.barriers and not only_read
             else ""
         )
@@ -490,7 +490,7 @@ class Reporting:
             f"wait for it, and then arrive at an mbarrier of CTA {here}, at which a thread waits before {named}"
         )
 
-    def _mbarrier_of(self, op: Operation) -> str:
+    def mbarrier_of(self, op: Operation) -> str:
         """How to wait for an operation at its mbarrier."""
         offsets = {offset for _, offset in op.barriers.values()}
         if not offsets:

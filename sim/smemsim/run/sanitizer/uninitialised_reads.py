@@ -87,7 +87,7 @@ class UninitialisedReads:
                     self.reporting.by(op, "write"),
                     why=why.removeprefix(": ") or "nothing makes the reader wait",
                 )
-                repair = repair or "wait for the phase of its mbarrier (mbarrier.try_wait.parity) first"
+                repair = repair or f"before {self.x.program.named(i)}: {self.reporting.mbarrier_of(op)}"
                 tell = functools.partial(self.reporting.find, i, late, said, repair)
                 self.reporting.came_late(i, tell, self.late)
 
