@@ -275,7 +275,7 @@ def test_a_line_with_conflicts_and_the_repair_that_is_offered() -> None:
     (note,) = before.remarks
     assert (note.code, note.line) == ("P902", 9)
     assert "bank conflicts of degree 32 here and at 1 more line: 97% of all shared wavefronts are wasted" in note.message
-    assert "128 of the launch's 128 shared wavefronts; without conflicts 4" in note.message
+    assert "128 of the launch's 128 shared wavefronts; without conflicts they would take 4" in note.message
     assert "offset ^ (offset >> 5 & 0x7c)" in note.repair
     assert "tried: 128 wavefronts become 4" in note.repair
     assert "; or pad the rows: __shared__ T tile[rows][32 + 1]" in note.repair
