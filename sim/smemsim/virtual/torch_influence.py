@@ -181,7 +181,7 @@ class _Results:
         usual = of(self.usual)
         differ = {key: self._differ(usual, of(run)).reshape(-1) for key, run in self.runs.items()}
         if len({each.size for each in differ.values()}) > 1:  # some runs have results of another shape
-            differ = {key: each.any(keepdims=True) for key, each in differ.items()}
+            differ = {key: np.array([each.any()]) for key, each in differ.items()}
         count = max((each.size for each in differ.values()), default=0)
         marked = np.zeros(count, bool)
         for each in differ.values():

@@ -174,8 +174,9 @@ class Origins:
         """Which values are padding of rows in shared memory, or were made of nothing else?"""
         known, which = np.unique(marks, return_inverse=True)
         kinds = [
-            bool(own := self._sets[mark]) and all(self._keys[number][0] in ("gap", "pad") for number in own) for mark in known.tolist()
-        ]  # type: ignore[index]
+            bool(own := self._sets[mark]) and all(self._keys[number][0] in ("gap", "pad") for number in own)  # type: ignore[index]
+            for mark in known.tolist()
+        ]
         found: np.ndarray = np.array(kinds, bool)[which.reshape(marks.shape)]
         return found
 
