@@ -532,8 +532,8 @@ class Verdicts:
             parts.append(f"{stage} {k} {does}")
         return ", ".join(parts)
 
-    def _why(self, ring: Ring) -> list[str]:
-        """Why a ring works as fewer stages than it has: sentences."""
+    def _why(self, ring: Ring, *, has_rows: bool = False) -> list[str]:
+        """Why a ring works as fewer stages than it has: sentences. `has_rows`: rows of a message show the arrival."""
         load, stage, _ = WORDS[ring.kind]
         first = f"{len(ring.stages)} {stage}s work as {ring.effective}."
         if not ring.is_held_back:
@@ -557,9 +557,9 @@ class Verdicts:
             text += f". Warp {ring.fillings[one.load].thread // WARP} waits at {self.place(one.origin.wait)}"
             if one.origin.barrier is not None:
                 text += f", for {self.mbarrier(one.origin.barrier, one.origin.phase)}"
-            if one.origin.arrival is not None:
+            if one.origin.arrival is not None and not has_rows:
                 text += f". The arrival is at {self.place(one.origin.arrival)}"
-            if one.origin.first is not None and one.origin.first is not one.origin.arrival:
+            if one.origin.first is not None and one.origin.first is not one.origin.arrival and not has_rows:
                 text += f", after {_with_number(one.origin.first)} at {self.place(one.origin.first)}"
             if one.enough is not None and one.enough.wait is not one.origin.wait:
                 text += f". This wait comes in addition and can be left out: another one, at {self.place(one.enough.wait)}, for {self.mbarrier(one.enough.barrier, one.enough.phase)}, is there and is enough"
@@ -598,7 +598,7 @@ class Verdicts:
             at,
             f"a ring of {len(ring.stages)} {stage}s works as {ring.effective}",
             self._fix(ring, one, origin),
-            why=self._why(ring)[1].removesuffix("."),
+            why=self._why(ring, has_rows=True)[1].removesuffix("."),
             halves=tuple(halves),
         )
 

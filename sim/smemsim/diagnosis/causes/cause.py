@@ -22,7 +22,7 @@ from smemsim.diagnosis.causes.writers import all_right, paired_repairs, writer_r
 from smemsim.diagnosis.instructions import idesc_with
 from smemsim.diagnosis.parts import element_name
 from smemsim.diagnosis.report import share_rows
-from smemsim.diagnosis.scenario import MmaStep, ScenarioTables
+from smemsim.diagnosis.scenario import MmaStep, ScenarioTables, TmaLoad
 from smemsim.diagnosis.scenario_machine import (
     NAMES,
     UNWRITTEN,
@@ -104,9 +104,11 @@ def _unrepaired(machine: Machine, seen: Seen, scenario: ScenarioTables, rerun: R
         return finding("D303", read.where, read.title, between, "tiles that begin on multiples of 16 B", halves=share, **counts,
                        why=f"a descriptor begins at a multiple of {CHUNK} B")  # fmt: skip
     if (got == OUTSIDE).any():
+        box, now = _filling(machine, seen, scenario)
+        d = read.descriptor
         return finding("T209", read.where, read.title, "the operand reads out-of-bounds fill instead of data",
-                       "correct the coordinates of the load, or global_dim of its map; if these are right, LBO and SBO",
-                       why="a part of the box lies outside the tensor, and TMA fills it; no change of one field makes the operand right", halves=share, **counts)  # fmt: skip
+                       f"correct the coordinates of the load, or global_dim of its map{now}; or if these are right: LBO (now {d.leading_byte_offset} B) and SBO (now {d.stride_byte_offset} B)",
+                       why=f"{box} lies outside the tensor, and TMA fills it; no change of one field makes the operand right", halves=share, **counts)  # fmt: skip
     outside = _outside_buffer(machine, seen)
     if outside:
         return finding("A107", read.where, read.title, outside, halves=share, **counts)
@@ -166,6 +168,19 @@ def _placements(machine: Machine, read: Read) -> Iterator[np.ndarray]:
             of_steps.setdefault(issue.step, []).append(number)
     copies = (*(of_steps[step] for step in sorted(of_steps)), None)
     yield from (places for writers in copies if (places := read.placed(machine.memory, writers)) is not None)
+
+
+def _filling(machine: Machine, seen: Seen, scenario: ScenarioTables) -> tuple[str, str]:
+    """The first transfer whose fill an operand reads, as the subject of a sentence; the extents of its map, in
+    brackets.
+    """
+    writer = int(seen.writer[seen.wrong & (seen.got == OUTSIDE)][0])
+    issue = machine.issues[writer] if writer >= 0 else None
+    step = None if issue is None else scenario.steps[issue.step]
+    tm = machine.maps.get(step.map) if isinstance(step, TmaLoad) else None
+    if issue is None or tm is None:
+        return "a part of the box", ""
+    return f"a part of the box of the {issue.text}", f" (now {list(tm.global_dim)}; the box is {list(tm.box_dim)})"
 
 
 def _lucky(read: Read) -> list[Finding]:
