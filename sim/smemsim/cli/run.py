@@ -354,9 +354,11 @@ def _check_arguments(launch: LaunchFile, module: Module, o: dict[str, Any], name
     if launch.path != COMMAND_LINE and not o["given"]:
         launch.check_count(function)
     elif told := miscounted(parameters, len(launch.about["args"])):
-        raise InputError(
-            f"{told}; give each one its --arg, for example {example_args(function)}, or fill in a launch file: smemsim run {name} --init > launch.toml"
-        )
+        given = len(launch.about["args"])
+        is_part = 0 < given < len(parameters)
+        how = "add the others" if is_part else "give each one its --arg"
+        example = example_args(function, given if is_part else 0)
+        raise InputError(f"{told}; {how}, for example {example}, or fill in a launch file: smemsim run {name} --init > launch.toml")
     launch.check_types(parameters)
 
 

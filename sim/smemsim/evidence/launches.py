@@ -823,15 +823,15 @@ def _sketched(function: Function) -> list[tuple[dict[str, Any], dict[str, Any] |
     return found
 
 
-def example_args(function: Function) -> str:
-    """Options --arg for a kernel, one for each parameter."""
+def example_args(function: Function, after: int = 0) -> str:
+    """Options --arg for a kernel, one for each parameter, the first `after` left out."""
     found = []
     for arg, array in _sketched(function):
         if array is not None and "array" in arg:
             found.append(f"--arg zeros:{array['dtype']}:1024")
         else:
             found.append(f"--arg {arg['type']}:1" if "type" in arg else f"--arg bytes:{arg.get('bytes', '00')}")
-    return " ".join(found)
+    return " ".join(found[after:])
 
 
 def _listed(entry: Mapping[str, Any]) -> str:
