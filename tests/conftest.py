@@ -44,11 +44,6 @@ settings.load_profile("smemsim")
 # time.
 gc.set_threshold(200_000, 20, 100)
 
-import told  # noqa: E402  (its doors are watched before a test imports them)
-
-told.watch()
-TOLD = {}  # what tests were told in this process, by their files
-
 collect_ignore = ["ptx/add.py"]  # needs Triton; its output is beside it
 collect_ignore_glob = ["programs/*"]  # programs of users, which tests start
 
@@ -65,10 +60,6 @@ OF_TOOLS = {
     "build",
     "dist",
 }
-
-
-def pytest_addoption(parser):
-    parser.addoption("--write-told", action="store_true", help="write down what public doors tell each test (tests/told)")
 
 
 def pytest_configure(config):
@@ -115,31 +106,6 @@ def pytest_runtest_protocol(item, nextitem):
     return True
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_call(item):
-    """What a test is told by public doors is what it was told when that was written down."""
-    if not told.is_followed(item):
-        return (yield)
-    told.NOW.begin()
-    try:
-        result = yield
-    finally:
-        lines = told.NOW.end()
-    if item.config.getoption("--write-told"):
-        TOLD.setdefault(item.path.stem, []).append((item.name, told.row_of(item, lines)))
-    else:
-        told.compare(item, lines)
-    return result
-
-
-def pytest_sessionfinish(session):
-    if TOLD:
-        collected = {}
-        for item in session.items:
-            collected.setdefault(item.path.stem, []).append(item.name)
-        told.write(TOLD, collected)
-
-
 def pytest_collection_finish():
     """What is there before the first test stays to the end: who looks for garbage need not go through it."""
     gc.freeze()
@@ -176,7 +142,7 @@ def _processors_are_for_the_tests_beside():
 def _the_checkout_stays_as_it_is():
     before = files_of_checkout()
     yield
-    made = {name for name in files_of_checkout() - before if not name.startswith(str(told.FOLDER))}
+    made = files_of_checkout() - before
     assert not made, f"a test left {', '.join(sorted(made))}: it belongs into tmp_path"
 
 

@@ -17,7 +17,6 @@ import pytest
 from hypothesis import find, given, settings
 from hypothesis import strategies as st
 
-import told
 from kernels import TOML
 from places import ROOT
 from smemsim import Gpu, InputError, SmemDescriptor, TensorMap, TensorMapError, TraceError, Unmodelled, check, element_value, plan
@@ -836,46 +835,3 @@ def test_probes_note_which_test_reaches_a_place_and_change_nothing(tmp_path, mon
     left = {m for m in every if m not in reached}
     assert {(m.line, m.before) for m in left} == {(7, "x + 1"), (7, "1"), (13, "4")}
     assert {(m.line, m.before) for m in reached} >= {(10, "not x == 9"), (11, "found.append(x * 2 if x < 5 else -x)"), (11, "2"), (14, "5")}
-
-
-# ---- what tests are told ------------------------------------------------------------------------------------------------------------
-
-
-def test_what_a_test_is_told_is_what_was_written_down(monkeypatch, tmp_path):
-    """The same facts pass whatever the words are; another number, finding or order does not."""
-    monkeypatch.setattr(told, "FOLDER", tmp_path)
-    monkeypatch.setattr(told, "NOW", told.Told())
-    test = types.SimpleNamespace(name="test_a", path=tmp_path / "test_of_told.py")
-
-    def lines(stride, dtype="bf16"):
-        told.NOW.begin()
-        told.answered(
-            "problems",
-            SmemDescriptor(arch="sm_90a", start_address=0x400, stride_byte_offset=stride, swizzle="128B").problems(
-                dtype=dtype, major="K", rows=64, k=16
-            ),
-        )
-        return told.NOW.end()
-
-    assert lines(128) == lines(128) != lines(144) != lines(1024)
-    told.compare(test, lines(128))  # nothing is written down yet
-    told.write({"test_of_told": [("test_a", told.row_of(test, lines(128)))]}, {"test_of_told": ["test_a"]})
-    told.written.cache_clear()
-    told.compare(test, lines(128))
-    for other in (lines(144), [], [*lines(128), "check", "  D307 wrong"]):
-        with pytest.raises(AssertionError, match="test_a"):
-            told.compare(test, other)
-    told.write({"test_of_told": []}, {"test_of_told": ["test_b"]})  # the test is no more
-    told.written.cache_clear()
-    assert told.written("test_of_told") == {}
-
-
-def test_words_of_an_answer_are_no_facts_and_numbers_are():
-    said = [
-        told.facts_of(text)
-        for text in ("row 3 of 8 (0x40, mbarrier.try_wait)", "0x40: of 8 rows, row 3", "row 4 of 8 (0x40, mbarrier.try_wait)")
-    ]
-    assert said == ["3 8 0x40 mbarrier.try_wait", "0x40 8 3", "4 8 0x40 mbarrier.try_wait"]
-    answers = [1, 1.0, True, "1", b"1", (1,), [1, 1], {1: 2}, {2: 1}, np.int32(1), np.zeros(2, np.int8), np.zeros((2, 1), np.int8), None]
-    assert len({tuple(told.parts_of(answer)) for answer in answers}) == len(answers) - 1  # text and integer 1 are the same number
-    assert list(told.parts_of(float("nan"))) == list(told.parts_of(-float("nan")))

@@ -627,10 +627,11 @@ def _coordinates(tm: TensorMap, g: Geometry, coordinates: Any) -> tuple[int, ...
     what = "the column and four rows" if gathers else f"{rank} signed 32-bit element indices, dimension 0 first"
     if gathers or not at or len(at) > LIMITS.max_rank or len(at) == rank:
         raise InputError(f"coordinates = {at}: needs {what}")
+    is_zero = tm.call == "tiled" and not any(bytes(tm))  # all fields of 0 are those of a tiled map
     raise HardwareTrap(
-        f"coordinates = {at}: the instruction has {len(at)} dimensions, but uses a map of rank {tm.rank}"
-        if any(bytes(tm))
-        else "all 128 bytes of the tensor map are zero",
+        "all 128 bytes of the tensor map are zero"
+        if is_zero
+        else f"coordinates = {at}: the instruction has {len(at)} dimensions, but uses a map of rank {tm.rank}",
         cuda_error=ILLEGAL_INSTRUCTION,
     )
 
