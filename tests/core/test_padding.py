@@ -85,6 +85,12 @@ def test_an_argument_of_the_kernel_says_how_many_columns_there_are(data, pitch, 
     assert pads(tile, known=[7777, given], behind=0).any() == is_padding
 
 
+@pytest.mark.parametrize(("data", "pitch", "size"), [(50, 64, 8), (25, 32, 16)], ids=["double", "float4"])
+def test_an_argument_counts_elements_of_any_size(data, pitch, size):
+    tile = blank(pitch, data, size)
+    assert (pads(tile, known=[data]).any(), pads(tile, known=[data - 1]).any()) == (True, False)
+
+
 def test_two_rows_are_a_tile_if_an_argument_says_how_long_they_are():
     tile = blank(33, 32, rows=2)
     assert (pads(tile).any(), (pads(tile, known=[32]) == tile).all()) == (False, True)

@@ -461,6 +461,10 @@ NEXT: @%p1 tcgen05.mma.cta_group::1.kind::f16 [%r11], %rd5, %rd6, 0x8020490, %p1
 {waits(parity="%r20", label="X")} {AFTER} setp.ge.u32 %p13, %r20, {{}}; @%p13 bra OVER;
 tcgen05.ld.sync.aligned.32x32b.x4.b32 {{{{%r21, %r22, %r23, %r24}}}}, [%r12]; tcgen05.wait::ld.sync.aligned; OVER: {BEFORE} bar.sync 0; {AFTER}
 add.u32 %r20, %r20, 1; setp.lt.u32 %p13, %r20, 2; @%p13 bra NEXT; @%p2 tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r11, 64;"""
+COMMIT = "@%p1 tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [bar];"
+TAKEN_FLAG = """st.shared.u32 [%r6], %r1; @%p1 st.shared.u32 [sm+1024], 0; bar.sync 0; @!%p2 bra OUT; setp.gt.u32 %p11, %r3, 1; @%p11 bra OUT;
+    setp.eq.u32 %p12, %r3, 1; @%p12 bra B; st.shared.u32 [sm], 9; atom.release.cta.shared.add.u32 %r15, [sm+1024], 1; bra OUT;
+    B: atom.acquire.cta.shared.cas.b32 %r15, [sm+1024], 1, 2; setp.ne.u32 %p10, %r15, 1; @%p10 bra B; ld.shared.u32 %r9, [sm]; st.global.u32 [%rd1], %r9; OUT:"""
 LATE_COPY = "add.u32 %r16, %r11, 48; @%p11 tcgen05.cp.cta_group::1.128x256b [%r16], %rd5;"
 IN_TURN = f"{BEFORE} bar.sync 0; {AFTER}"
 SECOND = """{} @%p12 tcgen05.cp.cta_group::1.128x256b [%r11], %rd5;
@@ -1116,6 +1120,9 @@ KERNELS = (
     Kernel("two products, the last one is not loaded", PRODUCTS.format(1), remarks="X017", block=128, arch="sm_100a"),
     Kernel("two products, both are loaded",            PRODUCTS.format(2), block=128, arch="sm_100a"),
     Kernel("two products, none is loaded",             PRODUCTS.format(0), block=128, arch="sm_100a"),
+    Kernel("another thread copies A, two commits",     COPIED_A.format("", IN_TURN, "", "st.shared.u32 [%r6], 1;").replace(COMMIT, COMMIT.replace("[bar]", "[bar+8]") + COMMIT), arch="sm_100a", block=128),
+    Kernel("another thread copies A, more before the commit", COPIED_A.format("", IN_TURN, f"{LATE_COPY} {IN_TURN}", ""), "X012", 128, arch="sm_100a"),
+    Kernel("lanes, one counts, another one takes its flag", TAKEN_FLAG),
 )
 # fmt: on
 

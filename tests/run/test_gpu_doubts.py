@@ -1294,6 +1294,16 @@ def test_a_lock_in_global_memory_that_nobody_has_made_is_told(use, is_doubtful):
     assert codes(gpu.launch(text, "k", block=1, args=[lock, out], progress=False)) == ["R507"] * is_doubtful
 
 
+@pytest.mark.parametrize(
+    "instruction",
+    ["red.global.add.u32 [%d20], %r9;", "atom.global.add.u32 %r2, [%d20], %r9;", "atom.global.cas.b32 %r2, [%d20], %r9, 1;", "atom.global.max.u32 %r9, [%d20], 1;"],
+)  # fmt: skip
+def test_an_atomic_operation_uses_a_register_that_nothing_has_given_a_value(instruction):
+    gpu = Gpu("sm_90a")
+    done = gpu.launch(ptx_kernel(1, instruction), "k", block=32, args=[gpu.array(np.zeros(1, np.uint32))], progress=False)
+    assert codes(done) == ["R507"] * ("%r9, [" not in instruction), done.text()
+
+
 SPARSE = """
     mov.u32 %r0, %tid.x; and.b32 %r1, %r0, 3; setp.eq.u32 %p0, %r1, 0; mov.u32 %r2, data; mad.lo.u32 %r2, %r0, 4, %r2; mov.b32 %r3, 0x44444444;
     @%p0 st.shared.b32 [%r2], %r3; bar.warp.sync -1; ld.shared.b32 %r4, [%r2]; mov.b32 %r5, 0x3c003c00; mov.f32 %f0, 0f00000000;

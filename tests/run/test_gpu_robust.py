@@ -296,7 +296,7 @@ MEMBARS = ("async", "async.global", "async.shared::cta", "tensormap", "tensormap
             "the forms are fence.proxy.async::generic.acquire.sync_restrict::shared::cluster.cluster and",
         ),
         ("fence.mbarrier_init.release.gpu;", "one form: fence.mbarrier_init.release.cluster"),
-        ("activemask;", "words or operands are missing"),
+        ("activemask;", "activemask: without .b32"),
     ],
 )
 def test_words_that_an_instruction_lacks_are_told_in_a_sentence(statement: str, says: str) -> None:

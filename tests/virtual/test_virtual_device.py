@@ -1327,7 +1327,8 @@ ASSERTION = """.version 8.0
 
 
 GRID_SYNC = """.version 9.0 .target sm_90a .address_size 64
-.visible .entry meets() { .reg .b32 %r<2>; .reg .pred %p<2>; mov.u32 %r1, %envreg2; setp.ne.u32 %p1, %r1, 0; @%p1 bra on; trap; on: ret; }
+.visible .entry meets() { .reg .b32 %r<2>; .reg .pred %p<2>; mov.u32 %r0, %envreg1; mov.u32 %r1, %envreg2; or.b32 %r1, %r0, %r1;
+    setp.ne.u32 %p1, %r1, 0; @%p1 bra on; trap; on: ret; }
 """
 
 

@@ -1,6 +1,6 @@
 """How much of a launch is followed from global memory (`origins.py`): all of it if it has scale factors or metadata,
 else its first stores and its first mma.sync. A launch of mma.sync alone that does as an earlier one did is not
-followed: its operands are at the same places of its arrays.
+followed: its operands are at the same places of its arrays, unless it reads these places from memory.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def _key(launch: Launch) -> Hashable:
             region = launch.memory.find(word)
             arrays.append((n, word - region.begin, len(region.data)))
             words[n] = 0
-    return launch.grid, launch.block, launch.cluster, words.tobytes(), given[len(words) * 8 :].tobytes(), tuple(arrays)
+    return launch.grid, launch.block, launch.cluster, launch.shared_bytes, words.tobytes(), given[len(words) * 8 :].tobytes(), tuple(arrays)
 
 
 def follows(launch: Launch) -> bool:

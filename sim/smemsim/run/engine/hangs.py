@@ -141,6 +141,9 @@ def _polled(x: Wave, block: int, thread: int) -> tuple[str, tuple[int, ...]]:
     gives, address = load.operands[0], load.operands[1]
     if not isinstance(gives, Register) or not isinstance(address, Address) or not isinstance(address.base, Register):
         return "", ()
+    others = {slot for i in body if i is not load for slot in i.given}
+    if not others.isdisjoint((gives.slot, address.base.slot)) or not {"f16", "bf16", "f32", "f64"}.isdisjoint(load.modifiers):
+        return "", ()
     x.materialize()
     at = int(x.r[address.base.slot][thread]) + address.offset
     region = x.launch.memory.find(at) if x.launch.memory.holds(at) else None

@@ -213,7 +213,7 @@ class Block:
 
 # Instructions whose first operand alone is a result; of all others, such as tcgen05.ld.red, every register may be one.
 _ONE_RESULT = {
-    "abs", "add", "and", "cvt", "cvta", "fma", "fused", "ld", "mad", "max", "min", "mov", "mul", "neg", "not", "or", "selp", "setp", "shl", "shr", "st", "sub",
+    "abs", "add", "and", "atom", "cvt", "cvta", "fma", "fused", "ld", "mad", "max", "min", "mov", "mul", "neg", "not", "or", "red", "selp", "setp", "shl", "shr", "st", "sub",
     "xor", "mma", "wgmma",
 }  # fmt: skip
 

@@ -156,7 +156,7 @@ class ReleaseMissingReads:
         warp, release, line = self.reporting.warp(reader), tick.release, int(self.shared.read_line[at])
         whose = f"lane {lane}" if lane != SEVERAL else "other lanes"
         mine, theirs = Access("write", "a warp", i), Access("read", f"{whose} of warp {warp}", self.reporting.at(line, "read"))
-        why = f"only lane {tick.by} releases, at {release.at} ({release.name}), and {whose} has not synchronised with it in between"
+        why = f"lane {tick.by} releases, at {release.at} ({release.name}), and {whose} has not synchronised with it in between"
         if self._is_custom(line, tick):
             self.reporting.excuses["lane"] = release
             self.reporting.find(i, np.array([at]), unordered(mine, theirs), formal="lane", other=line)

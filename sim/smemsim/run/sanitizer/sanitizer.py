@@ -896,9 +896,11 @@ class Sanitizer(Events, Observer):
         return space != "shared" or bool(self.shared.table.strong[at >> 2]) or self.shared.table.strong_bytes.is_written(at)
 
     def _is_own(self, threads: np.ndarray, what: Any) -> bool:
-        """Is a thread the last writer of the word of shared memory at an address? It learns nothing of others there."""
+        """Is a thread the last writer of the word of shared memory at an address? It learns nothing of others there. An
+        atomic operation has read what was there before its own write.
+        """
         space, _, at = what
-        if space != "shared" or len(threads) != 1:
+        if space != "shared" or len(threads) != 1 or current(self.x).op in ("atom", "red"):
             return False
         warp, lane = divmod(int(threads[0]), WARP)
         table = self.shared.table

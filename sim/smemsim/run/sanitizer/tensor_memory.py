@@ -50,14 +50,14 @@ class TensorShadow(TensorMarks):
         self.table = TensorTable(x, clocks, operations, knowledge)
         self.rule = TensorRule(self.table)
         self.findings = TensorFindings(self.table, reporting)
-        self._read: set[int] = set()  # lines, a cell of whose products was read
+        self._read: set[tuple[int, int]] = set()  # CTAs and lines, a cell of whose products was read
         self._summed: set[int] = set()  # parts of the program whose tcgen05.st have filled an accumulator
 
     def spread(self, first: TensorShadow) -> None:
         """The state of the first CTA, which was alone, stands for that of all."""
         if self.table.ctas:
             self.early, self.late, self.marks, self._summed = first.early, first.late, first.marks, first._summed
-            self._read = first._read
+            self._read = {(n, line) for n in range(self.table.ctas) for _, line in first._read}
             self.table.spread(first.table)
 
     def each(self, ops: Sequence[Operation]) -> list[Operation]:
@@ -97,7 +97,7 @@ class TensorShadow(TensorMarks):
             self.findings.tell(a, self.rule.own_stores(a))
             if not self._summed.isdisjoint(self._fills(at)):
                 self.x.launch.result.left_out.add(i.line)
-            self._read.add(int(cells.line[cta, lane, first]))
+            self._read.add((cta, int(cells.line[cta, lane, first])))
             cells.unread[at] = 0
             group = (int(self.x.tid[warp * WARP]) // WARP) // GROUP
             cells.read_line[at] = i.line
@@ -174,7 +174,7 @@ class TensorShadow(TensorMarks):
         a = CellAccess(i, (cta, slice(0, LANES), slice(first, end)), warp, "free")
         self._reach(a)
         self.findings.tell(a, self.rule.readers(a))
-        self.findings.unread(a, self._read)
+        self.findings.unread(a, {line for of, line in self._read if of == cta})
 
     def empties(self, cta: int, first: int, end: int) -> None:
         """The content of columns of a CTA counts as unwritten from now on."""
@@ -329,11 +329,11 @@ class TensorShadow(TensorMarks):
         if table.knowledge is not None and not cast("Cohort", self.x.cohort).own_count([thread for thread, _ in commits]):
             table.unfold()
         threads = {thread if table.knowledge is None else thread % self.x.stride for thread, _ in commits}
+        table.issued.last.update({thread: table.committed(thread) for thread in threads})
+        table.issued.open = {key: op for key, op in table.issued.open.items() if key[0] not in threads}
         each = iter(commits)
         for warps, what in self.all_order.together(
             [np.array([thread // WARP]) for thread, _ in commits], [barrier for _, barrier in commits]
         ):
             rows = np.stack([table.before_commit(thread) for thread, _ in itertools.islice(each, count_of(what))])
             self.all_order.brings_all(rows if isinstance(what, Alike) else rows[0], warps, what)
-        table.issued.last.update({thread: table.committed(thread) for thread in threads})
-        table.issued.open = {key: op for key, op in table.issued.open.items() if key[0] not in threads}

@@ -258,31 +258,29 @@ class TensorTable:
             self.issued.by_several |= any(other // stride == thread // stride for other in flags)
             flags[thread] = np.zeros_like(self.clocks.done[0])
         flags[thread][self.clocks.column(op.number)] = True
+        if self.issued.by_several and op.kind == "tcgen05.mma":
+            flags[thread][self._copied_for(thread)] = True
         return op
 
     def _copied_for(self, thread: int) -> list[int]:
-        """The columns of the tcgen05.cp of other threads of the CTA that the next commit of a thread comes after. The
-        tensor core executes its tcgen05.mma after them (rule tcgen05.copied_first), so they are complete when that is.
+        """The columns of the tcgen05.cp of other threads of the CTA that a tcgen05.mma of a thread comes after: those
+        that its warp has seen. The tensor core executes it after them (rule tcgen05.copied_first), so they are complete
+        when it is.
         """
         issued, stride, seen = self.issued, self.x.stride, self.clocks.seen[thread // WARP]
-        if not issued.by_several or not any(key[0] == thread and op.kind == "tcgen05.mma" for key, op in issued.open.items()):
-            return []
         return [
             self.clocks.column(op.number) for (other, _), op in issued.open.items()
             if other != thread and other // stride == thread // stride and op.kind == "tcgen05.cp" and seen[int(op.warps[0])] >= op.when
         ]  # fmt: skip
 
     def before_commit(self, thread: int) -> np.ndarray:
-        """The columns of the operations that a commit of a thread comes after: all that it has issued so far, and what
-        the tensor core has executed before them.
+        """The columns of the operations that a commit of a thread comes after: all that it has issued so far, and the
+        copies that the tensor core has executed before them.
         """
         cta, own = divmod(thread, self.x.stride) if self.knowledge is not None else (0, thread)
         flags = self.issued.flags.get(own)
         if flags is None:
             return np.zeros_like(self.clocks.done[0])
-        if copied := self._copied_for(own):
-            flags = flags.copy()
-            flags[copied] = True
         return flags if self.knowledge is None else self.columns_of(flags, cta)
 
     def committed(self, thread: int) -> list[Operation]:

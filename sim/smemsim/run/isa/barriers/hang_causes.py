@@ -256,7 +256,9 @@ def _commit_elsewhere(barrier: Mbarrier, x: Wave) -> tuple[str, str] | None:
 
 def _at_line(x: Wave, line: int) -> Instruction:
     """The instruction of a line that arrives at an mbarrier."""
-    return next(i for i in x.program.inlined.body if i.line == line and i.op in ("mbarrier", "tcgen05", "cp"))
+    body = x.program.inlined.body
+    at_line = [i for i in body if i.line == line]
+    return next((i for i in at_line if i.op in ("mbarrier", "tcgen05", "cp")), at_line[0])
 
 
 def _is_commit(x: Wave, by: tuple[int, int]) -> bool:

@@ -161,9 +161,7 @@ class _Access:
             self._stop(
                 x,
                 "X015",
-                "the threads of a warp give addresses with different lanes or reserved bits"
-                if False
-                else "the lane or another upper bit of the tensor memory address differs between the threads of a warp",
+                "the lane or another upper bit of the tensor memory address differs between the threads of a warp",
                 "give all 32 threads the same address",
             )
         n, rule = int(np.flatnonzero(apart)[0]), RULES["tcgen05.one_address"]

@@ -190,7 +190,7 @@ def check_registers(x: Wave) -> None:
             continue
         at_entry, alone, of_warps = asked.at_entry, asked.alone, asked.of_warps
         warps = x.stride // WARP
-        _check_warpgroups(x, of_warps, warps)
+        _check_warpgroups(x, of_warps, warps, is_ignored=not at_entry)
         if not at_entry:  # ptxas does not know it, and ignores the instruction
             continue
         total = sum(count for count, _ in of_warps.values()) + (warps - len(of_warps)) * at_entry
@@ -222,10 +222,13 @@ def _fewer(of_warps: dict[int, tuple[int, Instruction]], warps: int, at_entry: i
     )
 
 
-def _check_warpgroups(x: Wave, of_warps: dict[int, tuple[int, Instruction]], warps: int) -> None:
+def _check_warpgroups(x: Wave, of_warps: dict[int, tuple[int, Instruction]], warps: int, *, is_ignored: bool) -> None:
     """X011, a remark, where some warps of a warpgroup have executed setmaxnreg and others never: undefined, and no
-    case is known in which it does harm.
+    case is known in which it does harm. `is_ignored`: ptxas leaves the instruction out.
     """
+    why = "the effect is then undefined"
+    if is_ignored:
+        why = "the effect is undefined as soon as ptxas does not ignore the instruction; it does here, as it knows no number of registers at entry"
     size = WARPGROUP // WARP
     groups: dict[tuple[int, int], set[int]] = {}  # the warps, by CTA and warpgroup
     for warp in of_warps:
@@ -236,7 +239,7 @@ def _check_warpgroups(x: Wave, of_warps: dict[int, tuple[int, Instruction]], war
             i = of_warps[cta * warps + min(came)][1]
             names = [f"warp{'s' * (len(some) > 1)} {ranges(sorted(some))}" for some in (came, absent)]
             x.launch.find(
-                "X011", i, f"only {names[0]} of a warpgroup execute{'s' * (len(came) == 1)} {i.name}, and not {names[1]}", why="the effect is then undefined", repair="let all four warps of the warpgroup execute it", because="PTX ISA 9.1 §9.7.19.5", milder=Severity.NOTE,
+                "X011", i, f"only {names[0]} of a warpgroup execute{'s' * (len(came) == 1)} {i.name}, and not {names[1]}", why=why, repair="let all four warps of the warpgroup execute it", because="PTX ISA 9.1 §9.7.19.5", milder=Severity.NOTE,
             )  # fmt: skip
 
 
