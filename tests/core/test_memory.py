@@ -416,6 +416,8 @@ def test_a_smaller_window_ends_earlier():
     assert shared.read_operand(0x4000004000000000 | last >> 4, **TILE).bits.shape == (64, 16)
     with pytest.raises(HardwareTrap, match="past the end of the CTA's shared window \\(0x2400\\)"):
         shared.read_operand(0x4000004000000000 | (last + 16) >> 4, **TILE)
+    with pytest.raises(HardwareTrap, match=r"start 0x2400 \(past the end by itself\), LBO"):
+        shared.read_operand(0x4000004000000000 | 0x2400 >> 4, **TILE)
 
 
 @pytest.mark.parametrize("kind", [np.uint8, np.uint16, np.int64])

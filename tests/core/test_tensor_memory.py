@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 import hand
 from smemsim import (
     AccumulatorLayout,
+    AllocationError,
     ATmemLayout,
     GlobalMemory,
     HardwareTrap,
@@ -131,6 +132,10 @@ def test_allocation_rules_that_kernels_break():
     ):
         with pytest.raises(InputError, match=says):
             memory.dealloc(*wrong)
+    for count, fix in ((1, 32), (33, 64), (100, 128), (384, 512), (513, None), (0, None)):
+        with pytest.raises(AllocationError, match="needs a power of two") as refused:
+            memory.alloc(count)
+        assert refused.value.repair == (f"allocate {fix} columns" if fix else "")
     with pytest.raises(InputError, match="this kernel has used 1"):
         memory.alloc(32, cta_group=2)
     with pytest.raises(InputError, match="cta_group = 4"):

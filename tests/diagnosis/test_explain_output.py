@@ -450,7 +450,7 @@ FAULTS = {
     ),
     "load turned": (
         {"change": lambda ptx: re.sub(r"\[%rd49, \{(%r\d+), (%r\d+)\}\]", r"[%rd49, {\2, \1}]", ptx)},
-        r"the loads at lines 675, 711, 743, 775 have their coordinates exchanged: the other products of this sum multiply rows from 0 on of A",
+        r"the loads at lines 675, 711, 743 and 775 have their coordinates exchanged: the other products of this sum multiply rows from 0 on of A",
     ),
     "operands exchanged": ({"about": exchange}, r"it is transposed.*exchange A and B"),
     "A for B": ({"about": lambda args: args.__setitem__(1, args[0])}, r"it is A A\^T, not A B"),

@@ -639,6 +639,7 @@ ONE_LINE = """.version 8.3 .target sm_90a .address_size 64
  {body}
  ret; }}
 """
+ONE_INIT = "setp.eq.u32 %p, %t, 0; @%p mbarrier.init.shared.b64 [%x], 1; bar.sync 0;"
 
 
 @pytest.mark.parametrize(
@@ -652,7 +653,15 @@ ONE_LINE = """.version 8.3 .target sm_90a .address_size 64
             "cp.async.ca.shared.global [%s], [%to], 4; ld.shared.u32 %t, [%s]; st.global.u32 [%to], %t;", "X004",
             ["ld.shared.u32", "cp.async.ca.shared.global"], "before ld.shared.u32 of line 4: cp.async.commit_group",
         ),
-        ("setp.ne.u32 %p, %t, 77;\n @!%p bra OUT;\n trap;\nOUT:", "X013", [], "line 5 (@!%p bra OUT) depends on %p, which line 4 sets"),
+        ("setp.ne.u32 %p, %t, 77;\n @!%p bra OUT;\n trap;\nOUT:", "X013", [], "line 5 (@!%p bra OUT) leads here if %p is true; line 4 sets %p"),
+        (
+            ONE_INIT + " mbarrier.try_wait.parity.shared.b64 %p, [%x], 0;\n @%p bra OUT;\n trap;\nOUT:", "X013", [],
+            "the phase of the mbarrier is not complete (check its arrivals and its expected bytes): line 5 (@%p bra OUT) leads here if %p is false",
+        ),
+        (
+            ONE_INIT + "\nW: mbarrier.try_wait.parity.shared.b64 %p, [%x], 1; @!%p bra W; trap;", "X013", [],
+            "or branch around it: each thread that passes the wait comes here; line 5 (@!%p bra W) leads here if %p is true; line 5 sets %p",
+        ),
         ("W: ld.volatile.global.u32 %t, [%to]; setp.eq.u32 %p, %t, 0; @%p bra W;", "X006", [None], "(ld.volatile.global.u32) reads"),
     ],
 )  # fmt: skip

@@ -868,6 +868,8 @@ def test_each_load_of_which_a_part_is_not_read_has_a_remark():
     assert found.ok, found.text()
     told = sorted(re.sub(r"line \d+ ", "", f.what) for f in found.remarks if f.code == "R504")
     assert told == [f"the instruction has {size} = 64, and loads 128 rows of {side} for it" for side, size in (("A", "M"), ("B", "N"))]
+    fixes = [f.repair for f in sorted(found.remarks, key=lambda f: f.what[-12:]) if f.code == "R504"]
+    assert fixes == ["a second wgmma for rows 64 to 127; or a box of 64 rows", "N = 128, or a smaller box"]
 
 
 def test_a_part_of_the_grid_says_what_only_the_whole_grid_shows():

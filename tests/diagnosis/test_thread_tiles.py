@@ -129,10 +129,10 @@ BOTH_SIDES, NEITHER, A_ALONE = ((4, 4), (4, 4)), ((0, 4), (0, 4)), ((4, 4), (0, 
     ("law", "form", "sides", "first", "judged"),
     [
         (RIGHT, TURNED, "", "", BOTH_SIDES), (RIGHT, NARROW, "", "", BOTH_SIDES), (RIGHT, NARROWEST, "", "", BOTH_SIDES),
-        (WRONG["rows modulo 4"], TURNED, "AB", "k 0 begins with chunk 0 of its row in global memory, k 4 with chunk 4", BOTH_SIDES),
-        (WRONG["rows modulo 4"], NARROW, "AB", "row 0 begins with chunk 0 of its row in global memory, row 4 with chunk 4", BOTH_SIDES),
-        (WRONG["rows modulo 4"], NARROWEST, "A", "row 0 begins with chunk 0 of its row in global memory, row 4 with chunk 4", A_ALONE),
-        (WRONG["every second row"], NARROW, "A", "row 0 begins with chunk 0 of its row in global memory, row 1 with chunk 1", A_ALONE),
+        (WRONG["rows modulo 4"], TURNED, "AB", "k 0 begins with chunk 0 of its row in global memory, and k 4 with chunk 4:", BOTH_SIDES),
+        (WRONG["rows modulo 4"], NARROW, "AB", "row 0 begins with chunk 0 of its row in global memory, and row 4 with chunk 4:", BOTH_SIDES),
+        (WRONG["rows modulo 4"], NARROWEST, "A", "row 0 begins with chunk 0 of its row in global memory, and row 4 with chunk 4:", A_ALONE),
+        (WRONG["every second row"], NARROW, "A", "row 0 begins with chunk 0 of its row in global memory, and row 1 with chunk 1:", A_ALONE),
         (WRONG["every second row"], TURNED, "", "", NEITHER),  # 16 lines of an instruction are one period
     ],
 )  # fmt: skip

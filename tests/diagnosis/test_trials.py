@@ -211,13 +211,13 @@ HOME = (
     ("body", "right", "wrong", "code", "fix", "shape"),
     [
         (PIPELINE, "cp.async.wait_group 1;\n", "cp.async.wait_group 2;\n", "X004", "cp.async.wait_group 1 instead of 2 in line 19", {}),
-        (UNROLLED, "cp.async.wait_group 1;\n", "cp.async.wait_group 2;\n", "X004", "cp.async.wait_group 1 instead of 2 in file 1:7 (PTX lines 20, 29)", {}),
+        (UNROLLED, "cp.async.wait_group 1;\n", "cp.async.wait_group 2;\n", "X004", "cp.async.wait_group 1 instead of 2 in file 1:7 (PTX lines 20 and 29)", {}),
         (PIPELINE, "cp.async.wait_group 1;\n", "", "X004", "cp.async.wait_group 1 before line 19", {}),
         ("shfl.sync.bfly.b32 %r2, %r1, 1, 31, {};\n@%p9 st.global.b32 [%d20], %r2;", "-1", "0xffff", "X011", "the member mask 0xffffffff in line 14", {}),
         ("@%p9 bra S; bar.warp.sync {};\nS: bar.sync 0;", "0xfffffffe", "0xfffffffc", "X011", "the member mask 0xfffffffe in line 14", {"block": 32}),
         (FLAG, "release.gpu", "relaxed.gpu", "X008", ".release instead of .relaxed in line 15", {"grid": 2}),
         (FLAG, "release.gpu", "release.cta", "X008", ".gpu instead of .cta in line 15", {"grid": 2}),
-        (FLAG.replace("st.{}", "st.release.{}").replace("ld.{}", "ld.acquire.{}"), "gpu", "cta", "X008", ".gpu instead of .cta in lines 15, 17", {"grid": 2}),
+        (FLAG.replace("st.{}", "st.release.{}").replace("ld.{}", "ld.acquire.{}"), "gpu", "cta", "X008", ".gpu instead of .cta in lines 15 and 17", {"grid": 2}),
         (NAMED, "1, 64", "1, 96", "X006", "a count of 64 threads in line 16", {}),
         (RELAXED, "acquire", "relaxed", "X008", ".acquire instead of .relaxed in line 18", {}),
         (ROUNDS, "0", "1", "X006", "the other parity (xor 1) in line 18", {}),
@@ -236,10 +236,10 @@ def test_the_smallest_change_that_helps_is_the_fix(body, right, wrong, code, fix
 @pytest.mark.parametrize(
     ("set_by", "read_by", "repair"),
     [
-        ("st.release.cta", "ld.acquire.cta", ".gpu instead of .cta in lines 15, 17"),
+        ("st.release.cta", "ld.acquire.cta", ".gpu instead of .cta in lines 15 and 17"),
         ("st.release.gpu", "ld.acquire.cta", ".gpu instead of .cta in line 17"),
         ("st.release.cta", "ld.acquire.gpu", ".gpu instead of .cta in line 15"),
-        ("st.relaxed.cta", "ld.acquire.cta", ".gpu instead of .cta in lines 15, 17, and .release instead of .relaxed in line 15"),
+        ("st.relaxed.cta", "ld.acquire.cta", ".gpu instead of .cta in lines 15 and 17, and .release instead of .relaxed in line 15"),
     ],
 )
 def test_the_scope_of_a_flag_is_why_it_does_not_order_the_data(set_by, read_by, repair):
@@ -270,7 +270,7 @@ def test_only_a_load_polls_a_flag(store: str, load: str, repair: str):
     ("name", "base", "trial"),
     [
         ("half of one phase expected", TRITON, "expect 24576 bytes in line 81"),
-        ("an arrival too many", RING, "mbarrier.init with 2 arrivals in lines 50, 58, 66"),
+        ("an arrival too many", RING, "mbarrier.init with 2 arrivals in lines 50, 58 and 66"),
         ("no wgmma.fence", RING, "wgmma.fence.sync.aligned before line 289"),
         ("CTAs end on their own", MULTICAST, "barrier.cluster.arrive and barrier.cluster.wait before line 316"),
         ("zeros not waited for", BLACKWELL, "tcgen05.wait::st.sync.aligned after triton_matmuls.py:52 (PTX line 77)"),
@@ -355,6 +355,10 @@ UNROLLED = INIT.format(1) + "".join(
 )  # fmt: skip
 
 
+def joined(lines: list[int]) -> str:
+    return " and ".join([", ".join(map(str, lines[:-1])), str(lines[-1])])
+
+
 @pytest.mark.parametrize("wrong", [128, 192])
 def test_bytes_left_out_in_an_unrolled_loop_have_the_number_of_one_round(wrong):
     """The bytes of a round that are left over come to the next phase: they do not make its number larger."""
@@ -363,7 +367,7 @@ def test_bytes_left_out_in_an_unrolled_loop_have_the_number_of_one_round(wrong):
     lines = [n for n, one in enumerate(text.split("\n"), 1) if "expect_tx" in one]
     first = ran(UNROLLED.replace("{}", str(wrong)))[0].findings[0]
     assert (first.code, first.tried) == ("T210", True)
-    assert first.repair == f"expect 256 bytes in lines {', '.join(map(str, lines))}"
+    assert first.repair == f"expect 256 bytes in lines {joined(lines)}"
 
 
 @pytest.mark.parametrize("other", [None, "before", "after"])
@@ -391,8 +395,7 @@ def test_the_copies_of_a_wait_in_an_unrolled_loop_count_together(other):
 
     assert not found(lambda n: n // 2 & 1)[0]
     (first, *_), lines = found(lambda n: n & 1)
-    where = ", ".join(map(str, lines))
-    said = f"parity (n / 2) & 1 in ring.cu:5 (PTX lines {where}), where n counts the earlier passes of this wait"
+    said = f"parity (n / 2) & 1 in ring.cu:5 (PTX lines {joined(lines)}), where n counts the earlier passes of this wait"
     assert (first.code, first.tried, first.repair) == ("X006", True, said)
 
 

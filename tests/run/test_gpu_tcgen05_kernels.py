@@ -379,7 +379,7 @@ def test_a_lane_past_the_last_one_that_names_the_own_window_is_a_remark() -> Non
     run, d = multiplied(with_epilogue(text, "add.u32 %r196, %r198, 4; shl.b32 %r196, %r196, 21;"), images)
     assert run.findings == []
     (remark,) = [r for r in run.remarks if r.code == "X009"]
-    assert "warp 0 of CTA 0 names lane 128 of tensor memory (0x800000), and accesses lane 0" in remark.message
+    assert "warp 0 of CTA 0 gives lane 128 in its tensor memory address (0x800000), but accesses lane 0" in remark.message
     assert "bits 4:0" in remark.message
     assert not run.is_strictly_ok
     np.testing.assert_array_equal(d, a @ b.T)
@@ -392,7 +392,7 @@ def test_a_lane_of_another_window_is_a_finding(by: int) -> None:
     run, _ = multiplied(with_epilogue(text, f"add.u32 %r196, %r198, {by}; and.b32 %r196, %r196, 3; shl.b32 %r196, %r196, 21;"), images)
     (found,) = run.findings
     assert (found.code, str(found.severity), run.launch.status) == ("X009", "wrong", 0)
-    assert f"names lane {32 * by} of tensor memory" in found.message
+    assert f"gives lane {32 * by} in its tensor memory address" in found.message
     assert f"let a warp whose number is {by} modulo 4 access lane {32 * by}" in found.repair
     assert "tcgen05.ld" in run.ptx.splitlines()[found.line - 1]
 

@@ -842,11 +842,13 @@ def rows_of(found: Mapping[str, Any]) -> Iterator[Labelled]:
 
 
 def _reason_rows(why: str, because: str, fix: Mapping[str, Any], *, follows: bool) -> Iterator[Labelled]:
-    """Why, with a short source at its right; the fix; a longer source in a row of its own."""
-    is_long = bool(why) and len(because) > MOST_BESIDE
+    """Why, with a short source at its right, or with the finding that it `follows` from in the next row; the fix; a
+    longer source in a row of its own.
+    """
+    is_long = bool(why) and len(because) > MOST_BESIDE and not follows
     if why:
-        yield Labelled("why", told(why), "" if is_long else because)
-    elif because:
+        yield Labelled("why", told(why), "" if is_long or follows else because)
+    if because and (follows or not why):
         yield _alone(because, follows=follows)
     yield from _fix_rows(fix)
     if is_long:

@@ -216,15 +216,15 @@ def _layouts(machine: Machine) -> None:
         if buffer.layout and alias:
             one, other = (f"(mn {mn}, k {k})" for mn, k in alias)
             name_of_axis, stride, span, wider = buffer.layout.widened()
-            counted = f" (sizes and strides of {buffer.layout.contiguous} are bytes)" * bool(buffer.layout.contiguous)
-            short = f"{name_of_axis} has a stride of {stride} B, but the parts of the layout with smaller strides take {span} B together"
-            right = (
-                f"a stride of at least {span} B in {name_of_axis}"
-                + (f": {wider}" if wider else "")
-                + f"; or at most {stride} B (now {span} B) in the parts whose strides are below {stride} B"
-            )
+            counted = f" ({buffer.layout.contiguous} counts bytes)" * bool(buffer.layout.contiguous)
+            small = buffer.layout.below(stride)
+            takes = f"takes {span} B" if len(small) == 1 else f"take {span} B together"
+            short = f"{name_of_axis} has a stride of {stride} B, but {' and '.join(small)}, with smaller strides, {takes}{counted}: elements overlap"
+            right = f"a stride of at least {span} B in {name_of_axis}" + (f": {wider}" if wider else "")
+            if stride:
+                right += f"; or keep the stride of {stride} B, and shorten {' and '.join(small)} from {span} B to {stride} B"
             machine.say(finding("L401", buffer.path / "layout", f"buffer {name}",
-                                f"the layout gives {one} and {other} the same byte", right, why=short + counted))  # fmt: skip
+                                f"the layout gives {one} and {other} the same byte", right, why=short))  # fmt: skip
         for note in bank_notes(name, buffer):
             machine.say(note)
 
@@ -458,7 +458,7 @@ def _of_both(machine: Machine, reads: list[Read]) -> str:
     fixes = {}
     for read in reads:
         told = next(f for f in machine.findings if f.path.startswith(read.where) and f.wrong)
-        fixes[read.where.side] = told.repair.split(OR)[0]
+        fixes[read.where.side] = told.repair.split(OR)[0] if told.cause is None else f"do what {told.cause.code} says"
     first, *others = dict.fromkeys(filter(None, fixes.values()))
     listed = "; ".join(f"{side}: {text}" for side, text in fixes.items()) if others else f"a and b: {first}"
     return f" ({listed})"

@@ -439,7 +439,7 @@ def tell_apart(launch: Launch, i: Instruction, answer: str, apart: Sequence[Regi
     names = ", ".join(dict.fromkeys(region_name(launch, region.begin, region.begin + len(region.data)) for region in apart))
     launch.find(
         "X020", i,
-        ("the kernel ignores the response of try_cancel: " * is_unread) + f"{names} is not the same if {GRANTED[answer]} (--cancel {answer}) as if none is (--cancel {EVERY_ANSWER[0]})",
+        ("the kernel ignores the response of try_cancel: " * is_unread) + f"{names} differs between --cancel {answer} ({GRANTED[answer]}) and --cancel {EVERY_ANSWER[0]} (no request granted)",
         ("read the response: " * is_unread) + "if query_cancel.is_canceled, do the work of the cluster whose first CTA is query_cancel.get_first_ctaid; if not, stop requesting",
         why="a granted request cancels a cluster that has not begun, and the CTA that asked must do its work; on a card, timing decides which requests are granted" + "; sums of floats in another order differ too" * sums,
         milder=Severity.LUCK if sums else None,

@@ -238,7 +238,7 @@ def _told(wait: _Wait, count: int, times: int) -> Finding:
     others = "" if len(wait.lines) == 1 else f" (nor at {len(wait.lines) - 1} more PTX lines of its source line)"
     fix = f"leave {name} out" if wait.groups is None else f"{name} {count}"
     weaker = "without it" if wait.groups is None else f"with {name} {count}"
-    why = f"{weaker} the sanitizer reports nothing, and all bytes in memory are the same; {times} times a thread had something to wait for here"
+    why = f"a thread had something to wait for here {times} times, but {weaker} the sanitizer reports nothing, and all bytes in memory are the same"
     return at_instruction(
         "P102",
         i,

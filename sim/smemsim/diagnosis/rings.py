@@ -630,7 +630,7 @@ class Verdicts:
         """P103 for waits that pass every time by a phase that their thread has passed before."""
         return [
             at_instruction(
-                "P103", i, f"this wait never waits: it passed {passes.again + 1} times, and no phase ended between the passes of a thread",
+                "P103", i, f"this wait never waits: it passed {passes.again + 1} times, and for each thread the mbarrier was in the same phase each time",
                 "if threads arrive at the mbarrier in each round: let the parity of the wait flip from round to round; or leave the wait out",
                 why="a wait for a parity passes at once while the current phase has the other parity",
             )

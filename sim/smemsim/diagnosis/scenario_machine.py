@@ -171,6 +171,15 @@ class SharedLayout:
         changed = [f"{name} = {axes[name]}" for name, old in (("mn", self.mn), ("k", self.k)) if axes[name] != [*map(list, old)]]
         return (*first, ", ".join(changed) * is_right)
 
+    def below(self, stride: int) -> list[str]:
+        """The parts of the axes with smaller strides: the axis alone if all its parts are among them."""
+        named = []
+        for name, axis in (("mn", self.mn), ("k", self.k)):
+            small = [[size, step] for size, step in axis if size > 1 and step < stride]
+            if small:
+                named.append(name if len(small) == sum(size > 1 for size, _ in axis) else f"{small} of {name}")
+        return named
+
 
 def _digits(index: np.ndarray, axis: tuple[tuple[int, int], ...]) -> np.ndarray:
     out = np.zeros_like(index)

@@ -330,7 +330,7 @@ def _found(event: Mma, side: str, what: SharedOperand, odd: _Odd, writer: Instru
     return at_instruction(
         "R501", event.instruction, f"{side.upper()} (descriptor {what.number:#x}) is read with swizzle {swizzle}; threads wrote it with another swizzle",
         f"write with swizzle {swizzle}{_law(swizzle)}", because="PTX ISA 9.1 §5.5.6", halves=written_at(writer),
-        why=f"the 16-byte chunks have different orders: {line} 0 begins with chunk {odd.of_first} of its row in global memory, {line} {odd.row} with chunk {odd.chunk}{before}",
+        why=f"as the instruction reads them, {line} 0 begins with chunk {odd.of_first} of its row in global memory, and {line} {odd.row} with chunk {odd.chunk}: both must begin with the same 16-byte chunk{before}",
         milder=Severity.LUCK if odd.lies_as_there else None,
     )  # fmt: skip
 

@@ -78,8 +78,9 @@ def places(
     along, lines = address.shape[::-1] if major == "K" else address.shape
     farthest = window_reach(d, major, lines, -(-along // fmt.elements_per_chunk(packing)))
     if farthest > end:
-        known = "" if arch == "sm_90a" else "; measured on Hopper, expected here"
-        fields = f"start {d.start_address:#x}, LBO {d.leading_byte_offset} B, SBO {d.stride_byte_offset} B"
+        known = "" if arch == "sm_90a" else "; this trap is measured on Hopper, expected here"
+        past = " (past the end by itself)" * (d.start_address >= end)
+        fields = f"start {d.start_address:#x}{past}, LBO {d.leading_byte_offset} B, SBO {d.stride_byte_offset} B"
         reason = (
             f"descriptor {d.encode():#018x} ({rows} rows, {major}-major) reaches {farthest:#x}, {farthest - end} B past the end of the CTA's shared "
             f"window ({end:#x}): {fields}{known}"

@@ -289,10 +289,11 @@ def lines_of(those: Iterable[Instruction]) -> str:
 
     >>> first, second = (Instruction("bar", ("sync",), (), None, line, None, "bar.sync 0") for line in (12, 15))
     >>> lines_of([first]), lines_of([first, second]), lines_of([])
-    ('line 12', 'lines 12, 15', '')
+    ('line 12', 'lines 12 and 15', '')
     """
     own = {i.line: i for i in those}
-    listed = ", ".join(map(str, [*own][:MOST_NAMED])) + " ..." * (len(own) > MOST_NAMED)
+    *before, last = [str(line) for line in own][:MOST_NAMED] or [""]
+    listed = ", ".join([*before, last]) + " ..." if len(own) > MOST_NAMED else " and ".join(filter(None, (", ".join(before), last)))
     lines = f"line{'s' * (len(own) > 1)} {listed}" if own else ""
     places = dict.fromkeys(str(i.location.place).rpartition("/")[2] for i in own.values() if i.location is not None)
     return f"{', '.join([*places][:MOST_NAMED])} (PTX {lines})" if places else lines

@@ -80,8 +80,9 @@ def _instead(seen: Seen) -> list[str]:
     rows, columns, row, column = got[row_axis] - at[0], got[k_axis] - at[1], want[row_axis] - at[0], want[k_axis] - at[1]
     by_row, by_k = (rows - row)[taken], (columns - column)[taken]
     if (rows == column)[taken].all() and (columns == row)[taken].all():
-        also = f": in meant, the rows of the operand are axis k of {tensor.name}, and its k is axis {k_axis}" * (row_axis == "k")
-        return [f"the tile is transposed{also}"]
+        rows_of = {"a": "M", "b": "N"}.get(read.where.side, "MN")
+        swapped = f"{read.where}.meant swaps the axes: the rows ({rows_of}) of the operand are axis k of {tensor.name}, and its K is axis {k_axis} of {tensor.name}"
+        return [swapped if row_axis == "k" else "the tile is transposed"]
     if (by_row == by_row[0]).all() and (by_k == by_k[0]).all():
         return [f"reads {moved(int(by_row[0]), int(by_k[0]))}"]
     steps = _steps(seen)

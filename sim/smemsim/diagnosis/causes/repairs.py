@@ -363,6 +363,14 @@ def _as_written(read: Read, major: str, idesc: Fix | None) -> str:
     return f" (imm-trans-{read.where.side} = {int(major == 'MN')})"
 
 
+def _contiguous(read: Read, major: str, name: str) -> str:
+    """Which axis of an operand is contiguous in memory. A tensor whose axis k is not K of the operand has both names."""
+    row_axis, k_axis = read.meaning.axes
+    if row_axis != "k":
+        return f"the tile has {name} contiguous in memory"
+    return f"axis {k_axis if major == 'K' else row_axis} of {read.tensor.name} is contiguous in memory, and it is {name} of the operand"
+
+
 def transposed_repair(read: Read, places: np.ndarray, idesc: Fix | None) -> Iterator[Repair]:
     """The repairs that read the operand with the other major-ness, as a transpose. `idesc` is the change of the
     instruction descriptor that belongs to it, or None.
@@ -388,6 +396,6 @@ def transposed_repair(read: Read, places: np.ndarray, idesc: Fix | None) -> Iter
             # words that fit the other major-ness as they stand were made for it
             2 if changes is None or changes else 0,
             fixes,
-            why=f"the tile has {contiguous[other]} contiguous in memory; this read takes the contiguous axis as {contiguous[read.major]}",
+            why=f"{_contiguous(read, other, contiguous[other])}; this read takes the contiguous axis as {contiguous[read.major]}",
         )
         return

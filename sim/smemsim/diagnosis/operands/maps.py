@@ -109,7 +109,7 @@ def _outside(reads: Reads, launch: Launch) -> list[Finding]:
         else:
             message = f"the tile of {side.upper()} at coordinates {coordinates} is all out-of-bounds fill"
             why = f"coordinate {at} of dimension {axis} is outside the extent {extent} of the map; {end}"
-            repair = f"check coordinate {axis} of the load, and global_dim = {list(tm.global_dim)}; both count elements, dimension 0 first"
+            repair = f"check the coordinate of dimension {axis} in the load, and global_dim = {list(tm.global_dim)}; both count elements, dimension 0 first"
         findings.setdefault(i.line, at_instruction("T209", i, message, repair, arrays=(tm.global_address,), why=why))
     return list(findings.values())
 

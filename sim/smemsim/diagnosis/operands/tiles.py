@@ -12,6 +12,8 @@ import numpy as np
 
 from smemsim.core.finding import Finding, at_instruction
 from smemsim.core.spec.findings import Severity
+from smemsim.core.spec.tcgen05 import kind_of, shapes_of
+from smemsim.core.spec.wgmma import WGMMA_M, WGMMA_TYPES
 from smemsim.core.words.instr import InstrDescriptor
 from smemsim.core.words.smem import SmemDescriptor
 from smemsim.diagnosis.operands.places import SURE
@@ -358,13 +360,35 @@ def _of_rows(tile: _Tile, event: Mma, missing: np.ndarray, *, is_missed: bool) -
             why=f"no instruction reads the {len(rows)} row{'s' * (len(rows) > 1)} before it",
             milder=tile.milder,
         )
+    unread = f"rows {first} to {int(rows[-1])}" if rows[-1] - first + 1 == len(rows) else f"{len(rows)} rows, the first is {first}"
+    only_one = event.kind == "wgmma" and tile.side == "a"  # value of M
     return at_instruction(
         "I603" if event.idesc is not None else "R504",
         event.instruction,
         f"{where} has {name} = {size}, and {loader} loads {len(missing)} rows of {name_of} for it",
-        f"{name} = {len(missing) * event.cta_group}, or a smaller box"
-        if first == size // event.cta_group
-        else "read the other rows too, or load a smaller box",
-        why=f"no instruction reads {f'rows {first} to {int(rows[-1])}' if rows[-1] - first + 1 == len(rows) else f'{len(rows)} rows, the first is {first}'}",
+        _of_more_rows(event, tile.side, len(missing), first, unread),
+        why=f"no instruction reads {unread}" + f", and wgmma has M = {WGMMA_M} only" * only_one,
         milder=None if is_missed else tile.milder,
     )
+
+
+def _of_more_rows(event: Mma, side: str, rows: int, first: int, unread: str) -> str:
+    """The fix of an instruction that reads the first rows of a tile alone: a larger M or N if it exists, or more
+    instructions.
+    """
+    name, own = "M" if side == "a" else "N", event.rows_of(side)
+    if first != own:
+        return "read the other rows too, or load a smaller box"
+    if rows * event.cta_group in _sizes(event, side):
+        return f"{name} = {rows * event.cta_group}, or a smaller box"
+    more = "a second" if rows <= 2 * own else "another"
+    op = "wgmma" if event.kind == "wgmma" else "tcgen05.mma"
+    return f"{more} {op} for {unread}; or a box of {own} rows"
+
+
+def _sizes(event: Mma, side: str) -> set[int]:
+    """The values of M or N that exist for an instruction."""
+    if event.kind == "wgmma":
+        return {WGMMA_M} if side == "a" else {n for row in WGMMA_TYPES if event.a_type in row.a for n in row.n}
+    shapes = shapes_of(kind_of(event.kind), cta_group=event.cta_group, ws=None, sparse=event.is_sparse, wide_k=False)
+    return {size for shape in shapes for size in (shape.m if side == "a" else shape.n)}

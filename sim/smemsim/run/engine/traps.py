@@ -18,6 +18,7 @@ from smemsim.run.engine.wave import OFFSET_MASK, RANK_SHIFT
 from smemsim.run.lower.cfg import conditions
 from smemsim.run.lower.dataflow import givers_of
 from smemsim.run.lower.program import WORKSPACE, names_special
+from smemsim.run.lower.waits import is_wait
 from smemsim.run.warps import warp_name
 
 if TYPE_CHECKING:
@@ -367,10 +368,22 @@ def _asks_workspace(program: Program, i: Instruction) -> bool:
 
 def fix_of_stop(program: Program, i: Instruction) -> str:
     """The fix for a kernel that stops itself at an instruction: the comparison and the branch that lead there."""
-    named = []
-    for branch in conditions(program, i)[:MOST_CONDITIONS]:
+    named, first = [], "correct the condition that leads here, or its data:"
+    found = conditions(program, i)
+    for branch, guards in list(found.items())[:MOST_CONDITIONS]:
         assert branch.guard is not None
         tests = [test for test in givers_of(program).get(branch.guard.slot, ()) if test.line <= branch.line]
-        test = f", which {tests[-1].at} sets ({shortened(tests[-1].text)})" if tests else ""
-        named.append(f"{branch.at} ({shortened(branch.text)}) depends on {branch.guard.name}{test}")
-    return f"correct the condition that leads here, or its data: {', and '.join(named)}" if named else ""
+        sets = f"; {tests[-1].at} sets {branch.guard.name} ({shortened(tests[-1].text)})" if tests else ""
+        values = {holds != branch.guard.negated for holds in guards}
+        does = f"depends on {branch.guard.name}" if len(values) > 1 else f"leads here if {branch.guard.name} is {str(*values).lower()}"
+        named.append(f"{branch.at} ({shortened(branch.text)}) {does}{sets}")
+        if len(found) == len(values) == 1 and tests and is_wait(tests[-1]):
+            first = _AFTER_WAIT[values.pop()]
+    return f"{first} {'; '.join(named)}" if named else ""
+
+
+# How to keep threads from a trap, by what the wait at an mbarrier that leads there has returned.
+_AFTER_WAIT = {
+    True: "leave the trap out, or branch around it: each thread that passes the wait comes here;",
+    False: "find out why the phase of the mbarrier is not complete (check its arrivals and its expected bytes):",
+}

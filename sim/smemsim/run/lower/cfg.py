@@ -127,23 +127,25 @@ def _before(program: Program) -> dict[int, list[int]]:
     return before
 
 
-def conditions(program: Program, i: Instruction) -> list[Instruction]:
+def conditions(program: Program, i: Instruction) -> dict[Instruction, set[bool]]:
     """The instructions whose guards let threads come to an instruction: the instruction itself, or the last guarded
-    branches before it.
+    branches before it. Each with what its guard is then: true, false, or either.
     """
     if i.guard is not None:
-        return [i]
-    before, found = _before(program), []
-    pending, seen = [*before[program.starts[id(i)]]], set()
+        return {i: {True}}
+    before, found = _before(program), dict[Instruction, set[bool]]()
+    start = program.starts[id(i)]
+    pending, seen = [(n, start) for n in before[start]], set()
     while pending:
-        n = pending.pop()
+        n, after = pending.pop()
         last = program.blocks[n].instructions[-1:]
         if last and last[0].guard is not None:
-            found.append(last[0])
+            ways = following(program, n) or []
+            found.setdefault(last[0], set()).update({after != n + 1} if ways.count(after) == 1 else {True, False})
         elif n not in seen:
-            pending += before[n]
+            pending += [(earlier, n) for earlier in before[n]]
         seen.add(n)
-    return sorted(dict.fromkeys(found), key=lambda branch: branch.line)
+    return dict(sorted(found.items(), key=lambda one: one[0].line))
 
 
 def comes_by(program: Program, n: int, blocks: set[int]) -> bool:

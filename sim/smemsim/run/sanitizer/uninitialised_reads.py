@@ -33,6 +33,18 @@ UNWRITTEN = dict.fromkeys(
     "issue the load that fills these bytes, and wait for it before this instruction; or if the operand should read other bytes: correct the "
     "start, LBO or SBO of its descriptor",
 )
+MOST_RUNS = 3  # runs of bytes that are named
+
+
+def _runs(at: np.ndarray) -> str:
+    """The first runs of these addresses, which rise.
+
+    >>> _runs(np.array([0x400, 0x401, 0x410, 0x420, 0x430]))
+    '0x400 to 0x401, 0x410, 0x420 ...'
+    """
+    runs = np.split(at, np.flatnonzero(np.diff(at) > 1) + 1)
+    named = [f"{int(run[0]):#x}" + f" to {int(run[-1]):#x}" * (len(run) > 1) for run in runs[:MOST_RUNS]]
+    return ", ".join(named) + " ..." * (len(runs) > MOST_RUNS)
 
 
 class UninitialisedReads:
@@ -120,7 +132,7 @@ class UninitialisedReads:
         where: str = self.x.program.places.shared_named(first, last)
         has_gaps = len(at) != last - first + 1
         if has_gaps:
-            where = f"{len(at)} of the {last - first + 1} bytes of {where}"
+            where = f"{len(at)} of the {last - first + 1} bytes of {where} ({_runs(at)})"
         return where + (f" of CTA {cta.number}" if self.x.launch.ctas > 1 else ""), has_gaps
 
     def _repair(self, i: Instruction, place: int) -> str:

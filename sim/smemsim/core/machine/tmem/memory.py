@@ -188,9 +188,12 @@ class Columns:
     def _count(self, columns: Any) -> int:
         count = whole("columns", columns)
         if not ALLOCATION.least <= count <= ALLOCATION.most or count & (count - 1):
-            raise AllocationError(
+            refused = AllocationError(
                 f"columns = {count}: needs a power of two from {ALLOCATION.least} to {ALLOCATION.most} ({ALLOCATION.source})"
             )
+            enough = max(ALLOCATION.least, 1 << max(0, count - 1).bit_length())
+            refused.repair = f"allocate {enough} columns" if count > 0 and enough <= ALLOCATION.most else ""
+            raise refused
         return count
 
     def check_group(self, cta_group: Any) -> int:

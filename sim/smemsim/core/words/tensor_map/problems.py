@@ -67,7 +67,7 @@ def store_overrun(a: Encoded, at: Target) -> Iterator[Finding]:
         "or pad the rows; or store the end of each row by threads",
         measured(
             at,
-            "PTX ISA 9.1 §5.5.4 says otherwise; Triton issue 11583 reports the same",
+            "PTX ISA 9.1 §5.5.4 says otherwise",
             "tma_stores",
         ),
         why=f"stores write whole chunks of 16 B: also the {-size % 16} B after each row. Loads are right",

@@ -215,13 +215,14 @@ class _Access:
         rule, given, own = RULES["tcgen05.warp_window"], int(word[n] >> 16), self._own(lane[n])
         is_named = given % LANES == int(lane[n])
         other = given % LANES // WARP_LANES
-        means = "the result is the same" if is_named else "these are not the rows that the address names"
+        end = own + WARP_LANES - 1
+        means = "the result is the same" if is_named else f"the access does not reach lane {given}"
         repair = (
-            f"let a warp whose number is {other} modulo 4 access lane {given}; or give lane {int(lane[n])} here, and take it for that row"
+            f"let a warp whose number is {other} modulo 4 access lane {given}; or if lane {int(lane[n])} is meant: give it in the address"
         )
         x.launch.find(
-            "X009", self.i, f"{warp_name(x, threads[n] // WARP)} names lane {given} of tensor memory ({int(word[n]):#x}), and accesses lane {int(lane[n])}",
-            why=f"the warp reaches lanes {own} to {own + WARP_LANES - 1} only; hardware takes bits 4:0 of the lane: {means}", repair=
+            "X009", self.i, f"{warp_name(x, threads[n] // WARP)} gives lane {given} in its tensor memory address ({int(word[n]):#x}), but accesses lane {int(lane[n])}",
+            why=f"the warp reaches lanes {own} to {end} only; hardware takes bits 4:0 of the lane, so {means}", repair=
             f"give lane {int(lane[n])}, or leave the warp's bits out" if is_named else repair,
             because=f"PTX ISA 9.1 §9.7.16.8.1; {rule.source} ({rule.on(x.launch.arch)})", milder=Severity.NOTE if is_named else Severity.WRONG,
         )  # fmt: skip
