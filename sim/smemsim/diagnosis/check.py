@@ -393,7 +393,7 @@ def _find(machine: Machine, read: Read) -> None:
         )
         apart = inverted(read.shape(), places)[1]
         no_xor, swizzled = _lacks_xor(machine, read, apart)
-        hint = swizzled + hint * (not near or not swizzled)
+        hint = OR.join(filter(None, (swizzled, hint)))
         machine.say(finding("L402", read.where, read.title, f"no descriptor reads this layout as a {read.major}-major operand of {read.rows} x {read.k} {read.dtype}", hint,
                             why=f"{'without a swizzle: ' * (len(apart) > 1)}{apart[0].text}{no_xor}" if apart else ""))  # fmt: skip
 
@@ -411,7 +411,7 @@ def _lacks_xor(machine: Machine, read: Read, apart: Sequence[Witness]) -> tuple[
         return "", ""
     return (
         f"; swizzle {mode} has rows of {MODES[mode].width} B, but it XORs the {CHUNK} B chunks of a row with bits of the row number, and this layout does not",
-        f"buffer.{start}.layout with swizzle = '{mode}'; or ",
+        f"buffer.{start}.layout with swizzle = '{mode}'",
     )
 
 
@@ -454,13 +454,16 @@ def _cancel(machine: Machine, number: int, reads: list[Read]) -> None:
 
 
 def _of_both(machine: Machine, reads: list[Read]) -> str:
-    """The fixes of two wrong operands, in brackets."""
-    fixes = {}
+    """The fixes of two wrong operands, in brackets; "" if there is none."""
+    fixes = dict[str, str]()
     for read in reads:
-        told = next(f for f in machine.findings if f.path.startswith(read.where) and f.wrong)
-        fixes[read.where.side] = told.repair.split(OR)[0] if told.cause is None else f"do what {told.cause.code} says"
-    first, *others = dict.fromkeys(filter(None, fixes.values()))
-    listed = "; ".join(f"{side}: {text}" for side, text in fixes.items()) if others else f"a and b: {first}"
+        earlier = next(f for f in machine.findings if f.path.startswith(read.where) and f.wrong)
+        fixes[read.where.side] = earlier.repair.split(OR)[0] if earlier.cause is None else f"do what {earlier.cause.code} says"
+    told = {side: text for side, text in fixes.items() if text}
+    if not told:
+        return ""
+    are_alike = len(told) == len(reads) and len(set(told.values())) == 1
+    listed = f"a and b: {next(iter(told.values()))}" if are_alike else "; ".join(f"{side}: {text}" for side, text in told.items())
     return f" ({listed})"
 
 

@@ -5,28 +5,30 @@ it again.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from smemsim.core.finding import Finding, InLaunch, at_instruction, told
-from smemsim.core.ptx.module import Instruction
+from smemsim.core.ptx.module import Address, Instruction, Label, Operand, Symbol, slots_in
 from smemsim.core.spec.findings import Severity
 from smemsim.run.engine.schedule import EXTREMES
 from smemsim.run.engine.traps import region_name
-from smemsim.run.lower.dataflow import read_back, takes_turns
+from smemsim.run.isa.registers import bits_of
+from smemsim.run.lower.dataflow import Root, givers_of, read_back, takes_turns
 from smemsim.run.sanitizer.history import addresses_of
 
 if TYPE_CHECKING:
     from smemsim.core.machine.global_memory import Region
     from smemsim.run.engine.launch import Launch
+    from smemsim.run.lower.program import Program
 
 __all__ = ["Apart", "Appeared", "Outcome", "Schedules", "apart", "compared", "race_of", "schedules_of"]
 
 
 MOST_SHOWN = 6  # schedules, or bytes, that a line lists
-ELEMENTS = (4, 2)  # bytes of the elements of a list
+COPIED = 16  # bytes that a copy (cp) moves at least, if the list comes by copies
 WRITES = ("st", "atom", "red", "cp", "multimem", "stmatrix")
 
 
@@ -250,7 +252,14 @@ def apart(
     """
     found = []
     sums = np.unique(np.concatenate(summed)) if summed else np.zeros(0, np.int64)
-    read, counts = _read_back(launch), any(i.op == "atom" for i in launch.program.inlined.body)
+    read, placed = _read_back(launch), list[_Placed]()
+    if any(
+        usual[region.begin].tobytes() != left[region.begin].tobytes()
+        for region in regions
+        for left in others.values()
+        if region.begin in left
+    ):
+        placed = list(_placed_by_atoms(launch))
     for region in regions:
         by = {seed: np.flatnonzero(usual[region.begin] != left[region.begin]) for seed, left in others.items() if region.begin in left}
         by = {seed: at for seed, at in by.items() if at.size}
@@ -259,19 +268,86 @@ def apart(
             is_sum = bool(np.isin((region.begin + at) // 2 * 2, sums).all())
             array = region_name(launch, region.begin, region.end)
             first, is_read = tuple(at[:MOST_SHOWN].tolist()), region.begin in read
-            moved = counts and all(_are_the_same(usual[region.begin], others[seed][region.begin]) for seed in by)
+            sizes = {one.size for one in placed if one.arrays is None or not one.arrays.isdisjoint(range(region.begin, region.end))}
+            moved = any(all(_are_the_same(usual[region.begin], others[seed][region.begin], size) for seed in by) for size in sizes)
             found.append(Apart(array, region.name, len(region.data), len(at), first, tuple(by), is_sum, is_read, moved, region.begin))
     return tuple(found)
 
 
-def _are_the_same(one: np.ndarray, other: np.ndarray) -> bool:
-    """Do the bytes of two arrays hold the same elements in another order?"""
-    for size in ELEMENTS:
-        if len(one) % size == 0:
-            first, second = (np.sort(np.ascontiguousarray(x).view(f"u{size}"), axis=None) for x in (one, other))
-            if np.array_equal(first, second):
-                return True
-    return False
+def _are_the_same(one: np.ndarray, other: np.ndarray, size: int) -> bool:
+    """Do the bytes of two arrays hold the same elements of this size in another order?"""
+    if len(one) % size:
+        return False
+    first, second = (np.ascontiguousarray(x).view(f"V{size}").tolist() for x in (one, other))
+    return sorted(first) == sorted(second)
+
+
+class _Placed(NamedTuple):
+    """What an instruction writes at a place that depends on the result of an atomic operation: the bytes of an element,
+    and the arrays' addresses. None: any array.
+    """
+
+    size: int
+    arrays: frozenset[int] | None
+
+
+def _placed_by_atoms(launch: Launch) -> Iterator[_Placed]:
+    """The writes to global memory whose address depends on the result of an atomic operation."""
+    program = launch.program
+    given, givers = _given_by_atoms(program), givers_of(program)
+    for i in program.inlined.body:
+        if i.op not in WRITES or not _is_global(i) or len(i.operands) < 2:
+            continue
+        address = i.operands[i.op == "atom"]
+        is_swap = "cas" in i.modifiers  # whether it writes depends on its own result
+        if is_swap or not given.isdisjoint(slots_in(address)):
+            roots = _roots_of(address, launch, givers)
+            size = COPIED if i.op == "cp" else bits_of(i.modifiers[-1]) // 8
+            yield _Placed(size, frozenset(at for root in roots for at in addresses_of(root, launch)) if roots else None)
+
+
+def _given_by_atoms(program: Program) -> set[int]:
+    """The registers that depend on the result of an atomic operation: by arithmetic, by shared memory, or because it
+    decides how often a loop runs.
+    """
+    body, labels = program.inlined.body, program.inlined.labels
+    branches = [(n, labels[i.operands[0].name]) for n, i in enumerate(body) if i.op == "bra" and isinstance(i.operands[0], Label)]
+    loops = [body[to : n + 1] for n, to in branches if to <= n]
+    found, before = {slot for i in body if i.op == "atom" for slot in i.given}, -1
+    while len(found) != before:
+        before = len(found)
+        for i in body:
+            if not found.isdisjoint(i.used):
+                found |= i.given
+        if any(i.op == "st" and _is_shared(i) and not found.isdisjoint(slots_in(i.operands[-1])) for i in body):
+            found.update(slot for i in body if i.op == "ld" and _is_shared(i) for slot in i.given)
+        for loop in loops:
+            if any(i.op == "bra" and i.guard is not None and i.guard.slot in found for i in loop):
+                found.update(slot for i in loop for slot in i.given)
+    return found
+
+
+def _is_shared(i: Instruction) -> bool:
+    return any(m.startswith("shared") for m in i.modifiers)
+
+
+def _roots_of(address: Operand, launch: Launch, givers: Mapping[int, Sequence[Instruction]]) -> set[Root]:
+    """The parameters and the variables that an address is computed from; empty if it comes from memory."""
+    places, found, seen = launch.program.places, set[Root](), set[int]()
+    known, pending = {p.name for p in places.parameters}, [address]
+    while pending:
+        operand = pending.pop()
+        base = operand.base if isinstance(operand, Address) else operand
+        if isinstance(base, Symbol):
+            is_parameter = base.name in known
+            moved = base.offset + (operand.offset if isinstance(operand, Address) else 0)
+            found.add(Root("parameter", places.of(base.name).offset + moved) if is_parameter else Root("variable", 0, base.name))
+        for slot in slots_in(operand) - seen:
+            seen.add(slot)
+            for i in givers.get(slot, ()):
+                if i.op != "atom" and (i.op != "ld" or "param" in i.modifiers[0]):
+                    pending += i.operands[1:]
+    return found
 
 
 def _read_back(launch: Launch) -> set[int]:
