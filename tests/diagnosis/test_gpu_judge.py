@@ -224,6 +224,41 @@ def test_a_square_tile_may_be_transposed_or_have_wrong_k_steps(
         assert text in told
 
 
+@pytest.mark.parametrize(
+    ("step", "reads_mn", "repairs"),
+    [
+        (2 * ATOM, False, ["if the tile is MN-major: major MN (imm-trans-a = 1)", "if the tile is K-major: the byte offsets [0, 2048, 4096, 6144] of"]),
+        (32, True, ["if the tile is K-major: major K (imm-trans-a = 0)", "if the tile is MN-major: the byte offsets [0, 32, 64, 96] of"]),
+        (32, False, []), (2 * ATOM, True, []),
+    ],
+    ids=["read K-major", "read MN-major", "right, K-major", "right, MN-major"],
+)  # fmt: skip
+def test_a_square_tile_read_by_the_k_steps_of_the_other_orientation(step: int, reads_mn: bool, repairs: list[str]):
+    gpu = Gpu("sm_90a")
+    a, b = tensor(gpu, (ROWS, BOX), (BOX, ROWS)), tensor(gpu, (ROWS, BOX), (BOX, ROWS))
+    products = [Product(step * k, TILE + 32 * k, word_a=word(ATOM, ATOM), transposed_a=reads_mn) for k in range(4)]
+    found = run(kernel(2, [Load(0, 0, (0, 0)), Load(1, TILE, (0, 0))], products), gpu, a, b)
+    assert [f.code for f in found.findings] == ["R505"] * bool(repairs)
+    for text, told in zip(repairs, [part for f in found.findings for part in f.repair.split(OR)], strict=True):
+        assert told.startswith(text)
+
+
+@pytest.mark.parametrize(
+    ("row", "at", "codes"),
+    [(32, TILE // 2, []), (0, TILE // 2, ["R508"]), (32, TILE // 2 + ATOM, ["R507", "R508"]), (32, TILE, ["R507", "R508"])],
+    ids=["right", "its coordinate", "1024 bytes too far", "a tile too far"],
+)
+def test_one_wrong_load_of_a_tile_is_not_called_another_major_ness_or_several_things(row: int, at: int, codes: list[str]):
+    """A comes by two boxes of 32 rows, and the coordinate or the destination of the second one is wrong."""
+    gpu = Gpu("sm_90a")
+    a, b = tensor(gpu, (ROWS, BOX), (BOX, ROWS // 2)), tensor(gpu, (ROWS, BOX), (BOX, ROWS))
+    loads = [Load(0, 0, (0, 0), TILE // 2), Load(0, at, (0, row), TILE // 2), Load(1, 2 * TILE, (0, 0))]
+    found = run(kernel(2, loads, steps(0, 2 * TILE)), gpu, a, b)
+    assert [f.code for f in found.findings] == codes, found.text()
+    if codes:
+        assert found.findings[-1].repair.startswith("check the coordinates and destinations of the loads first, then")
+
+
 @pytest.mark.parametrize("is_k_major", [True, False], ids=["K-major tile", "MN-major tile"])
 @pytest.mark.parametrize("is_right", [False, True], ids=["the other major bit", "its major bit"])
 def test_the_first_element_of_a_transposed_read_is_named_by_the_axes_of_the_tile(is_k_major: bool, is_right: bool):
@@ -1178,6 +1213,15 @@ def test_other_rows_for_each_k_may_be_meant():
     assert [f.code for f in found.remarks if "shifted rows" in f.repair] == ["R508"], found.text()
 
 
+def test_an_operand_that_goes_on_in_the_next_box_of_its_tensor_is_not_interchanged():
+    """A has 64 rows of a tile of 128. B has the 64 rows of its tile, and 64 of another place."""
+    gpu = Gpu("sm_90a")
+    a, b = tensor(gpu, (2 * ROWS, BOX), (BOX, 2 * ROWS)), tensor(gpu, (4 * ROWS, BOX), (BOX, ROWS))
+    loads = [Load(0, 0, (0, 0), 2 * TILE), Load(1, 2 * TILE, (0, 0)), Load(1, 3 * TILE, (0, 96))]
+    found = run(of_width(kernel(2, loads, steps(0, 2 * TILE)), 128), gpu, a, b)
+    assert found.findings == [], found.text()
+
+
 # ---- rows that several boxes bring
 
 
@@ -1254,6 +1298,17 @@ def test_a_stride_over_a_panel_of_four_is_found(lbo: int, second: int, code: str
     products = [Product(32 * n, TILE + 1024 * n, word_b=2 << 62 | without_swizzle(lbo, 512), transposed=True) for n in range(4)]
     found = run(kernel(2, [Load(0, 0, (0, 0)), *boxes], products), gpu, a, b)
     assert [f.code for f in found.findings if f.code != "R504"][:1] == [code] * bool(code), found.text()
+
+
+@pytest.mark.parametrize(("rows", "is_told"), [(64, False), (80, True)])
+def test_a_ring_of_rows_that_begins_anew_has_no_box_apart(rows: int, is_told: bool):
+    """The other boxes need row 64: in a tensor of 64 rows there is none."""
+    gpu = Gpu("sm_90a")
+    a, b = tensor(gpu, (ROWS, BOX), (BOX, ROWS)), tensor(gpu, (rows, BOX), (BOX, 16))
+    boxes = [Load(1, TILE + 2048 * n, (0, row), 2048) for n, row in enumerate((16, 32, 48, 0))]
+    found = run(kernel(2, [Load(0, 0, (0, 0)), *boxes], steps(0, TILE)), gpu, a, b)
+    assert found.findings == []
+    assert any("other boxes need 64" in f.what for f in found.remarks) == is_told
 
 
 def test_a_coordinate_from_a_table_is_no_box_apart():

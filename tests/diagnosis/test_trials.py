@@ -9,6 +9,8 @@ from gpu_faults import BLACKWELL, FAULTS, MULTICAST, RING, TRITON
 from gpu_faults import kernel as golden
 from launches import SHARED, kernel
 from smemsim import Gpu, TensorMap
+from smemsim.diagnosis.trials.candidates import candidates_of
+from smemsim.run.lower.program import module_of
 
 OWN = "mov.u32 %r3, sm; mad.lo.u32 %r3, %r1, 4, %r3; mul.wide.u32 %d1, %r1, 4; add.u64 %d1, %d20, %d1;\n"
 INIT = OWN + "mov.u32 %r5, bar; @%p9 mbarrier.init.shared.b64 [bar], {}; bar.sync 0;\n"
@@ -27,6 +29,11 @@ OTHERS = "bar.sync 0;\nxor.b32 %r4, %r3, 128;\nld.shared.b32 %r2, [%r4]; st.glob
 FENCE, WAITED = "fence.proxy.async;\n", "@%p9 cp.async.bulk.wait_group 0;\n"
 
 
+# The first wait has no loop, and the second wait gives the same predicate another answer.
+TWICE = (
+    INIT.format(1) + EXPECT.format(256) + LOAD + WAIT.format("").replace(" @!%p2 bra W;", "") + "ld.shared.b32 %r9, [%r3];\n"
+    "st.global.b32 [%d1+4096], %r9; bar.sync 0;\n" + EXPECT.format(256) + LOAD + "{}" + LEAVE
+)  # fmt: skip
 TWO_STAGES = (
     "mov.u32 %r5, bar; mov.u32 %r6, sm; @%p9 mbarrier.init.shared.b64 [bar], 1; @%p9 mbarrier.init.shared.b64 [bar+8], 1; mov.u32 %r8, 256;\n"
     "L: @%p9 mbarrier.arrive.expect_tx.shared.b64 _, [%r5], 512;\n"
@@ -64,7 +71,9 @@ def ran(body: str, *, try_fixes: bool = True, **given):
         (INIT.format(1) + REPEATED.format(""), "X006", "parity n & 1 in line {mbarrier.try_wait}, where n counts the earlier passes of this wait", ""),
         (INIT.format(1) + REPEATED.format(".relaxed.cta").replace("], 0", "], %r9"), "X004", ".acquire instead of .relaxed in line {mbarrier.try_wait}", ""),
         (INIT.format(1) + EXPECT.format(256) + LOAD + WAIT.format("").replace(" @!%p2 bra W;", "") + LEAVE, "X004", "a loop that repeats mbarrier.try_wait.parity.shared.b64 in line {mbarrier.try_wait} until it is true", ""),
+        (TWICE.format(WAIT.format("").replace("W", "V").replace("], 0", "], 1")), "X004", "a loop that repeats mbarrier.try_wait.parity.shared.b64 in line {mbarrier.try_wait.parity.shared.b64 %p2, [bar], 0} until it is true", ""),
         (TWO_STORES.format(""), "X005", "cp.async.bulk.wait_group.read 0 after line {@%p5 cp.async.bulk.commit_group}", ""),
+        (TWO_STORES.format("").replace("@%p4 cp.async.bulk.wait_group.read 0;\n", ""), "X005", "cp.async.bulk.wait_group.read 0 after lines {@%p4 cp.async.bulk.commit_group}, {@%p5 cp.async.bulk.commit_group}", ""),
         (STORED.format("") + BULK + WAITED, "X003", "fence.proxy.async.shared::cta after line {st.shared}", ""),
         (STORED.format(FENCE) + BULK + AGAIN, "X005", "cp.async.bulk.wait_group.read 0 before line 20", ""),
         (STORED.format(FENCE) + BULK + WAITED.replace("0", "1") + AGAIN, "X005", "cp.async.bulk.wait_group 0 instead of 1 in line {cp.async.bulk.wait}", ""),
@@ -106,6 +115,20 @@ W: mbarrier.try_wait.parity.shared::cta.b64 %p2, [bar], 0; @!%p2 bra W;
 st.shared.v4.b32 [%r3], {%r1, %r1, %r1, %r1}; bar.sync 0;
 tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r11, 32;
 """
+
+
+@pytest.mark.parametrize(("wait", "is_repeated"), [
+    (WAIT, False), (WAIT.replace("@!%p2 bra W;", ""), True), (WAIT.replace("@!%p2", "not.pred %p3, %p2; @%p3"), False),
+    (WAIT.replace("@!%p2", "mov.pred %p3, %p2; setp.ne.u32 %p2, %r1, %r1; @%p2"), True),
+    (WAIT.replace("W: ", "W: @%p2 bra V; ").replace("@!%p2 bra W;", "bra W; V:"), False),
+], ids=["a loop", "no loop", "by another register", "of another answer", "at its begin"])  # fmt: skip
+def test_a_loop_around_a_wait_is_tried_if_its_answer_decides_nothing(wait: str, is_repeated: bool):
+    text = kernel(1, INIT.format(1) + "setp.ne.u32 %p2, %r1, %r1;\n" + EXPECT.format(256) + LOAD + ALONE + wait.format(""))
+    gpu = Gpu("sm_90a")
+    run = gpu.launch(text, block=64, args=[gpu.zeros(4096, np.uint32)], progress=False, try_fixes=False)
+    assert run.findings[0].code == "X004"
+    tried = [one.text for one in candidates_of(run.findings[0], module_of(text), {})]
+    assert any(one.startswith("a loop that repeats") for one in tried) == is_repeated
 
 
 def test_stores_that_all_wait_before_they_arrive_have_no_finding():

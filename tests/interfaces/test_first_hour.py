@@ -139,7 +139,7 @@ def test_the_two_plans_of_a_product_share_no_byte_and_one_instruction():
 
 
 @pytest.mark.parametrize(("words", "said"), [(["128x64"], "--arch is missing: needs one of sm_90a"), (["128x64x64", "--side", "b"], "--side: of one operand"),
-                                             (["127x64x64", "--cta-group", "2"], "M = 127: the two CTAs of a pair have half of M each; write 128 or 256")])  # fmt: skip
+                                             *(([f"{m}x64x64", "--cta-group", "2"], f"M = {m}: the two CTAs of a pair have half of M each; write {legal}\n") for m, legal in ((127, 128), (129, 256), (513, 640)))])  # fmt: skip
 def test_what_a_plan_lacks_is_said(words, said):
     code, told = called("plan", *words, "--dtype", "bf16", *(["--arch", "sm_100a"] if len(words) > 1 else []))
     assert code == 2

@@ -258,6 +258,18 @@ def test_what_an_instantiated_node_does_can_be_changed_and_switched_off(cuda):
     assert cuda.code("graph_update", made, graph) == 910
 
 
+@pytest.mark.parametrize(("cooperative", "code"), [(0, 0), (1, 720)])
+def test_a_cooperative_node_stays_so_with_other_parameters(cuda, cooperative, code):
+    """The call that sets them does not name it: a grid that is not on the card at once is refused."""
+    at, function = cuda.made("allocate", 64, "device", ""), cuda.made("function", cuda.made("load", PTX.encode(), "", 0), "fill")
+    stream, bank = cuda.made("stream_create", 1, 0), struct.pack("<QI", at, 9)
+    cuda.made("capture_begin", stream, 0)
+    cuda.made("launch", function, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, stream, cooperative, 0, bank)
+    graph = cuda.made("capture_end", stream)
+    (node,) = handles(cuda.made("graph_nodes", graph, 4)[1])
+    assert cuda.code("graph_set_kernel", 0, node, function, 1 << 20, 1, 1, 1, 1, 1, 0, bank) == code
+
+
 def test_a_node_says_what_it_was_made_of(cuda):
     graph, at, module = cuda.made("graph_create"), cuda.made("allocate", 64, "device", ""), cuda.made("load", PTX.encode(), "", 0)
     function = cuda.made("function", module, "fill")

@@ -245,7 +245,9 @@ def _breaks_rule(f: Finding) -> bool:
 
 
 # Findings of the check without a change that makes the operand right.
-_WITHOUT_FIX = {"R508": "more than one thing is wrong: check the swizzle, LBO and SBO first, then the start and the K steps, then the load"}
+_WITHOUT_FIX = {
+    "R508": "check the coordinates and destinations of the loads first, then the swizzle, LBO and SBO, then the start and the K steps"
+}
 
 
 def _repair_of_map(f: Finding) -> str:

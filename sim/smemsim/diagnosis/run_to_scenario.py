@@ -389,7 +389,7 @@ def _is_better(report: Report, other: Report, side: str, kind: str, arch: str, *
         if not _places(after) <= _places(before):  # it makes operands wrong that were right
             return False
         turned = [f for f in after if f.code == "R505"]
-        if not turned or not all((_is_kept if alone else _begins_there)(f, arch) for f in turned):
+        if not turned or not all((_is_kept if alone else _begins_there)(f, arch) and _has_even_steps(f, arch) for f in turned):
             return False
     # the address that is meant stands there: no coincidence
     if kind == "corner" and all(f.code == "D301" for f in after):
@@ -487,6 +487,15 @@ def _words(f: Finding, arch: str) -> list[tuple[SmemDescriptor, SmemDescriptor]]
 def _begins_there(f: Finding, arch: str) -> bool:
     words = _words(f, arch)
     return not words or words[0][0].start_address == words[0][1].start_address
+
+
+def _has_even_steps(f: Finding, arch: str) -> bool:
+    """Does an operand that a repair makes MN-major go on by the same K step each time? Else the tile lies in two
+    places, and the major-ness is right.
+    """
+    starts = [two.start_address for _, two in _words(f, arch)]
+    is_mn = any(path.key == "major" and new == "MN" for path, _, new in f.changes)
+    return not is_mn or len({then - at for at, then in itertools.pairwise(starts)}) < 2
 
 
 def _is_kept(f: Finding, arch: str) -> bool:

@@ -147,8 +147,8 @@ def _operands(m: int, n: int, k: int, cta_group: int, base_address: int, stages:
     shares = []
     for name, extent in (("M", m), ("N", n)):
         if whole(name, extent, minimum=1) % cta_group:
-            fits = " or ".join(map(str, _rows_of_pair())) if name == "M" else f"{-(-extent // 32) * 32}"
-            raise InputError(f"{name} = {extent}: the two CTAs of a pair have half of {name} each; write {fits}")
+            step = min(_rows_of_pair()) if name == "M" else 32
+            raise InputError(f"{name} = {extent}: the two CTAs of a pair have half of {name} each; write {-(-extent // step) * step}")
         shares.append(extent // cta_group)
     alike = {**given, "cta_group": cta_group, "stages": stages, "other_major": given["major"]}
     of_m = _share("A", "M", m, shares[0], k, side="a", base_address=base_address, **alike).arrangement.instruction.m

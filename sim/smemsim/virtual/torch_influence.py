@@ -193,7 +193,10 @@ class _Results:
         taint.uses(sorted({key[0] for key, each in differ.items() if (each & marked).any()}), by)
         taint.uses(sorted({key[0] for key, each in differ.items() if each.any()}), by, are_pads=True)
         size = usual.element_size() if _is_tensor(usual) else self.marked[0].element_size()
-        of_bytes = {key[0]: np.flatnonzero(each)[:, None] * size + np.arange(size) for key, each in differ.items() if each.any()}
+        united = dict[int, np.ndarray]()  # a number has several variants
+        for (number, _), each in differ.items():
+            united[number] = united.get(number, False) | each
+        of_bytes = {number: np.flatnonzero(each)[:, None] * size + np.arange(size) for number, each in united.items() if each.any()}
         taint.copied({number: own.reshape(-1) for number, own in of_bytes.items()}, by)
 
     def _has_whole_rows(self, count: int, columns: int) -> bool:

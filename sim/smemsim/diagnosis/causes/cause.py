@@ -120,7 +120,7 @@ def _unrepaired(machine: Machine, seen: Seen, scenario: ScenarioTables, rerun: R
         "R508",
         read.where,
         read.title,
-        "the operand differs from the intended tile, and no single change makes it right",
+        "the operand differs from the intended tile, and no single change that was tried makes it right",
         why=when,
         halves=share,
         **counts,

@@ -292,7 +292,8 @@ class Stray(NamedTuple):
 
 def stray_of(loads: Sequence[Issued | None]) -> Stray | None:
     """The box whose coordinate may be wrong, if an operand comes `SEVERAL_PLACES`. All boxes but one follow one
-    another, and there are at least three. Coordinates from a table in memory may be any.
+    another, and there are at least three. Coordinates from a table in memory may be any. If the others go on outside of
+    the tensor, as in a ring that begins anew, the box is none.
     """
     held = sorted((load for load in loads if load is not None), key=lambda load: load.transfer.smem_address)
     at = np.array([load.event.coordinates for load in held])
@@ -306,7 +307,10 @@ def stray_of(loads: Sequence[Issued | None]) -> Stray | None:
     odd = np.flatnonzero(begins != begin)
     if len(odd) != 1:
         return None
-    return Stray(held[odd[0]], n, int(at[odd[0], n] - begins[odd[0]] + begin), len(held) - 1)
+    wanted = int(at[odd[0], n] - begins[odd[0]] + begin)
+    if not 0 <= wanted < held[0].transfer.tensor_map.global_dim[n]:
+        return None
+    return Stray(held[odd[0]], n, wanted, len(held) - 1)
 
 
 def _walked(first: Issued, loads: list[Issued]) -> tuple[int, ...]:

@@ -311,13 +311,29 @@ def _counted_parity(i: Instruction, code: _Code, *, any_parity: bool = False) ->
 
 
 def _decides(wait: Instruction, code: _Code) -> bool:
-    """Does the answer of a wait decide a branch, such as that of a loop around it?"""
-    function, slots, before = code.function(wait), set(wait.given), -1
+    """Does the answer of a wait decide a branch, such as that of a loop around it? The register may have another value
+    later, such as the answer of another wait.
+    """
+    function = code.function(wait)
     body = () if function is None else function.body or ()
-    while len(slots) != before:
-        before = len(slots)
-        slots = slots.union(*(i.given for i in body if i.used & slots))
-    return any(i.guard is not None and i.guard.slot in slots for i in body if i.op in ("bra", "exit", "ret"))
+    reached = dict[int, frozenset[int]]()  # by place, the registers that have the answer, or what is made of it
+    pending = [(n + 1, wait.given) for n, i in enumerate(body) if i is wait]
+    while pending and function is not None:
+        n, slots = pending.pop()
+        before = reached.get(n, frozenset())
+        if n >= len(body) or slots <= before:
+            continue
+        i = body[n]
+        reached[n] = slots = slots | before
+        if i.op in ("bra", "exit", "ret") and i.guard is not None and i.guard.slot in slots:
+            return True
+        slots = slots | i.given if i.used & slots else slots - i.given if i.guard is None else slots
+        names = [x.name for x in i.operands if isinstance(x, Label)]
+        to = [function.labels[name] for those in names for name in function.targets.get(those, (those,)) if name in function.labels]
+        if i.guard is not None or i.op not in ("bra", "brx", "exit", "ret", "trap"):
+            to.append(n + 1)
+        pending += [(place, slots) for place in to]
+    return False
 
 
 def _repeated(i: Instruction, code: _Code) -> Iterator[Candidate]:
