@@ -9,8 +9,6 @@ from gpu_faults import BLACKWELL, FAULTS, MULTICAST, RING, TRITON
 from gpu_faults import kernel as golden
 from launches import SHARED, kernel
 from smemsim import Gpu, TensorMap
-from smemsim.diagnosis.trials.candidates import candidates_of
-from smemsim.run.lower.program import module_of
 
 OWN = "mov.u32 %r3, sm; mad.lo.u32 %r3, %r1, 4, %r3; mul.wide.u32 %d1, %r1, 4; add.u64 %d1, %d20, %d1;\n"
 INIT = OWN + "mov.u32 %r5, bar; @%p9 mbarrier.init.shared.b64 [bar], {}; bar.sync 0;\n"
@@ -122,13 +120,17 @@ tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r11, 32;
     (WAIT.replace("@!%p2", "mov.pred %p3, %p2; setp.ne.u32 %p2, %r1, %r1; @%p2"), True),
     (WAIT.replace("W: ", "W: @%p2 bra V; ").replace("@!%p2 bra W;", "bra W; V:"), False),
 ], ids=["a loop", "no loop", "by another register", "of another answer", "at its begin"])  # fmt: skip
-def test_a_loop_around_a_wait_is_tried_if_its_answer_decides_nothing(wait: str, is_repeated: bool):
-    text = kernel(1, INIT.format(1) + "setp.ne.u32 %p2, %r1, %r1;\n" + EXPECT.format(256) + LOAD + ALONE + wait.format(""))
-    gpu = Gpu("sm_90a")
-    run = gpu.launch(text, block=64, args=[gpu.zeros(4096, np.uint32)], progress=False, try_fixes=False)
-    assert run.findings[0].code == "X004"
-    tried = [one.text for one in candidates_of(run.findings[0], module_of(text), {})]
-    assert any(one.startswith("a loop that repeats") for one in tried) == is_repeated
+def test_a_loop_around_a_wait_is_tried_if_its_answer_decides_nothing(wait: str, is_repeated: bool, monkeypatch):
+    run, labels = Gpu.run, set()
+
+    def seen(self, linked, *given):
+        labels.update(linked.program.inlined.labels)
+        return run(self, linked, *given)
+
+    monkeypatch.setattr(Gpu, "run", seen)
+    found, _ = ran(INIT.format(1) + "setp.ne.u32 %p2, %r1, %r1;\n" + EXPECT.format(256) + LOAD + ALONE + wait.format(""))
+    assert (found.findings[0].code, found.findings[0].tried) == ("X004", True)
+    assert any("smemsim_again" in label for label in labels) == is_repeated
 
 
 def test_stores_that_all_wait_before_they_arrive_have_no_finding():

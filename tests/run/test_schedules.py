@@ -169,7 +169,7 @@ TICKETS = f"""{HEAD}
 TURN = "membar.gl; atom.relaxed.gpu.global.add.u32 %b, [%o+4], 1; setp.ne.u32 %p, %b, 1; @%p ret; membar.gl; ld.global.u32 %a, [%m]; ld.global.u32 %b, [%m+4]; add.u32 %a, %a, %b; st.global.u32 [%o], %a;"
 
 
-BROADCAST = ".shared .b32 sm[64]; mov.u32 %b, sm; add.u32 %b, %b, %t; st.shared.u32 [%b], %a; ld.shared.u32 %a, [%b];"
+BROADCAST = ".shared .b32 sm[64]; .reg .b32 %c; mov.u32 %b, sm; add.u32 %b, %b, %t; st.shared.u32 [%b], %a; ld.shared.u32 %c, [%b]; mul.wide.u32 %d, %c,"
 LAST = "atom.relaxed.gpu.global.exch.b32 %a, [%o+4], %t;"
 
 
@@ -180,7 +180,7 @@ LAST = "atom.relaxed.gpu.global.exch.b32 %a, [%o+4], %t;"
 )
 def test_what_atomic_counters_give_in_any_order_is_a_remark(then: str, names: list[str], found: list[str]):
     """Who takes a ticket first stores first: the list has the same elements. The last thread is another one each time."""
-    ptx = TICKETS.format(then) if then != BROADCAST else TICKETS.format("").replace("mul.wide", f"{then} mul.wide")
+    ptx = TICKETS.format(then) if then != BROADCAST else TICKETS.format("").replace("mul.wide.u32 %d, %a,", then)
     run, _ = launched(ptx, "all:6")
     assert run.schedules is not None
     assert [one.name for one in run.schedules.differing] == names
@@ -191,6 +191,7 @@ def test_what_atomic_counters_give_in_any_order_is_a_remark(then: str, names: li
 # Thread 32 stores at the place that it reads, and does not wait for thread 0, which stores that place.
 RACED = " ld.relaxed.gpu.global.u32 %a, [%o]; mul.wide.u32 %d, %a, 4; add.u64 %d, %m, %d; st.global.u32 [%d], 7;"
 COUNTED = "atom.relaxed.gpu.global.add.u32 %b, [%o+4], 1;"
+LISTED = f"{COUNTED} mul.wide.u32 %e, %b, 4; add.u64 %e, %o, %e; st.global.u32 [%e+4], 9;"
 # Both store to element 0, and the element is one number or the other: two halves that are exchanged.
 HALVES = """atom.relaxed.gpu.global.add.u32 %a, [%o], 1; shr.u32 %a, %a, 1; mul.wide.u32 %d, %a, 4; add.u64 %d, %m, %d;
  st.relaxed.gpu.global.u32 [%d], """
@@ -200,25 +201,25 @@ HALVES = """atom.relaxed.gpu.global.add.u32 %a, [%o], 1; shr.u32 %a, %a, 1; mul.
     ("first", "second"),
     [
         *(("st.relaxed.gpu.global.u32 [%o], 1;", before + RACED)
-          for before in ("", COUNTED, COUNTED + " st.shared.u32 [sm], %b;", "red.relaxed.gpu.global.add.u32 [%o+4], 1;")),
+          for before in ("", COUNTED, COUNTED + " st.shared.u32 [sm], %b;", LISTED, "red.relaxed.gpu.global.add.u32 [%o+4], 1;")),
         (HALVES + "0x10002;", HALVES + "0x20001;"),
     ],
-    ids=["no counter", "a counter beside it", "a counter in shared memory", "a counter without a result", "halves of elements"],
+    ids=["no counter", "a counter beside it", "a counter in shared memory", "a list in another array", "a counter without a result", "halves of elements"],
 )  # fmt: skip
 def test_an_order_that_no_atomic_counter_gives_is_a_finding(first: str, second: str):
     """The elements are the same in another order, but a race places them. Or parts of elements are the same."""
-    run, _ = launched(two_warps(first, second).replace("{ .reg", "{ .shared .b32 sm; .reg .b64 %d; .reg", 1), "all:6")
+    run, _ = launched(two_warps(first, second).replace("{ .reg", "{ .shared .b32 sm; .reg .b64 %d, %e; .reg", 1), "all:6")
     assert run.schedules is not None
     assert [(one.name, one.reordered) for one in run.schedules.differing] == [("m", False)]
     assert [f.code for f in run.findings] == ["X030"]
 
 
-PROBED = """{{ .reg .b32 %t, %a, %b; .reg .b64 %m, %d; .reg .pred %p; ld.param.u64 %m, [m]; mov.u32 %t, %tid.x; and.b32 %a, %t, 31;
+PROBED = """{{ .reg .b32 %t, %a, %b; .reg .b64 %m, %d, %o, %e; .reg .pred %p; ld.param.u64 %m, [m]; mov.u32 %t, %tid.x; and.b32 %a, %t, 31;
  setp.ne.u32 %p, %a, 0; @%p ret; add.u32 %t, %t, 5; L: mul.wide.u32 %d, %a, 4; add.u64 %d, %m, %d;
  atom.relaxed.gpu.global.cas.b32 %b, [%d], 0, %t; setp.eq.u32 %p, %b, 0; @%p bra D; add.u32 %a, %a, 1; bra L; D: {} ret; }}"""
 
 
-@pytest.mark.parametrize("then", ["", "mul.wide.u32 %d, %a, 4; ld.param.u64 %m, [o]; add.u64 %d, %m, %d; st.global.u32 [%d], %t;"])
+@pytest.mark.parametrize("then", ["", "mul.wide.u32 %e, %a, 4; ld.param.u64 %o, [o]; add.u64 %e, %o, %e; st.global.u32 [%e], %t;"])
 def test_places_of_a_hash_table_may_have_any_order(then: str):
     """Who finds a place free keeps it: the loop goes on until the atomic operation succeeds."""
     run, _ = launched(f"{HEAD}.visible .entry k(.param .u64 m, .param .u64 o) {PROBED.format(then)}", "all:6")

@@ -299,8 +299,7 @@ def _placed_by_atoms(launch: Launch) -> Iterator[_Placed]:
         if i.op not in WRITES or not _is_global(i) or len(i.operands) < 2:
             continue
         address = i.operands[i.op == "atom"]
-        is_swap = "cas" in i.modifiers  # whether it writes depends on its own result
-        if is_swap or not given.isdisjoint(slots_in(address)):
+        if not given.isdisjoint(slots_in(address)):
             roots = _roots_of(address, launch, givers)
             size = COPIED if i.op == "cp" else bits_of(i.modifiers[-1]) // 8
             yield _Placed(size, frozenset(at for root in roots for at in addresses_of(root, launch)) if roots else None)
