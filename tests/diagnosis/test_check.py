@@ -241,7 +241,7 @@ def test_what_follows_from_an_earlier_finding_says_so():
 def test_errors_that_cancel_are_luck():
     scenario = tomllib.loads(next(path for path in BUGS if path.stem.startswith("B12")).read_text())
     (found,) = (f for f in check(scenario).findings if f.severity == "luck")
-    assert (found.code, "in one change (a and b: see A105): if" in found.repair) == ("H801", True)
+    assert (found.code, "in one change (a and b: do what A105 says): if" in found.repair) == ("H801", True)
     scenario["buffer"]["sB"]["address"] = 0x4800
     assert "H801" not in check(scenario).codes
     for name, at in (("sA", 0x800), ("sB", 0x4800)):  # no single change makes these layouts right
