@@ -1,9 +1,9 @@
 """Is an unwritten column the padding of its row, or did a kernel forget it?
 
 Both look the same in memory: each row has a gap of the same length at the same place. So the lengths decide. The rule
-is in `is_padding`. A gap is padding in these cases, else a column that was forgotten:
+is in `is_padding`. Four cases are padding. Every other gap is a column that was forgotten.
 
-- The pitch is worse aligned than the data in front of the gap: 32 columns in rows of 33, or 64 in rows of 72. Such a
+- The pitch is worse aligned than the data before the gap: 32 columns in rows of 33, or 64 in rows of 72. Such a
   pitch avoids bank conflicts. Nobody makes a tile of 33 columns for its own sake. The gap has at most 64 bytes.
 - A row has at most 32 bytes. It may be a structure, with its tail.
 - The pitch is no power of two and no multiple of 64 bytes: 100 columns in rows of 104. It may be rounded up. The
@@ -51,8 +51,8 @@ def widths(parameters: np.ndarray, is_address: Callable[[int], bool]) -> np.ndar
 
 
 def is_padding(pitch: np.ndarray, data: np.ndarray, has_one: np.ndarray, are_many: np.ndarray, known: np.ndarray = _NONE) -> np.ndarray:
-    """Is the gap of rows padding, by the bytes of their pitch and of their data? `has_one`: rows have one gap.
-    `are_many`: there are three rows at least. `known` are the arguments of the kernel.
+    """Is the gap of rows padding, by the bytes of their pitch and of their data? If `has_one` is set, rows have one
+    gap. If `are_many` is set, there are three rows at least. The arguments of the kernel are `known`.
 
     >>> pitch, data, all_ = np.array([132, 144, 128, 512, 8, 416]), np.array([128, 128, 124, 384, 4, 400]), np.ones(6, bool)
     >>> rows = lambda *known: is_padding(pitch, data, all_, all_, *known)
@@ -141,8 +141,8 @@ class Rows:
         return (kinds[0] - usual)[which], (usual == kinds[1])[which]
 
     def parts(self, are_pads: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-        """The gaps that are padding, by (their places in `offsets`, their lengths, their pitches), and those parts of
-        longer gaps that are the padding of the row before them, or of the row behind.
+        """The gaps that are padding, by (their places in `offsets`, their lengths, their pitches). A longer gap counts
+        with the part that is the padding of the row before it, or of the row after it.
         """
         yield self.begins[are_pads], self.lengths[are_pads], self.pitch[are_pads]
         ends = self.at + self.lengths

@@ -308,8 +308,8 @@ class StoredTaint:
         return self.copied(offset, number, by) or is_new
 
     def copied(self, offset: np.ndarray, number: np.ndarray, by: Any) -> bool:
-        """The host has got bytes with these marks, at these distances from the first byte that it got. What it does
-        with those that are not used is unknown. Is that new?
+        """The host has got bytes with these marks, at these distances from the first byte that it got. Their use
+        is not known. Is that new?
         """
         is_new = False
         new = [n for n in np.unique(number).tolist() if not all(doubt.is_used or doubt.is_told for doubt in self.doubts_of(n))]

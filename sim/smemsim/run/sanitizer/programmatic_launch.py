@@ -2,20 +2,22 @@
 griddepcontrol).
 
 A launch with that attribute may start when all CTAs of the previous launch have executed
-griddepcontrol.launch_dependents or have exited. Rules:
+griddepcontrol.launch_dependents or have exited. The rules follow.
 
-- After griddepcontrol.wait all effects of the first launch on memory are complete and visible.
-- A thread that has not waited, and does not synchronise with one that has, races with all writes of the first launch.
-  If the first launch executes griddepcontrol.launch_dependents, the thread also races with its reads.
-- The exit of a CTA publishes nothing: its writes may become visible after the next launch has started.
-- A fence of device scope before griddepcontrol.launch_dependents publishes the knowledge of its thread to the start of
-  the next launch.
-- Strong accesses of both launches with device scope do not race with each other. A read may acquire a release of the
-  first launch. For its thread, and threads that synchronise with it, it then comes after that launch, and after the
-  launches that the first one has waited for. The sanitizer does not follow which writes of the first launch the release
-  covers.
-- An earlier launch may still run if the first launch has not waited for its end, or has let the next launch start
-  before that wait. Then a wait is for both.
+After griddepcontrol.wait all effects of the first launch on memory are complete and visible. A thread that has not
+waited, and does not synchronise with one that has, races with all writes of the first launch. If the first launch
+executes griddepcontrol.launch_dependents, the thread also races with its reads.
+
+The exit of a CTA publishes nothing: its writes may become visible after the next launch has started. A fence of device
+scope before griddepcontrol.launch_dependents publishes the knowledge of its thread to the start of the next launch.
+
+Strong accesses of both launches with device scope do not race with each other. A read may acquire a release of the
+first launch. For its thread, and threads that synchronise with it, it then comes after that launch, and after the
+launches that the first one has waited for. The sanitizer does not follow which writes of the first launch the release
+covers.
+
+An earlier launch may still run if the first launch has not waited for its end, or has let the next launch start before
+that wait. Then a wait is for both.
 """
 
 from __future__ import annotations

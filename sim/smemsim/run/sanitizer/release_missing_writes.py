@@ -98,8 +98,8 @@ def _find_unmet(program: Program) -> list[Instruction]:
 
 
 def _loads_beside(program: Program, after: Sequence[Sequence[int] | None], releases: Sequence[bool]) -> list[Instruction]:
-    """The plain loads in one arm of a branch, if a thread in the other arm may release: lanes of one warp may be in
-    both. `releases` says of each block whether a release may follow before the lanes meet.
+    """The plain loads in one arm of a branch, if a thread in the other arm may release. Lanes of one warp may be in
+    both arms. The flags `releases` say, by block, whether a release may follow before the lanes meet.
     """
     beside = [False] * len(releases)
     for arms in after:

@@ -88,8 +88,8 @@ class Doubt:
         return True
 
     def copied(self, by: Half | None, offsets: np.ndarray, rows: Callable[[], Rows]) -> bool:
-        """The host gets such bytes, at these distances from the first one that it gets, and that is no use. The remark
-        says so once. `by` None: the launch is over.
+        """The host gets such bytes, at these distances from the first one that it gets, and that is no use. It is
+        added to the remark once. `by` None: the launch is over.
         """
         finding = self.finding
         remark = self.findings.found(finding.code, finding.line, finding.operation)

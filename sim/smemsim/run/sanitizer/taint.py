@@ -380,7 +380,7 @@ class Taint:
         return found
 
     def _pitches(self, words: np.ndarray) -> np.ndarray:
-        """Of each byte of words of shared memory, (..., 4), that is padding the pitch of its rows, else 0."""
+        """The pitch of rows, for each byte of words of shared memory, (..., 4), that is their padding; else 0."""
         per_cta = self.x.pitch // WORD
         found = np.zeros((*words.shape, WORD), np.int64)
         for cta in distinct(words // per_cta).tolist():
