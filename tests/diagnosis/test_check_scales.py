@@ -718,7 +718,7 @@ WRONG_STORES = {
     "neighbours exchanged": (Stored(wrong="a", turn="xor.b32 %r30, %r30, 1;"), "S701", "row r gets those of row r ^ 1"),
     "the last row first": (Stored(wrong="b", turn="sub.u32 %r30, 127, %r30;"), "S701", "in the opposite order"),
     "rows moved": (Stored(wrong="a", by="cp.async", turn="add.u32 %r30, %r30, 32; and.b32 %r30, %r30, 127;"), "S701", "row r gets those of row (r + 32) % 128"),
-    "half of them never": (Stored(wrong="b", only="setp.lt.u32 %p5, %r1, 64;"), "R507", "before anything has written"),
+    "half of them never": (Stored(wrong="b", only="setp.lt.u32 %p5, %r1, 64;"), "R507", "are read before anything has written them: 0x"),
     "one id": (Stored(wrong="", id=first_of_a, tiles=2), "S702", "(scale id 0, column 128)"),
     "one id, by tcgen05.st": (Stored(wrong="a", by="tensor", id=first_of_a, tiles=2), "S702", "(scale id 0, column 128)"),
     "one row block": (Stored(grid=(2, 1), wrong="a", turn="shl.b32 %r33, %r3, 7; sub.u32 %r30, %r30, %r33;"), "R508", "rows 0 to 127 of A and rows 128 to 255"),

@@ -33,16 +33,16 @@ def uninitialised(
     is_copied: bool = False,
     is_voted: bool = False,
     is_own: bool = False,
-    are_several: bool = False,
+    several: str = "",
 ) -> tuple[Clauses, Severity | None]:
     """Memory is read that no thread has written. The report is a remark in three cases: a store copies the value and
     nothing else depends on it, lanes that have a value vote too, or the value decides only about its own element
-    (`is_own`). If `are_several` is set, `where` is a number of bytes.
+    (`is_own`). If `where` is a number of bytes, `several` are their addresses.
     """
     mild = COPIED if is_copied else VOTED if is_voted else DECIDES if is_own else ""
     return Clauses(
         "R507",
-        f"{where} {'are read before anything has written them' if are_several else 'is read before anything has written it'}",
+        f"{where} {f'are read before anything has written them: {several}' if several else 'is read before anything has written it'}",
         (Half("read", i.name, i), *uses(user, by)),
         mild or "the memory still holds old bytes, which may be anything",
     ), Severity.NOTE if mild else None

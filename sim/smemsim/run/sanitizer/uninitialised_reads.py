@@ -117,12 +117,14 @@ class UninitialisedReads:
     ) -> None:
         """R507 of bytes, of each word as bits."""
         places = np.flatnonzero(words)
-        where, has_gaps = self._where(places, words[places])
-        said, milder = uninitialised(where, i, user, is_copied=is_copied, is_voted=is_voted, are_several=has_gaps)
+        where, several = self._where(places, words[places])
+        said, milder = uninitialised(where, i, user, is_copied=is_copied, is_voted=is_voted, several=several)
         self.reporting.find(i, places, said, self._repair(i, int(places[0])), milder=milder)
 
-    def _where(self, places: np.ndarray, bits: np.ndarray) -> tuple[str, bool]:
-        """The bytes in the first CTA that has some, as findings call them. Are there initialised bytes between them?"""
+    def _where(self, places: np.ndarray, bits: np.ndarray) -> tuple[str, str]:
+        """The bytes in the first CTA that has some, as findings call them; their addresses if initialised bytes are
+        between them, else "".
+        """
         per_cta = self.x.pitch // WORD
         cta = self.x.ctas[int(places[0]) // per_cta]
         own = places // per_cta == cta.index
@@ -132,8 +134,8 @@ class UninitialisedReads:
         where: str = self.x.program.places.shared_named(first, last)
         has_gaps = len(at) != last - first + 1
         if has_gaps:
-            where = f"{len(at)} of the {last - first + 1} bytes of {where} ({_runs(at)})"
-        return where + (f" of CTA {cta.number}" if self.x.launch.ctas > 1 else ""), has_gaps
+            where = f"{len(at)} of the {last - first + 1} bytes of {where}"
+        return where + (f" of CTA {cta.number}" if self.x.launch.ctas > 1 else ""), _runs(at) if has_gaps else ""
 
     def _repair(self, i: Instruction, place: int) -> str:
         """The instruction that has to write the bytes, or the guard that keeps the reader from them."""
