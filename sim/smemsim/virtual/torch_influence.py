@@ -16,7 +16,7 @@ from smemsim.virtual import process
 from smemsim.virtual.torch_cuda import is_cuda
 from smemsim.virtual.torch_tensors import CUDA, tensors
 
-__all__ = ["combined", "influenced", "marks_of"]
+__all__ = ["bytes_of", "combined", "influenced", "marks_of"]
 
 
 # words in the names of functions whose result is another one each time
@@ -193,11 +193,7 @@ class _Results:
         taint.uses(sorted({key[0] for key, each in differ.items() if (each & marked).any()}), by)
         taint.uses(sorted({key[0] for key, each in differ.items() if each.any()}), by, are_pads=True)
         size = usual.element_size() if _is_tensor(usual) else self.marked[0].element_size()
-        united = dict[int, np.ndarray]()  # a number has several variants
-        for (number, _), each in differ.items():
-            united[number] = united.get(number, False) | each
-        of_bytes = {number: np.flatnonzero(each)[:, None] * size + np.arange(size) for number, each in united.items() if each.any()}
-        taint.copied({number: own.reshape(-1) for number, own in of_bytes.items()}, by)
+        taint.copied(bytes_of(((key[0], each) for key, each in differ.items()), size), by)
 
     def _has_whole_rows(self, count: int, columns: int) -> bool:
         """Has a result as many elements as what it is made of, or as many columns? Else columns were chosen."""
@@ -264,6 +260,19 @@ def combined(differ: Iterable[tuple[int, np.ndarray]], shape: tuple[int, ...]) -
             known, which = np.unique(2 * which + own, return_inverse=True)
             sets = [tuple(dict.fromkeys((*sets[n >> 1], *(number,) * (n & 1)))) for n in known.tolist()]
     return which.reshape(shape), sets
+
+
+def bytes_of(differ: Iterable[tuple[int, np.ndarray]], size: int) -> dict[int, np.ndarray]:
+    """For each number the distances of the bytes that have it, from numbers and which elements of `size` bytes have
+    them. A number comes several times, once for each value that was tried.
+
+    >>> bytes_of([(7, np.array([True, False, False])), (7, np.array([False, False, True])), (9, np.array([False] * 3))], 2)
+    {7: array([0, 1, 4, 5])}
+    """
+    held = dict[int, np.ndarray]()
+    for number, own in differ:
+        held[number] = held.get(number, np.zeros(own.shape, bool)) | own
+    return {number: (np.flatnonzero(own)[:, None] * size + np.arange(size)).reshape(-1) for number, own in held.items() if own.any()}
 
 
 def _has_bits(value: Any) -> bool:
