@@ -71,7 +71,7 @@ def ran(body: str, *, try_fixes: bool = True, **given):
         (INIT.format(1) + EXPECT.format(256) + LOAD + WAIT.format("").replace(" @!%p2 bra W;", "") + LEAVE, "X004", "a loop that repeats mbarrier.try_wait.parity.shared.b64 in line {mbarrier.try_wait} until it is true", ""),
         (TWICE.format(WAIT.format("").replace("W", "V").replace("], 0", "], 1")), "X004", "a loop that repeats mbarrier.try_wait.parity.shared.b64 in line {mbarrier.try_wait.parity.shared.b64 %p2, [bar], 0} until it is true", ""),
         (TWO_STORES.format(""), "X005", "cp.async.bulk.wait_group.read 0 after line {@%p5 cp.async.bulk.commit_group}", ""),
-        (TWO_STORES.format("").replace("@%p4 cp.async.bulk.wait_group.read 0;\n", ""), "X005", "cp.async.bulk.wait_group.read 0 after lines {@%p4 cp.async.bulk.commit_group}, {@%p5 cp.async.bulk.commit_group}", ""),
+        (TWO_STORES.format("").replace("@%p4 cp.async.bulk.wait_group.read 0;\n", ""), "X005", "cp.async.bulk.wait_group.read 0 after lines {@%p4 cp.async.bulk.commit_group} and {@%p5 cp.async.bulk.commit_group}", ""),
         (STORED.format("") + BULK + WAITED, "X003", "fence.proxy.async.shared::cta after line {st.shared}", ""),
         (STORED.format(FENCE) + BULK + AGAIN, "X005", "cp.async.bulk.wait_group.read 0 before line 20", ""),
         (STORED.format(FENCE) + BULK + WAITED.replace("0", "1") + AGAIN, "X005", "cp.async.bulk.wait_group 0 instead of 1 in line {cp.async.bulk.wait}", ""),
