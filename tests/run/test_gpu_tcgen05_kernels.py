@@ -800,6 +800,26 @@ def test_every_answer_can_be_tried() -> None:
     assert [f.code for f in taken_over(traps, 6, cancel="all")[0].findings] == ["X013"]
 
 
+@pytest.mark.parametrize(
+    ("again", "codes"),
+    [
+        ("selp.b32 %r4, %r4, 0, %p2; setp.lt.and.u32 %p2, %r4, 3, %p2; @%p2 bra ASK;", []),
+        ("add.u32 %r9, %r9, 1; setp.lt.u32 %p2, %r9, 2; @%p2 bra ASK;", ["X020"]),
+        ("setp.eq.u32 %p2, %r4, 7; @%p2 bra ASK;", ["X020"]),
+        ("shfl.sync.idx.b32 %r4, %r4, 3, 31, -1; @%p2 bra ASK; st.global.u32 [%rd1], 0; @%p2 st.global.u32 [%rd1], %r4;", []),
+        ("st.shared.u32 [%r1+32], %r4; ld.shared.u32 %r9, [%r1+32]; red.global.add.u32 [%rd1], %r9;", ["X020"]),
+    ],
+)
+def test_the_ctaid_of_a_declined_request_may_be_decoded_and_not_used(again: str, codes: list[str]) -> None:
+    text = (
+        taking_over(again=again)
+        .replace("@%p2 clusterlaunchcontrol.query", "clusterlaunchcontrol.query")
+        .replace("ASK:", "mov.u32 %r9, 0; ASK:", 1)
+    )
+    run = taken_over(text, 1, cancel="never")[0]
+    assert [f.code for f in run.findings] == codes, run.text()
+
+
 def test_the_command_line_and_launch_files_say_how_requests_are_answered(tmp_path: Path) -> None:
     (tmp_path / "kernel.ptx").write_text(taking_over())
     launch = tmp_path / "launch.toml"

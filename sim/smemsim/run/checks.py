@@ -53,6 +53,11 @@ class Taint(Protocol):
     def shuffled(self, i: Instruction, threads: np.ndarray, sources: np.ndarray, undefined: np.ndarray | None = None) -> None:
         """shfl: each thread gets the value of its source; the `undefined` ones get an undefined value."""
 
+    def answered(self, i: Instruction, threads: np.ndarray, declined: np.ndarray) -> None:
+        """clusterlaunchcontrol.query_cancel: each thread decodes a response; the ctaid of a `declined` request is
+        undefined.
+        """
+
     def of_registers(self, operands: Sequence[Operand], threads: np.ndarray) -> np.ndarray | None:
         """The marks of operands, (operands, threads); None where there are none."""
 

@@ -98,7 +98,7 @@ INFINITY = {"bf16": 0x7F80, "f16": 0x7C00, "f32": 0x7F800000, "f64": 0x7FF000000
 MOST_BYTES = 8  # of a register whose parts have marks; more parts than that are its bits
 MOST_STRUCTURE = 16  # bytes of a row that a load reads at once
 TELLING = frozenset(
-    ("ldmatrix", "mma", "shfl", "stmatrix", "tcgen05", "wgmma", "wmma")
+    ("clusterlaunchcontrol", "ldmatrix", "mma", "shfl", "stmatrix", "tcgen05", "wgmma", "wmma")
 )  # they say themselves where the values go, and so does st.async
 METADATA = {"mma": 4, "wgmma": 3}  # which operand a sparse instruction's metadata is
 
@@ -341,6 +341,25 @@ class Taint:
             "X011", i, f"lane {lane} of warp {thread // WARP} gets an undefined value from lane {of}",
             "let every lane that others read execute the instruction, and name it in the mask; or use the value only if its lane took part",
             because="PTX ISA 9.1 §9.7.9.6 (shfl.sync)", milder=Severity.WRONG, why=f"lane {of} takes no part, or is not in the member mask",
+            halves=(Half("read", i.name, i), *uses(user)),
+        )  # fmt: skip
+
+    def answered(self, i: Instruction, threads: np.ndarray, declined: np.ndarray) -> None:
+        """Threads (n,) decode a response. The ctaid of a `declined` request is undefined, which is reported at a use:
+        compilers decode before they test.
+        """
+        marks: np.ndarray = np.zeros(len(threads), np.int32)
+        if "get_first_ctaid" in i.modifiers[1] and declined.any():
+            marks = np.where(declined, np.int32(self.origins.of(("answer", i.line), functools.partial(self._was_declined, i))), marks)
+        for operand in _items(i.operands[0]):
+            if isinstance(operand, Register):
+                self._mark(operand.slot, threads, marks)
+
+    def _was_declined(self, i: Instruction, user: Instruction | None) -> None:
+        """X020: a value is used that was decoded as the first CTA of a cluster which no request has canceled."""
+        self.x.launch.find(
+            "X020", i, "the ctaid of a declined request is used", "use it only if query_cancel.is_canceled of this response is true; if not, stop requesting",
+            because="PTX ISA 9.1 §9.7.13.18", why="the request got no cluster: query_cancel.is_canceled of the response is false, and get_first_ctaid is undefined",
             halves=(Half("read", i.name, i), *uses(user)),
         )  # fmt: skip
 
@@ -1156,6 +1175,8 @@ def _is_value(i: Instruction, n: int, operand: Operand) -> bool:
         return n in factors or (is_sparse and n == METADATA["mma"])
     if i.op == "tcgen05":
         return i.modifiers[0] in ("ld", "st") and not isinstance(operand, Address)
+    if i.op == "clusterlaunchcontrol":
+        return n == 0 and i.modifiers[0] == "query_cancel"
     if i.op == "wmma":
         return n in {"load": (0,), "mma": (0, 1, 2, 3), "store": (1,)}[i.modifiers[0]]
     return n in {"atom": (0, 2), "ldmatrix": (0,), "mma": (0, 1, 2, 3), "red": (1,), "shfl": (0, 1), "st": (1,), "stmatrix": (1,)}[i.op]

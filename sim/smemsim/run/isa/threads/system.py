@@ -329,5 +329,8 @@ def build_query_cancel(i: Instruction, c: Linker) -> Step:
         parts = np.ascontiguousarray(np.broadcast_to(np.asarray(response(x), np.uint64), (x.n, 2))).view(np.uint32)
         for n, write in writes:
             write(x, parts[:, n] != 0 if n == 3 else parts[:, n])
+        declined = parts[:, 3] == 0
+        if x.taint is not None and (x.taint.slots or declined.any()):
+            x.taint.answered(i, x.threads, declined)
 
     return run
