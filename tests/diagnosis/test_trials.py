@@ -104,6 +104,21 @@ def test_the_fix_was_executed_and_helps(wrong, code, fix, trial):
     assert not any(f.tried for f in untried.findings)
 
 
+@pytest.mark.parametrize("again", [" @!%p2 bra W;", ""], ids=["second with a loop", "second without"])
+@pytest.mark.parametrize("loop", [" @!%p2 bra W;", ""], ids=["first with a loop", "first without"])
+def test_each_wait_without_a_loop_is_named(loop: str, again: str):
+    """Also if a loop around one of them alone does not help. None of them is a wait for an earlier phase."""
+    first, second = WAIT.format("").replace(" @!%p2 bra W;", loop), WAIT.format("").replace(" @!%p2 bra W;", again)
+    second = second.replace("W", "V").replace("], 0", "], 1")
+    body = TWICE.replace(WAIT.format("").replace(" @!%p2 bra W;", ""), first).format(second)
+    findings = ran(body, try_fixes=False)[0].findings
+    lines = [n for n, line in enumerate(kernel(1, body).split("\n"), 1) if "try_wait" in line and "bra" not in line]
+    said = [f for f in findings if "until it is true" in f.repair]
+    assert [f"in line {line} until" in f.repair for f, line in zip(said, lines, strict=False)] == [True] * len(said)
+    assert sum(1 + len(f.alike) for f in said) == len(lines) == (not loop) + (not again)
+    assert not loop or len(findings) == len(said)
+
+
 COPIED = """mov.u32 %r5, sm; mad.lo.u32 %r3, %r1, 16, %r5; mov.u32 %r10, 3; st.shared.v4.b32 [%r3], {%r10, %r10, %r10, %r10};
 fence.proxy.async.shared::cta; tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [bar+56], 32; @%p9 mbarrier.init.shared::cta.b64 [bar], 1; bar.sync 0;
 ld.shared.u32 %r11, [bar+56]; shr.u32 %r12, %r5, 4; cvt.u64.u32 %d5, %r12; or.b64 %d5, %d5, 0x0000400800000000;

@@ -14,7 +14,7 @@ from smemsim.core.finding import Touched, Value
 from smemsim.core.ptx.module import Address, Immediate, Instruction
 from smemsim.core.spec.findings import Severity
 from smemsim.run.async_ops import Delivery, facts_of
-from smemsim.run.lower.cfg import leads_past
+from smemsim.run.lower.cfg import is_read, leads_past
 from smemsim.run.lower.dataflow import decides_alone, is_in_vain, looks_again, may_follow, message_flags
 from smemsim.run.lower.waits import before_loads, is_wait
 from smemsim.run.sanitizer.happens_before import Formal, VectorClocks
@@ -408,6 +408,8 @@ class Reporting:
         i, left, _ = self._weak_wait(op)
         if i is not None:
             return f"{i.name} {left} of {i.at} leaves it pending"
+        if (ignored := self._ignored_wait(op, warp)) is not None:
+            return f"no instruction looks at the answer of the wait in {ignored.at}, so no thread has waited for it"
         if self.relaxed_wait(warp) and (line := self._line_of_wait(op, warp)):
             return self.why_relaxed(warp)
         return self.passed_early(self.waits.get(warp), op)[0] or "no thread has waited for it yet"
@@ -561,6 +563,8 @@ class Reporting:
         i, left, younger = self._weak_wait(op)
         if i is not None:
             return f"{i.name} {younger} instead of {left} in {i.at}: {left} leaves the group of {op.instruction.at} pending"
+        if (ignored := self._ignored_wait(op, warp)) is not None:
+            return f"a loop that repeats {ignored.name} in {ignored.at} until it is true"
         waited = self.waits.get(warp)
         if early := self.passed_early(waited, op)[1]:
             return early
@@ -609,6 +613,16 @@ class Reporting:
         i, left = self.group_waits.get((int(op.warps[0]), kind), (None, 0))
         younger = self.groups.younger(op, kind) if i is not None and self.groups is not None else None
         return (i, left, younger) if younger is not None and younger < left else (None, 0, 0)
+
+    def _ignored_wait(self, op: Operation, warp: int) -> Instruction | None:
+        """The last wait of a warp, if it was for the phase of an operation, and no instruction looks at its answer."""
+        barrier, line, brought = self.waits.get(warp, (None, 0, []))
+        wait = self.lines.get(line)
+        if barrier is None or wait is None or not is_wait(wait) or is_read(wait, self.x.program.inlined.body):
+            return None
+        if brought and all(d.instruction is not op.instruction for d in brought):
+            return None
+        return wait if _counts(barrier, op) or self._is_committed(op.instruction, wait) else None
 
     def why_relaxed(self, warp: int) -> str:
         """What the last wait of a warp at an mbarrier does not do, if that wait is relaxed."""
