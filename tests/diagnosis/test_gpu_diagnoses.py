@@ -43,7 +43,7 @@ def first(body: str, **shape):
 @pytest.mark.parametrize("wait", ["bar.sync 0;", "barrier.cluster.arrive; barrier.cluster.wait;"])
 @pytest.mark.parametrize(
     "together",
-    [BUTTERFLY, "vote.sync.ballot.b32 %r2, %p1, -1;", "match.any.sync.b32 %r2, %r1, -1;", "bar.warp.sync -1;", "elect.sync %r2|%p3, -1;"],
+    [BUTTERFLY, "vote.sync.ballot.b32 %r2, %p9, -1;", "match.any.sync.b32 %r2, %r1, -1;", "bar.warp.sync -1;", "elect.sync %r2|%p3, -1;"],
 )
 def test_lanes_that_wait_for_lanes_that_went_on_are_the_first_cause(together, wait):
     found = first(f"{LANES}{together}\nJ: {wait} {OUT}", block=64)
@@ -661,6 +661,14 @@ ONE_INIT = "setp.eq.u32 %p, %t, 0; @%p mbarrier.init.shared.b64 [%x], 1; bar.syn
         (
             ONE_INIT + "\nW: mbarrier.try_wait.parity.shared.b64 %p, [%x], 1; @!%p bra W; trap;", "X013", [],
             "or branch around it: each thread that passes the wait comes here; line 5 (@!%p bra W) leads here if %p is true; line 5 sets %p",
+        ),
+        (
+            "st.shared.u32 [%x], 5; ld.shared.u32 %t, [%x+4]; st.global.u32 [%to], %t;", "R507", ["ld.shared.u32", "st.global.u32"],
+            "line 4 (st.shared.u32) writes only bytes next to them",
+        ),
+        (
+            "st.shared.u32 [%x], 5; st.shared.u16 [%x+8], 1; ld.shared.u32 %t, [%x+4]; st.global.u32 [%to], %t;", "R507", ["ld.shared.u32", "st.global.u32"],
+            "line 4 writes only bytes next to them",
         ),
         ("W: ld.volatile.global.u32 %t, [%to]; setp.eq.u32 %p, %t, 0; @%p bra W;", "X006", [None], "(ld.volatile.global.u32) reads"),
     ],

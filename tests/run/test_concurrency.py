@@ -515,6 +515,10 @@ def given_by_one(meets: str, gives: str = AGAIN, takes: str = "", *, count: int 
     @%p8 st.shared.u32 [%r8], %r3; {meets} {gives} bra OUT; T: {takes or waits()} {other} @%p3 ld.shared.u32 %r9, [%r10]; {RESULT} OUT:"""
 
 
+STORES = "@%p8 st.shared.u32 [%r8], %r3;"
+IN_AN_ARM = "@%p4 st.shared.u32 [%r8], %r3; @%p4 bra N; st.shared.u32 [%r8], %r3; {} bra OUT; N: {} " + AGAIN
+
+
 def completed_by_one(before: str, *, store: str = "@%p4 st.shared.u32 [sm], %r3;") -> str:
     """Lane 0 of warp 0 says by mbarrier.complete_tx that a word is stored; warp 1 waits for that and reads it."""
     return f"""{init()} bar.sync 0; @%p3 bra T; @%p4 mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 16; {store} {before}
@@ -1033,6 +1037,8 @@ KERNELS = (
     Kernel("lanes, one frees what the others read",    freed_by_one("", first="@%p4 bra N;", then="N:"), "X008"),
     Kernel("lanes, one frees in the other arm",        freed_by_one("", first="@%p4 bra N;", then="bra OUT; N:"), "X008"),
     Kernel("lanes, one frees in the other arm, met",   freed_by_one("", first="@%p4 bra N;", then="bar.warp.sync -1; bra OUT; N: bar.warp.sync -1;")),
+    Kernel("lanes, one tells in the other arm",        given_by_one("", "@%p3 bra T;").replace(STORES, IN_AN_ARM.format("", "")), "X008"),
+    Kernel("lanes, one tells in the other arm, met",   given_by_one("", "@%p3 bra T;").replace(STORES, IN_AN_ARM.format(*["bar.warp.sync -1;"] * 2))),
     Kernel("lanes, one frees in the first arm",        freed_by_one("", first=f"@!%p4 bra N; {AGAIN} bra OUT; N:", gives="@%p4 mov.u32 %r20, 0;", takes="st.shared.u32 [%r6], 7;"), "X008"),
     Kernel("lanes, one frees, guarded loads",          freed_by_one("", guard="@!%p4"), "X008"),
     Kernel("lanes, one sets a flag, all have read",    freed_by_one("", RELEASE, waits_by=ACQUIRES), "X008"),

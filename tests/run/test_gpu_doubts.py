@@ -50,6 +50,21 @@ def test_a_predicate_without_a_value_that_decides_is_told(body, told):
     assert list(found(body, np.zeros(32, np.uint32))) == told
 
 
+@pytest.mark.parametrize("is_set", [False, True])
+@pytest.mark.parametrize(
+    "reads",
+    [
+        "bfe.u32 %r9, %r19, 1, 4;", "bfi.b32 %r9, %r1, %r19, 0, 4;", "prmt.b32 %r9, %r1, %r19, 0x5410;", "lop3.b32 %r9, %r1, %r19, %r1, 0x96;",
+        "shf.l.wrap.b32 %r9, %r1, %r19, 3;", "popc.b32 %r9, %r19;", "brev.b32 %r9, %r19;", "sad.u32 %r9, %r1, %r19, %r1;", "div.u32 %r9, %r19, 3;",
+        "shfl.sync.bfly.b32 %r9, %r19, 1, 31, -1;", "redux.sync.add.u32 %r9, %r19, -1;", "rcp.rn.f32 %r9, %r19;",
+    ],
+    ids=lambda text: text.split(" ")[0],
+)  # fmt: skip
+def test_an_operand_without_a_value_is_told_in_every_instruction(reads: str, is_set: bool):
+    body = "mov.b32 %r19, 5;" * is_set + f"{reads} st.global.u32 [%d20], %r9;"
+    assert list(found(body, np.zeros(32, np.uint32))) == ["R507"] * (not is_set)
+
+
 @pytest.mark.parametrize("tiers", ["closures", "compiled"])
 @pytest.mark.parametrize("space", ["shared", "local"])
 def test_a_guard_that_uses_a_value_is_named_with_what_computes_it(space, tiers, monkeypatch):

@@ -188,7 +188,11 @@ MOST_BARRIERS = 64  # of a variable that has nothing else
 WORKSPACE = ("envreg1", "envreg2")  # the special registers with the address of the grid's workspace
 BRANCHING = ("bra", "ret", "exit")  # not the instruction that a finding at this line is about
 # accesses of threads to memory
-ACCESSES = {"read": ("ld", "ldu", "ldmatrix", "atom", "red"), "write": ("st", "stmatrix", "atom", "red")}
+ACCESSES = {
+    "read": ("ld", "ldu", "ldmatrix", "atom", "red"),
+    "write": ("st", "stmatrix", "atom", "red"),
+    "access": ("ld", "ldu", "ldmatrix", "st", "stmatrix", "atom", "red"),
+}
 SPACES = frozenset(("shared", "shared::cta", "shared::cluster", "global", "local", "param", "const"))
 
 
@@ -209,13 +213,6 @@ class Block:
     behind: int = 0
     has_loads: bool = False  # that may read shared memory
     tier: Any = None  # how its steps run: `jit.tier.Tier`, made when the block first does
-
-
-# Instructions whose first operand alone is a result; of all others, such as tcgen05.ld.red, every register may be one.
-_ONE_RESULT = {
-    "abs", "add", "and", "atom", "cvt", "cvta", "fma", "fused", "ld", "mad", "max", "min", "mov", "mul", "neg", "not", "or", "red", "selp", "setp", "shl", "shr", "st", "sub",
-    "xor", "mma", "wgmma",
-}  # fmt: skip
 
 
 @dataclasses.dataclass(eq=False)
@@ -240,6 +237,7 @@ class Program:
     # registers that may be read before they are written, from the first use on (`cfg.read_first`)
     read_first: frozenset[int] | None = None
     tiers: str = ""  # how its blocks run: SMEMSIM_TIERS at the last launch (`jit.tier`)
+    written: frozenset[int] = frozenset()  # the slots of registers that steps write
     copied: Copied = NOTHING_COPIED  # what carries bytes of global memory to where they are asked for
     at_launch: Mapping[Any, Callable[[Any], None]] = dataclasses.field(
         default_factory=dict
@@ -314,22 +312,28 @@ class Program:
     def access_at(self, line: int, does: str, space: str) -> Instruction | None:
         """The instruction of a line that accesses a memory; None for a line without an instruction.
 
-        It "read"s or "write"s "shared", "global" or "tensor" memory. Inline assembly may have several instructions on
+        It "read"s or "write"s "shared", "global" or "tensor" memory, or both ("access"), or is a "copy". Inline assembly may have several instructions on
         one line.
         """
+        return next(iter(self.accesses_at(line, does, space)), self.lines.get(line))
+
+    def accesses_at(self, line: int, does: str, space: str) -> list[Instruction]:
+        """The instructions of a line that can access a memory so, each once."""
         own, wanted = self._accesses.get(line, ()), {space, f"{space}::cta", f"{space}::cluster"}
         if space == "tensor":
-            fitting = (i for i in own if i.op == "tcgen05" and (i.modifiers[0] == "ld") is (does == "read"))
+            fitting = [i for i in own if i.op == "tcgen05" and (i.modifiers[0] == "ld") is (does == "read")]
+        elif does == "copy":
+            fitting = [i for i in own if i.op == "cp"]
         else:
-            fitting = (i for i in own if i.op in ACCESSES.get(does, ()) and SPACES.isdisjoint({*i.modifiers} - wanted))
-        return next(fitting, self.lines.get(line))
+            fitting = [i for i in own if i.op in ACCESSES.get(does, ()) and SPACES.isdisjoint({*i.modifiers} - wanted)]
+        return [*{i.text: i for i in reversed(fitting)}.values()][::-1]
 
     @functools.cached_property
     def _accesses(self) -> dict[int, list[Instruction]]:
         """The loads, stores and atomic operations of each line."""
         found: dict[int, list[Instruction]] = {}
         for i in self.inlined.body:
-            if any(i.op in ops for ops in ACCESSES.values()) or (i.op == "tcgen05" and i.modifiers[0] in ("ld", "st")):
+            if i.op in ("cp", *ACCESSES["access"]) or (i.op == "tcgen05" and i.modifiers[0] in ("ld", "st")):
                 found.setdefault(i.line, []).append(i)
         return found
 
@@ -356,17 +360,15 @@ class Program:
     @functools.cached_property
     def never_given(self) -> dict[int, Instruction]:
         """The registers that instructions read and none gives a value, with the first reader."""
-        given: set[int] = set()
+        given = set(self.written)
         readers: dict[int, Instruction] = {}
         for i in self.inlined.body:
             for items in (
                 operand.items for operand in i.operands if isinstance(operand, Arguments)
             ):  # a call's results come from the callee
                 given.update(slot for item in items for slot in slots_in(item))
-            for n, (slot, is_result) in enumerate(i.mentions):
-                is_guard = i.guard is not None and not n
-                if is_result or (i.op not in _ONE_RESULT and not is_guard):
-                    given.add(slot)
+            given |= i.given
+            for slot, _ in i.mentions:
                 readers.setdefault(slot, i)
         return {slot: i for slot, i in readers.items() if slot not in given}
 
@@ -454,6 +456,7 @@ class Linker:
         self.pointed = {self.functions[name]: frame for name, frame in inlined.frames.items()}
         self.approximate: set[str] = set()
         self.copied = copied(inlined.body)
+        self.written: set[int] = set()  # the slots of registers that steps write
         self.at_launch: dict[Any, Callable[[Any], None]] = {}  # see `Program.at_launch`
         self.typed: OperandTypes  # of the instruction that is being built
 
@@ -465,6 +468,8 @@ class Linker:
     def write(self, operand: Operand, kind: str) -> Write:
         """A writer of an operand (`registers.writer`); InputError for an operand that no assembler accepts."""
         self.typed.check(operand, kind)
+        if isinstance(operand, Register):
+            self.written.add(operand.slot)
         return writer(operand, kind)
 
     def special(self, name: str) -> Read:
@@ -570,6 +575,7 @@ def link(module: Module, entry: str, arch: str, *, in_small_blocks: bool = False
         frozenset(linker.approximate),
         fused.unsure,
         copied=linker.copied,
+        written=frozenset(linker.written),
         at_launch=linker.at_launch,
     )
 

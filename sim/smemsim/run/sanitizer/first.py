@@ -24,10 +24,10 @@ from smemsim.run.sanitizer.dispatch import Events
 from smemsim.run.sanitizer.global_memory import GlobalShadow, GlobalsOfFirst
 from smemsim.run.sanitizer.global_rule import is_for_shared
 from smemsim.run.sanitizer.history import History
-from smemsim.run.sanitizer.operations import Operation, columns_of
+from smemsim.run.sanitizer.operations import MATRIX, Operation, columns_of
 from smemsim.run.sanitizer.orders import has_excuses, has_fenced_tensor, has_messages
 from smemsim.run.sanitizer.release_missing_writes import unmet_loads, unmet_stores
-from smemsim.run.sanitizer.sanitizer import MATRIX, AtEnd, Begin, LanesApart, Sanitizer
+from smemsim.run.sanitizer.sanitizer import AtEnd, Begin, LanesApart, Sanitizer
 from smemsim.run.sanitizer.taint import Taint
 from smemsim.run.sanitizer.twins import Twins
 from smemsim.run.scopes import GPU

@@ -74,7 +74,7 @@ class MbarrierObjects:
         self.per_cta = x.stride // WARP
         self._objects: dict[Mbarrier, _Object] = {}
         self._at: dict[int, _Object] = {}  # the last object of each word of `x.shared`
-        self._paths: dict[tuple[int, int, str], bool] = {}  # by the lines of two instructions: see `_leads`
+        self._paths: dict[tuple[int, int, str], bool] = {}  # by the ids of two instructions: see `_leads`
 
     def spread(self, first: MbarrierObjects, twins: Twins) -> None:
         """Those of all CTAs, from those of the first one."""
@@ -196,7 +196,7 @@ class MbarrierObjects:
 
     def _leads(self, first: Instruction, then: Instruction, past: str) -> bool:
         """Does a path lead from one instruction to another by none of the program's waits, or fences?"""
-        key = first.line, then.line, past
+        key = id(first), id(then), past
         if key not in self._paths:
             self._paths[key] = leads_past(self.x.program, first, then, self._waits if past == "waits" else self._fences)
         return self._paths[key]

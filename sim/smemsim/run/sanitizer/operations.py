@@ -30,11 +30,12 @@ if TYPE_CHECKING:
     from smemsim.run.views import Wave
 
 __all__ = [
-    "GROUP", "MBARRIER", "NOBODY", "NO_STREAM", "OPERATIONS", "ROOM", "Operation", "Operations", "Renumbering", "are_warps",
+    "GROUP", "MATRIX", "MBARRIER", "NOBODY", "NO_STREAM", "OPERATIONS", "ROOM", "Operation", "Operations", "Renumbering", "are_warps",
     "columns_of", "width_of",
 ]  # fmt: skip
 
 
+MATRIX = ("wgmma", "tcgen05")  # operations of warpgroups and of tensor memory
 MBARRIER = -3  # in tables of writers: an mbarrier object is there (`mbarriers.py`)
 # in tables of who: warps have their number, asynchronous operations theirs from here on
 NOBODY, OPERATIONS = -1, 1 << 20

@@ -29,20 +29,20 @@ class Overwrites:
     """
 
     def __init__(self) -> None:
-        self._probes: dict[int, dict[tuple[object, ...], Probe]] = {}  # by line and key
+        self._probes: dict[int, dict[tuple[object, ...], Probe]] = {}  # by the id of the instruction, and key
         self._open: dict[tuple[object, ...], Tell] = {}
 
     def probe(self, i: Instruction, probe: Probe) -> None:
         """The rows and columns of a product are in doubt from now on."""
         key, tell, _, _ = probe
-        known = self._probes.setdefault(i.line, {})
+        known = self._probes.setdefault(id(i), {})
         if key not in known:
             known[key] = probe
             self._open[key] = tell
 
     def probes_of(self, i: Instruction) -> list[Probe]:
-        """The doubts of the product of a line that runs again."""
-        probes = list(self._probes.get(i.line, {}).values())
+        """The doubts of a product that runs again."""
+        probes = list(self._probes.get(id(i), {}).values())
         for key, _, _, _ in probes:
             self._open.pop(key, None)
         return probes

@@ -27,7 +27,7 @@ from smemsim.run.lower.cfg import following
 from smemsim.run.marks import LANE_BITS
 from smemsim.run.sanitizer.happens_before import VectorClocks
 from smemsim.run.sanitizer.lanes import ONLY_WAIT, Lanes
-from smemsim.run.sanitizer.operations import Operation
+from smemsim.run.sanitizer.operations import MATRIX, Operation
 from smemsim.run.sanitizer.races import LANES_APART, Access, unordered
 from smemsim.run.sanitizer.reporting import Reporting
 from smemsim.run.sanitizer.synchronisation import ALL_LANES, by_warps
@@ -94,13 +94,17 @@ def _find_unmet(program: Program) -> list[Instruction]:
                 state = _before(i, state)
             grows |= state != begins[n]
             begins[n] = state
-    return [*found.values(), *_loads_beside(program, after, [releases for releases, _, _ in begins])]
+    return [*found.values(), *_accesses_beside(program, after, [releases for releases, _, _ in begins])]
 
 
-def _loads_beside(program: Program, after: Sequence[Sequence[int] | None], releases: Sequence[bool]) -> list[Instruction]:
+def _accesses_beside(program: Program, after: Sequence[Sequence[int] | None], releases: Sequence[bool]) -> list[Instruction]:
     """The plain loads in one arm of a branch, if a thread in the other arm may release. Lanes of one warp may be in
     both arms. The flags `releases` say, by block, whether a release may follow before the lanes meet.
+
+    The same for plain stores, but not in kernels with matrix instructions of warpgroups: most of them branch by warp,
+    and store behind the branch.
     """
+    has_stores = program.uses.isdisjoint(MATRIX)
     beside = [False] * len(releases)
     for arms in after:
         if arms is not None and any(releases[arm] for arm in arms):
@@ -113,7 +117,7 @@ def _loads_beside(program: Program, after: Sequence[Sequence[int] | None], relea
         for n, block in enumerate(program.blocks):
             is_beside = beside[n]
             for i in block.instructions if is_beside else ():
-                if _is_plain_load(i):
+                if _is_plain_load(i) or (has_stores and _is_plain_store(i)):
                     found[id(i)] = i
                 is_beside = is_beside and not _meets(i)
             for to in after[n] or ():

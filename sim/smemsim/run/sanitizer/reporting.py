@@ -537,7 +537,7 @@ class Reporting:
 
     def following(self, i: Instruction, name: str) -> Instruction | None:
         """The first instruction of that name in the program to which a path leads from another one."""
-        key = i.line, name
+        key = id(i), name
         if key not in self._followers:
             named = (other for other in self.lines.values() if other.name.startswith(name))
             self._followers[key] = next((other for other in named if self._leads(i, other)), None)

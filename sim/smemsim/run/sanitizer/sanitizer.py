@@ -56,7 +56,7 @@ from smemsim.run.sanitizer.lost_updates import LostUpdates
 from smemsim.run.sanitizer.mbarrier_rules import MbarrierRules
 from smemsim.run.sanitizer.messages import Messages
 from smemsim.run.sanitizer.named_barriers import NamedPhases
-from smemsim.run.sanitizer.operations import NOBODY, OPERATIONS, Operation, Operations
+from smemsim.run.sanitizer.operations import MATRIX, NOBODY, OPERATIONS, Operation, Operations
 from smemsim.run.sanitizer.orders import clocks_of
 from smemsim.run.sanitizer.pairs import PairAllocations
 from smemsim.run.sanitizer.partial_waits import PartialWaits
@@ -83,11 +83,10 @@ if TYPE_CHECKING:
     from smemsim.run.lower.program import Block
     from smemsim.run.views import Cta, Wave
 
-__all__ = ["MATRIX", "AtEnd", "Begin", "LanesApart", "Sanitizer"]
+__all__ = ["AtEnd", "Begin", "LanesApart", "Sanitizer"]
 
 
 COPIES = 16  # operations of an mbarrier, after so many more of which it is looked which are still remembered
-MATRIX = ("wgmma", "tcgen05")
 ASYNCHRONOUS = ("cp", *MATRIX)
 _Early: TypeAlias = tuple[Instruction, int, Mbarrier, int]
 _NO_WARPS = np.zeros(0, np.int64)

@@ -127,7 +127,7 @@ class SharedFindings:
         write and read before the access. The result is "" without such a flag.
         """
         (one, other), at = suspect.warps, int(suspect.at[0])
-        first = self.reporting.lines.get(suspect.line)
+        first = self.reporting.at(suspect.line, "write")
         if a.reader is not None or first is None or suspect.theirs.does != "write" or self.table.who[at] != other:
             return "", ""
         lacks = self.clocks.flag_lacks(one, self.clocks.grid.wave, other, int(self.table.when[at]))
@@ -137,7 +137,7 @@ class SharedFindings:
 
     def _fenced_barrier(self, line: int, i: Instruction) -> str:
         """What to put between a store at `line` and an operation that reads the bytes."""
-        writer = self.reporting.lines.get(line)
+        writer = self.reporting.at(line, "write")
         fence = None if writer is None else self.reporting.following(writer, "fence.proxy.async")
         if fence is None:
             return "put fence.proxy.async and then a barrier between {} and {}".format(*self.reporting.ends(writer, i))

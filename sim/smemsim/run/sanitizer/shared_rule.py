@@ -467,7 +467,7 @@ class SharedRule:
                 yield self._of_scope(a, places, int(line[places[0]]), formal)
 
     def _of_scope(self, a: WordAccess, at: np.ndarray, line: int, formal: Formal) -> Suspect:
-        theirs = Access("access", "another CTA", self.reporting.lines.get(line))
+        theirs = Access("access", "another CTA", self.reporting.at(line, "access"))
         return Suspect("scope", at, Access("access", "a warp", a.i), theirs, formal, line=line)
 
     # ---- an operation reads

@@ -289,7 +289,8 @@ class SharedTable:
 
     def last_writer(self, word: int) -> Instruction | None:
         """The last writer of a word."""
-        found: Instruction | None = self.x.program.lines.get(int(self.line[word]))
+        does = "copy" if self.who[word] >= OPERATIONS else "write"
+        found: Instruction | None = self.x.program.access_at(int(self.line[word]), does, "shared")
         return found
 
     def beside(self, word: int) -> Instruction | None:

@@ -105,7 +105,7 @@ class TensorFindings:
 
     def _tell_own(self, a: CellAccess, suspect: Suspect) -> None:
         """A remark: a warp accesses what its own tcgen05.st or .ld may still access."""
-        other = self.reporting.lines.get(suspect.line)
+        other = self.reporting.at(suspect.line, suspect.does, "tensor")
         if other is not None:
             said = races.own_tensor_access(self._mine(a), self.reporting.access(suspect.does, a.warp, suspect.line, "tensor"), WANTED)
             wait = f"tcgen05.wait::{'ld' if suspect.does == 'read' else 'st'}.sync.aligned after {self.reporting.line(suspect.line)}"

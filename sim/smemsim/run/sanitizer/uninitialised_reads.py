@@ -144,8 +144,9 @@ class UninitialisedReads:
         by = self.beside(place)
         if by is None:
             return f"write it before {i.at} reads it (a store or a copy, then a barrier); no instruction has written to the shared memory of this CTA"
+        is_sure = len(self.x.program.accesses_at(by.line, "write", "shared")) <= 1
         return (
-            f"write these bytes first: {by.at} ({by.name}) writes only bytes next to them (do some threads or iterations skip it?); or read only "
+            f"write these bytes first: {by.at}{f' ({by.name})' * is_sure} writes only bytes next to them (do some threads or iterations skip it?); or read only "
             "what was written"
         )
 
