@@ -312,8 +312,8 @@ class Program:
     def access_at(self, line: int, does: str, space: str) -> Instruction | None:
         """The instruction of a line that accesses a memory; None for a line without an instruction.
 
-        It "read"s or "write"s "shared", "global" or "tensor" memory, or both ("access"), or is a "copy". Inline assembly may have several instructions on
-        one line.
+        It "read"s or "write"s "shared", "global" or "tensor" memory, or both ("access"), or is a "copy". Inline
+        assembly may have several instructions on one line.
         """
         return next(iter(self.accesses_at(line, does, space)), self.lines.get(line))
 
