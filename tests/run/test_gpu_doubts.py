@@ -442,11 +442,12 @@ BY_COPY = "@%p2 tcgen05.cp.cta_group::1.32x128b.warpx4 [%r16], %rd7;"
 BY_STORES = f"""and.b32 %r20, %r1, 31; shl.b32 %r20, %r20, 4; add.u32 %r20, %r20, %r2; ld.shared.v4.b32 {listed(21, 4)}, [%r20+7680];
     shl.b32 %r25, %r3, 21; add.u32 %r25, %r25, %r8; tcgen05.st.sync.aligned.32x32b.x4.b32 [%r25+132], {listed(21, 4)}; tcgen05.wait::st.sync.aligned;
     tcgen05.fence::before_thread_sync; bar.sync 0; tcgen05.fence::after_thread_sync;"""
+BY_ONE_WARP = BY_STORES.replace("tcgen05.st.sync", "@!%p1 tcgen05.st.sync")  # lanes 0 to 31 alone
 
 
 @pytest.mark.parametrize(
     ("by", "scale_id", "told"),
-    [(BY_COPY, 0, []), (BY_COPY, 2, []), (BY_COPY, 3, ["R507"]), (BY_STORES, 1, []), (BY_STORES, 3, ["R507"])],
+    [(BY_COPY, 0, []), (BY_COPY, 2, []), (BY_COPY, 3, ["R507"]), (BY_STORES, 1, []), (BY_STORES, 3, ["R507"]), (BY_ONE_WARP, 1, ["R507"])],
 )
 def test_a_product_depends_on_the_byte_of_its_scale_id(by, scale_id, told):
     """Of each word of four scale factors the last byte is uninitialised: a tile whose K ends before it has the scale

@@ -292,6 +292,9 @@ class Checks(Protocol):
     def last_writer(self, word: int) -> Instruction | None:
         """The last writer of a word of the wave's shared memory."""
 
+    def are_unwritten(self, cells: np.ndarray) -> np.ndarray:
+        """Which cells of tensor memory, by their place among all, has no instruction written?"""
+
     def follows_values(self) -> bool:
         """Has each access of shared memory to be reported?"""
 

@@ -469,11 +469,16 @@ def _disputes(i: InstrDescriptor, layout: AccumulatorLayout, *, a_in_tensor: boo
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Issue:
-    """An instruction and the memories that it works on, one of each for every CTA of the group."""
+    """An instruction and the memories that it works on, one of each for every CTA of the group.
+
+    `are_unwritten` says of cells, by CTA, lane and column, which ones no instruction has written. None: all count as
+    written.
+    """
 
     mma: Prepared
     tensor: tuple[TensorMemory, ...]
     shared: tuple[SharedMemory, ...]
+    are_unwritten: Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray] | None = None
 
     def __post_init__(self) -> None:
         check_together(self.tensor, self.shared, len(self.tensor))
@@ -667,7 +672,7 @@ def _values(issue: Issue, a: Sequence[np.ndarray], b: np.ndarray, c: np.ndarray)
         b = np.where(mma.zero_columns[:, None], 0, b)
     if mma.i.d_type == "f16":
         c = c.astype(np.uint16)  # 16-bit elements are the lower halves of their cells
-    factors = None if mma.scales is None else scale_factors(mma.i, mma.scales, issue.tensor)
+    factors = None if mma.scales is None else scale_factors(issue)
     index = None if mma.metadata is None else _read_index(mma.i, mma.metadata, issue.tensor, a)
     return Values(a, b, c, factors, index)
 
@@ -794,26 +799,43 @@ def _gather(tensor: tuple[TensorMemory, ...], cta: np.ndarray, lane: np.ndarray,
     return words
 
 
-def scale_factors(i: InstrDescriptor, layouts: tuple[ScaleLayout, ScaleLayout], tensor: tuple[TensorMemory, ...]) -> Factors:
+def scale_factors(issue: Issue) -> Factors:
     """The scale factors of A (M, factors) and of B (N, factors).
 
     Every factor is in tensor memory several times. If the copies differ, Unmodelled is raised: it is not known which
-    lanes read which copy.
+    lanes read which copy. It is not raised for copies that no instruction has written, and not if D overwrites what the
+    instruction reads. These are faults by themselves, and the first copy counts.
     """
-    read = []
+    assert issue.mma.scales is not None
+    i, layouts, read = issue.mma.i, issue.mma.scales, []
     for layout in layouts:
         copies = cells_of_scales(layout)
-        bits = _fields(copies, tensor, 8, 0xFF)
+        bits = _fields(copies, issue.tensor, 8, 0xFF)
         differ = (bits != bits[0]).nonzero()
-        if len(differ[0]):
-            copy, row, index = (int(where[0]) for where in differ)
-            texts = ["CTA {} lane {} column {} byte {}".format(*layout.location(row, index, c)) for c in (0, copy)]
+        if len(differ[0]) and issue.mma.overwritten is None and (pair := _differing(issue, copies, bits)) is not None:
+            row, index, one, two = pair
+            texts = ["CTA {} lane {} column {} byte {}".format(*layout.location(row, index, c)) for c in (one, two)]
             raise Unmodelled(
-                f"scale {index} of row {row} of {layout.operand} is {bits[0][row, index]:#04x} at {texts[0]} and {bits[copy][row, index]:#04x} at "
+                f"scale {index} of row {row} of {layout.operand} is {bits[one][row, index]:#04x} at {texts[0]} and {bits[two][row, index]:#04x} at "
                 f"{texts[1]}: tcgen05.mma wants it in every 32 lanes (tcgen05.cp.32x128b.warpx4 puts it there); which one counts is not known"
             )
         read.append(bits[0].astype(np.uint8))
     return Factors(read[0], read[1], str(i.scale_type), i.k // layouts[1].scales)
+
+
+def _differing(issue: Issue, copies: Copies, bits: np.ndarray) -> tuple[int, int, int, int] | None:
+    """The row and the number of the first factor of which two copies differ, and these copies. Copies that no
+    instruction has written are left out.
+    """
+    unknown = np.zeros(bits.shape, bool)
+    if issue.are_unwritten is not None:
+        unknown = np.stack([issue.are_unwritten(cta, lane, column) for cta, lane, column, _ in copies])
+    first = np.argmin(unknown, axis=0)
+    differ = (~unknown & (bits != np.take_along_axis(bits, first[None], 0))).nonzero()
+    if not len(differ[0]):
+        return None
+    copy, row, index = (int(where[0]) for where in differ)
+    return row, index, int(first[row, index]), copy
 
 
 def _fields(cells: Copies, tensor: tuple[TensorMemory, ...], unit: int, mask: int) -> np.ndarray:

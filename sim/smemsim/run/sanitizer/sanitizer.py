@@ -395,6 +395,10 @@ class Sanitizer(Events, Observer):
         """The last writer of a word of `x.shared`."""
         return self.shared.table.last_writer(word)
 
+    def are_unwritten(self, cells: np.ndarray) -> np.ndarray:
+        """Which cells of tensor memory, by their place among all, has no instruction written?"""
+        return self.tensor.are_unwritten(cells)
+
     def _alone(self, i: Instruction, flat: np.ndarray, size: int, does: str) -> None:
         """Do lanes touch words that only other lanes of their warp have waited for?"""
         if self.apart.partial_waits.waits and self.apart.partial_waits.concerns(self.lanes.meetings):

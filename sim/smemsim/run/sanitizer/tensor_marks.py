@@ -63,11 +63,16 @@ class TensorMarks:
         found: np.ndarray = self.taint.origins.all(self.of_bytes(i, cells).reshape(*cells.shape, 2, -1), axis=-1)
         return found
 
+    def are_unwritten(self, cells: np.ndarray) -> np.ndarray:
+        """Which cells, by their place among all, has no instruction written?"""
+        self.table.unfold()
+        found: np.ndarray = self.table.cells.who.reshape(-1)[cells] == NOBODY
+        return found
+
     def of_bytes(self, i: Instruction, cells: np.ndarray) -> np.ndarray:
         """The same of the bytes of cells: (..., 4)."""
-        self.table.unfold()
+        nobody = self.are_unwritten(cells)
         found: np.ndarray = np.zeros((*cells.shape, WORD), np.int32) if self.marks is None else self.marks.reshape(-1, WORD)[cells]
-        nobody = self.table.cells.who.reshape(-1)[cells] == NOBODY
         if nobody.any():
             mark = self.taint.origins.of(("tensor", i.line), functools.partial(self.unwritten_is_used, i.line), is_whole=bool(nobody.all()))
             found = self.taint.origins.join(found, np.where(nobody, mark, 0).astype(np.int32)[..., None])

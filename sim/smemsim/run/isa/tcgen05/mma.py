@@ -52,6 +52,7 @@ from smemsim.run.slots import Slot
 from smemsim.run.word_ranges import WORD, read_runs
 
 if TYPE_CHECKING:
+    from smemsim.run.checks import Checks
     from smemsim.run.engine.wave import Cta, Wave
     from smemsim.run.isa.registers import Read
     from smemsim.run.lower.program import Linker
@@ -240,7 +241,8 @@ class _Mma:
             if len(self._made) >= MOST_WORDS:
                 self._made.clear()
             made = self._made[words] = self._prepared(values, lanes, tensor[0].arch)
-        found = issued[thread, words] = _Issued(thread, members, Issue(made, tensor, shared))
+        asks = None if x.checks is None else functools.partial(_are_unwritten, x.checks, np.array([member.index for member in members]))
+        found = issued[thread, words] = _Issued(thread, members, Issue(made, tensor, shared, asks))
         return found
 
     def _prepared(self, values: dict[str, Any], lanes: tuple[int, ...], arch: str) -> Prepared:
@@ -299,6 +301,11 @@ class _Mma:
             mmas=mmas,
             shifts=self.shifts,
         )
+
+
+def _are_unwritten(checks: Checks, members: np.ndarray, cta: np.ndarray, lane: np.ndarray, column: np.ndarray) -> np.ndarray:
+    """Which cells of the CTAs of a group has no instruction written?"""
+    return checks.are_unwritten(cells_at(members[cta], lane, column))
 
 
 @remembered(1024)
@@ -394,7 +401,9 @@ class _Product(Product):
                 for rows, layout in zip((self.m, self.n), scales, strict=True)
             ]
             if not any(of_rows.any() for of_rows in marks):
-                return scale_factors(self.mma.i, scales, tuple(tensor_of(member) for member in self.members)).negligible()
+                members = self.members
+                issue = Issue(self.mma, tuple([tensor_of(member) for member in members]), tuple([member.shared for member in members]))
+                return scale_factors(issue).negligible()
         return np.array(False), np.array(False)
 
     def of_tensor_memory(self) -> tuple[np.ndarray, np.ndarray]:
