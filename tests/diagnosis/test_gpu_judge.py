@@ -256,7 +256,11 @@ def test_one_wrong_load_of_a_tile_is_not_called_another_major_ness_or_several_th
     found = run(kernel(2, loads, steps(0, 2 * TILE)), gpu, a, b)
     assert [f.code for f in found.findings] == codes, found.text()
     if codes:
-        assert found.findings[-1].repair.startswith("check the coordinates and destinations of the loads first, then")
+        is_twice = row == 0
+        begin = (
+            "other coordinates in one of the two loads" if is_twice else "check the coordinates and destinations of the loads first, then"
+        )
+        assert found.findings[-1].repair.startswith(begin)
 
 
 @pytest.mark.parametrize("is_k_major", [True, False], ids=["K-major tile", "MN-major tile"])
@@ -1264,12 +1268,18 @@ WRONG_PAGES: dict[str, tuple[list[tuple[int, int]], dict[str, int]]] = {
 @pytest.mark.parametrize("name", WRONG_PAGES)
 def test_boxes_that_cannot_be_one_operand_are_found(side: str, name: str):
     places, more = WRONG_PAGES[name]
-    assert any(f.code[0] in "RD" for f in in_boxes(side, places, **more).findings)  # type: ignore[arg-type]
+    findings = in_boxes(side, places, **more).findings  # type: ignore[arg-type]
+    assert any(f.code[0] in "RD" for f in findings)
+    assert any("two loads bring the same box of the tensor, at coordinates [0, 32]" in f.why for f in findings) == (
+        name == "one of them twice"
+    )
 
 
 STRAYS: dict[str, tuple[list[tuple[int, int]], str, str]] = {
     "the third of four": ([(0, 0), (0, 16), (0, 96), (0, 48)], "begins at 96 in dimension 1", "need 32 there"),
     "the first of four": ([(0, 8), (0, 16), (0, 32), (0, 48)], "begins at 8 in dimension 1", "need 0 there"),
+    "two that overlap": ([(0, 0), (0, 16)], "overlap: they begin at 0 and 16 in dimension 1", "have 32 there"),
+    "two that overlap backwards": ([(0, 64), (0, 40)], "overlap: they begin at 64 and 40 in dimension 1", "have 32 there"),
     "one of eight": ([(64, 8 * n if n != 5 else 192) for n in range(8)], "begins at 192 in dimension 1", "need 40 there"),
 }
 
@@ -1281,7 +1291,7 @@ def test_one_box_apart_from_the_others_is_a_remark(side: str, name: str):
     places, at, wanted = STRAYS.get(name, (PAGES.get(name, []), "", ""))
     found = in_boxes(side, places)
     assert found.findings == [], found.text()
-    told = [f.what for f in found.remarks if "other boxes need" in f.what]
+    told = [f.what for f in found.remarks if "other boxes need" in f.what or "overlap" in f.what]
     assert [at in what and wanted in what for what in told] == [True] * bool(at), found.text()
 
 

@@ -33,7 +33,7 @@ from smemsim.diagnosis.explained_output import Executed, Wrong, explained, round
 from smemsim.diagnosis.filled import Filling
 from smemsim.diagnosis.fills import exchanged_boxes
 from smemsim.diagnosis.numbers import Rounding, Tolerance
-from smemsim.diagnosis.operands.boxes import cut_off, nan_fills, stray_boxes
+from smemsim.diagnosis.operands.boxes import cut_off, loaded_twice, nan_fills, stray_boxes
 from smemsim.diagnosis.operands.fragment_factors import wrong_fragments
 from smemsim.diagnosis.operands.looked_up import milder_if_looked_up
 from smemsim.diagnosis.operands.maps import of_maps
@@ -234,8 +234,15 @@ def _of_check(f: Finding, written: Written | None, name: str, reads: Reads | Non
         word = getattr(event, f.path.side)
         operand = f"{f.path.side.upper()}, " + (f"descriptor {word:#018x}: " if word is not None else "")
     at = InLaunch(i, name, touched=_touched(i, reads), arrays=() if written is None else written.arrays(f))
+    has_cause = bool(f.changes or f.repair or f.why)
+    why, repair = ("", "") if has_cause or reads is None or not isinstance(event, Mma) else loaded_twice(reads, event, f.path.side)
     return dataclasses.replace(
-        f, at=at, what=f"{operand}{f.what}", repair=_repair_of_map(f) or f.repair or _WITHOUT_FIX.get(f.code, ""), check=f
+        f,
+        at=at,
+        what=f"{operand}{f.what}",
+        why=why or f.why,
+        repair=_repair_of_map(f) or f.repair or repair or _WITHOUT_FIX.get(f.code, ""),
+        check=f,
     )
 
 

@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple
 from smemsim.base.errors import SmemsimError
 from smemsim.core.finding import Finding, at_instruction
 from smemsim.core.machine.global_memory import GlobalMemory
+from smemsim.core.ptx.module import lines_of
 from smemsim.core.spec.findings import Severity
 from smemsim.core.spec.tensor_map import OobFill
 from smemsim.diagnosis.operands.places import Stray, signed
@@ -18,7 +19,7 @@ from smemsim.diagnosis.operands.read import Matrix, Mode, OperandRead, Product
 from smemsim.diagnosis.operands.recorded import Reads
 from smemsim.run.engine.records import Mma
 
-__all__ = ["cut_off", "in_boxes", "nan_fills", "stray_boxes"]
+__all__ = ["cut_off", "in_boxes", "loaded_twice", "nan_fills", "stray_boxes"]
 
 
 SIDES: tuple[Literal["a", "b"], ...] = ("a", "b")
@@ -234,12 +235,37 @@ def stray_boxes(reads: Reads) -> list[Finding]:
 
 def _stray(side: str, stray: Stray, event: Mma) -> Finding:
     load, n = stray.load.event, stray.dimension
+    at, size = load.coordinates[n], load.tensor_map.box_dim[n]
+    what = (
+        f"a box of the tile of {side.upper()} begins at {at} in dimension {n}, and the {stray.others} other boxes need {stray.wanted} there"
+    )
+    if stray.others == 1:
+        what = f"the two boxes of the tile of {side.upper()} overlap: they begin at {stray.wanted - size} and {at} in dimension {n}, and have {size} there"
     return at_instruction(
         "R508",
         load.instruction,
-        f"a box of the tile of {side.upper()} begins at {load.coordinates[n]} in dimension {n}, and the {stray.others} other boxes need {stray.wanted} there",
+        what,
         f"coordinate {stray.wanted}, if the boxes are one tile of the tensor",
         why=f"{event.instruction.name} at {event.instruction.at} reads these boxes as one tile; its rows may also be meant to come from several places",
         other=event.instruction,
         milder=Severity.NOTE,
     )
+
+
+def loaded_twice(reads: Reads, event: Mma, side: str) -> tuple[str, str]:
+    """Why an operand is wrong, and the fix, if two loads bring the same box to two places of it; else ("", "")."""
+    for p in reads.products:
+        for own, read in zip(p.events, p.a if side == "a" else p.b, strict=False):
+            if own is not event or read is None:
+                continue
+            for one, other in itertools.combinations(read.loads, 2):
+                at = one.event.coordinates
+                if (
+                    one.key_of_map == other.key_of_map
+                    and at == other.event.coordinates
+                    and one.transfer.smem_address != other.transfer.smem_address
+                ):
+                    lines = lines_of((one.event.instruction, other.event.instruction))
+                    why = f"two loads bring the same box of the tensor, at coordinates {list(at)}, to two places of the tile ({lines})"
+                    return why, "other coordinates in one of the two loads"
+    return "", ""

@@ -292,18 +292,20 @@ class Stray(NamedTuple):
 
 def stray_of(loads: Sequence[Issued | None]) -> Stray | None:
     """The box whose coordinate may be wrong, if an operand comes `SEVERAL_PLACES`. All boxes but one follow one
-    another, and there are at least three. Coordinates from a table in memory may be any. If the others go on outside of
-    the tensor, as in a ring that begins anew, the box is none.
+    another, and there are at least three. Of two, it is the second one if they overlap. Coordinates from a table in
+    memory may be any. If the others go on outside of the tensor, as in a ring that begins anew, the box is none.
     """
     held = sorted((load for load in loads if load is not None), key=lambda load: load.transfer.smem_address)
     at = np.array([load.event.coordinates for load in held])
     moving = np.flatnonzero((at != at[:1]).any(axis=0))
-    if len(held) < 3 or len({load.key_of_map for load in held}) > 1 or len(moving) != 1 or any(load.is_looked_up for load in held):
+    if len(held) < 2 or len({load.key_of_map for load in held}) > 1 or len(moving) != 1 or any(load.is_looked_up for load in held):
         return None
     n = int(moving[0])
+    if len(held) == 2 and abs(at[1, n] - at[0, n]) >= held[0].transfer.tensor_map.box_dim[n]:
+        return None
     begins = at[:, n] - np.arange(len(held)) * held[0].transfer.tensor_map.box_dim[n]
     found, counts = np.unique(begins, return_counts=True)
-    begin = int(found[counts.argmax()])
+    begin = int(begins[0] if len(held) == 2 else found[counts.argmax()])
     odd = np.flatnonzero(begins != begin)
     if len(odd) != 1:
         return None
