@@ -535,6 +535,18 @@ class Reporting:
             return ""
         return f" (the wait in {waits[0].at} comes too late)"
 
+    def unfenced_load(self, other: Instruction | None, before: Instruction) -> Instruction | None:
+        """The load like another one after which no proxy fence comes before an arrival, a barrier or the copy `before`;
+        None if there are several, or none.
+        """
+        if other is None:
+            return None
+        body = self.x.program.inlined.body
+        fences = [i for i in body if i.name.startswith("fence.proxy.async")]
+        signals = [i for i in body if i is before or i.op in ("bar", "barrier") or _only_arrives(i)]
+        loads = (i for i in body if i.name == other.name and i is not other)
+        return _only([i for i in loads if any(leads_past(self.x.program, i, signal, fences) for signal in signals)])
+
     def following(self, i: Instruction, name: str) -> Instruction | None:
         """The first instruction of that name in the program to which a path leads from another one."""
         key = id(i), name

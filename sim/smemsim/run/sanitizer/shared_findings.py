@@ -170,9 +170,8 @@ class SharedFindings:
         if suspect.theirs.does != "read":
             return said, f"{FENCE} after the ordinary stores, before the barrier"
         why = "by the PTX ISA nothing keeps the copy after the reads. Libraries release stages like this; a kernel of DeepEP read wrong values until it had the fence"
-        return dataclasses.replace(
-            said, why=why
-        ), f"{FENCE} after {self.reporting.line(suspect.line)}, before the arrival, or before the copy"
+        reads = self.reporting.line(suspect.line) if suspect.line else f"the loads of warp {self.reporting.warp(suspect.warps[1])}"
+        return dataclasses.replace(said, why=why), f"{FENCE} after {reads}, before the arrival, or before the copy"
 
     # ---- X004, X005: nobody has waited for an operation
 

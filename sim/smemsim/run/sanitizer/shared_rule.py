@@ -20,7 +20,7 @@ from smemsim.core.ptx.module import Instruction
 from smemsim.run.async_ops import facts_of, is_bulk
 from smemsim.run.following import WHOLE
 from smemsim.run.lower.dataflow import is_polled, updates
-from smemsim.run.marks import MANY, SEVERAL
+from smemsim.run.marks import LANE_BITS, MANY, PART_BITS, SEVERAL
 from smemsim.run.sanitizer.epoch_numbers import scope_of
 from smemsim.run.sanitizer.happens_before import Formal, VectorClocks
 from smemsim.run.sanitizer.lanes import Lanes
@@ -548,11 +548,19 @@ class SharedRule:
         when, columns = tables.read_when[at], readers % clocks.columns
         # others are a race, which is reported
         late = (when > clocks.fenced[warp, columns]) & (when <= clocks.seen[warp, columns])
-        places = at[late.any(axis=1) & (tables.read_line[at] > 0)]
+        unfenced = late.any(axis=1) & (tables.read_line[at] > 0)
+        places, late = at[unfenced], late[unfenced]
         if len(places):
-            line = int(tables.read_line[places[0]])
-            theirs = Access("read", "threads", self.reporting.at(line, "read"))
-            yield Suspect("fence", places, self.reporting.by(op, "write"), theirs, line=line)
+            # the table has the line of the last reader alone, which may have its fence
+            last = (tables.read_mark[places] >> LANE_BITS + PART_BITS) % self.lanes.count % per_cluster
+            n = int(np.argmax(late[np.arange(len(places)), last]))
+            load, reader = self.reporting.at(int(tables.read_line[places[n]]), "read"), int(readers[np.argmax(late[n])])
+            if late[n, last[n]]:
+                theirs = Access("read", "threads", load)
+            else:
+                theirs = Access("read", f"warp {self.reporting.warp(reader)}", self.reporting.unfenced_load(load, op.instruction))
+            line = 0 if theirs.instruction is None else theirs.instruction.line
+            yield Suspect("fence", places, self.reporting.by(op, "write"), theirs, line=line, warps=(warp, reader))
 
     def unfenced_writes(self, op: Operation, at: np.ndarray, who: np.ndarray) -> Suspects:
         """Writes of warps (`who`) in words that an operation of the asynchronous proxy overwrites."""
