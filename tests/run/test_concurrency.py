@@ -642,6 +642,12 @@ def copied_apart(reads: str) -> str:
     cp.async.commit_group; cp.async.wait_group 1; @%p1 mbarrier.arrive.shared::cta.b64 _, [bar+8]; {THIRD} ld.shared.u32 %r9, [{reads}]; {RESULT} cp.async.wait_group 0; OUT:"""
 
 
+PROXY = "fence.proxy.async.shared::cta;"
+READ_BY_TWO = f"""{init()} bar.sync 0; {LOAD} {waits()} @!%p2 bra R; ld.shared.u32 %r16, [sm+4]; {{}} bra S; R: ld.shared.u32 %r17, [sm+4]; {{}} S: bar.sync 0;
+{LOAD.replace("bra L;", "bra M;").replace(" L:", " M:").replace("[%rd2]", "[%rd2+256]")} {waits(parity="1", label="V")} {READ}"""
+# CTAs add to the same words in turn: thread 0 waits for the flag, and sets it for the next CTA.
+TURNS = """mov.u32 %r11, %ctaid.x; @!%p1 bra T; P: ld.acquire.gpu.global.u32 %r12, [%rd2+2048]; sub.u32 %r12, %r12, 512; setp.ne.u32 %p10, %r12, %r11; @%p10 bra P; T: {}
+mul.wide.u32 %rd10, %r1, 4; add.u64 %rd10, %rd10, %rd1; ld.global.u32 %r9, [%rd10]; add.u32 %r9, %r9, 1; st.global.u32 [%rd10], %r9; {} add.u32 %r11, %r11, 513; @%p1 st.release.gpu.global.u32 [%rd2+2048], %r11;"""
 KERNELS = (
     Kernel("bulk load, try_wait in a loop",            loaded(waits())),
     Kernel("bulk load, test_wait in a loop",           loaded(TEST)),
@@ -1129,6 +1135,12 @@ KERNELS = (
     Kernel("another thread copies A, two commits",     COPIED_A.format("", IN_TURN, "", "st.shared.u32 [%r6], 1;").replace(COMMIT, COMMIT.replace("[bar]", "[bar+8]") + COMMIT), arch="sm_100a", block=128),
     Kernel("another thread copies A, more before the commit", COPIED_A.format("", IN_TURN, f"{LATE_COPY} {IN_TURN}", ""), "X012", 128, arch="sm_100a"),
     Kernel("lanes, one counts, another one takes its flag", TAKEN_FLAG),
+    Kernel("a load over what two warps have read, the first one without a fence", READ_BY_TWO.format("", PROXY), remarks="X003"),
+    Kernel("a load over what two warps have read, each with a fence", READ_BY_TWO.format(PROXY, PROXY)),
+    Kernel("a thread reads words of its warp and of another one", "st.shared.u32 [%r6], %r1; @%p1 ld.shared.u32 %r10, [sm+8]; @%p1 ld.shared.u32 %r11, [sm+200]; @%p1 st.global.v2.u32 [%rd1], {%r10, %r11};", "X008"),
+    Kernel("turns, thread 0 of each CTA waits and sets", TURNS.format("bar.sync 0;", "bar.sync 0;"), grid=2),
+    Kernel("turns, no barrier after the wait",         TURNS.format("", "bar.sync 0;"), "X008", grid=2),
+    Kernel("turns, no barrier before the flag is set", TURNS.format("bar.sync 0;", ""), "X008", grid=2),
 )
 # fmt: on
 

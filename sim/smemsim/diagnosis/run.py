@@ -61,6 +61,7 @@ from smemsim.run.engine.records import Mma
 from smemsim.run.engine.sampling import Sample
 from smemsim.run.followed import MOST_PRODUCTS, was_right
 from smemsim.run.pipeline import PipelineRecorder
+from smemsim.run.sanitizer.races import UPDATE
 
 if TYPE_CHECKING:
     from smemsim.core.picture.model import Entry, Excerpt, Heat, Page, Side, Stages
@@ -131,7 +132,7 @@ def _grouped(findings: list[Finding], sources: Sources) -> list[Finding]:
     """Findings with the same gist as one: the first of them, with the places of the others.
 
     A race between warps includes races between lanes of one warp at the same lines: a barrier for all warps orders
-    the lanes, too.
+    the lanes, too. Its finding stands for them, unless an update is lost: its fix repairs both.
     """
     alike: dict[tuple[object, ...], list[Finding]] = {}
     of_warps = {
@@ -142,9 +143,8 @@ def _grouped(findings: list[Finding], sources: Sources) -> list[Finding]:
     for f in findings:
         gist = of_warps.get(_halves(f)) if f.is_within_warp else None
         alike.setdefault(gist or _gist(f, sources), []).append(f)
-    return [
-        dataclasses.replace(first, alike=tuple(f.at for f in others if isinstance(f.at, InLaunch))) for first, *others in alike.values()
-    ]
+    of_each = (sorted(some, key=lambda f: f.is_within_warp and f.operation != UPDATE) for some in alike.values())
+    return [dataclasses.replace(first, alike=tuple(f.at for f in others if isinstance(f.at, InLaunch))) for first, *others in of_each]
 
 
 def _halves(f: Finding) -> frozenset[str]:

@@ -49,7 +49,14 @@ def is_past_l1(i: Instruction) -> bool:
 
 _NARROW = frozenset(("cta", "cluster"))
 # instructions that set and read a flag
+_STRONG = frozenset(("acq_rel", "acquire", "relaxed", "release", "volatile"))
 _RELEASES, _ACQUIRES = frozenset(("st", "atom", "red")), frozenset(("ld", "atom"))
+
+
+def _is_strong(i: Instruction) -> bool:
+    """May an instruction read or set a flag in global memory?"""
+    is_strong = i.op in ("atom", "red") or not _STRONG.isdisjoint(i.modifiers)
+    return is_strong and not {"async", "bulk"} & {*i.modifiers} and not any(m.startswith("shared") for m in i.modifiers)
 
 
 class Said(NamedTuple):
@@ -239,6 +246,8 @@ class GlobalFindings:
             return "nothing orders the two", self.reporting.between(BARRIER, other, i) + lock * self.clocks.carries_global
         if narrow_flag := self._narrow_flag(i, other):
             return narrow_flag
+        if lone_flag := self._lone_flag(i, other):
+            return lone_flag
         if is_read and any(f.code == "R507" and f.line == other.line for f in self.x.launch.result.findings.values()):
             return "nothing orders the two, and nothing has written the bytes before they are read", self._order(i, other, near)
         both_write = does == "write" and not is_read
@@ -266,6 +275,27 @@ class GlobalFindings:
                         repair += f", and .{word} instead of .relaxed in {flag.at}"
                 why = f"{one.at} sets a flag that {two.at} reads, but the scope .{scope} leaves out the other CTA"
                 return why, repair
+        return None
+
+    def _lone_flag(self, i: Instruction, other: Instruction) -> tuple[str, str] | None:
+        """Why a flag between two accesses does not order them, and the fix, if some threads alone read it, or set it,
+        and no barrier of the CTA is between these and the access.
+        """
+        program, body = self.x.launch.program, self.x.launch.program.inlined.body
+        flags = [j for j in body if j is not i and j is not other and _is_strong(j)]
+        reads = [j for j in flags if j.op in _ACQUIRES and leads_past(program, j, i, [])]
+        sets = [j for j in flags if j.op in _RELEASES and leads_past(program, other, j, [])]
+        if not reads or not sets:
+            return None
+        bars, ends = [j for j in body if j.op in ("bar", "barrier") and "warp" not in j.modifiers], [j for j in body if j.op == "ret"]
+        if all(leads_past(program, j, i, bars) for j in reads) and leads_past(program, body[0], i, reads):
+            lines = lines_of(reads)
+            why = f"only the threads that execute {lines} read the flag, and no bar.sync is between {lines} and {i.at}"
+            return f"nothing orders the two: {why}", f"bar.sync (__syncthreads) between {lines} and {i.at}"
+        if all(leads_past(program, other, j, bars) for j in sets) and any(leads_past(program, other, end, sets) for end in ends):
+            lines = lines_of(sets)
+            why = f"only the threads that execute {lines} set the flag, and no bar.sync is between {other.at} and {lines}"
+            return f"nothing orders the two: {why}", f"bar.sync (__syncthreads) between {other.at} and {lines}"
         return None
 
     def _order(self, other: Instruction, i: Instruction, near: bool) -> str:
