@@ -1137,6 +1137,7 @@ KERNELS = (
     Kernel("lanes, one counts, another one takes its flag", TAKEN_FLAG),
     Kernel("a load over what two warps have read, the first one without a fence", READ_BY_TWO.format("", PROXY), remarks="X003"),
     Kernel("a load over what two warps have read, each with a fence", READ_BY_TWO.format(PROXY, PROXY)),
+    Kernel("two CTAs load the same bytes of one",      f"{init(1)} {MEET} setp.eq.u32 %p15, %r4, 0; setp.eq.and.u32 %p15, %r1, 0, %p15; @%p15 mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 512; {MEET} mov.u32 %r17, bar; mul.wide.u32 %rd5, %r4, 256; add.u64 %rd2, %rd2, %rd5; mapa.shared::cluster.u32 %r16, %r5, 0; mapa.shared::cluster.u32 %r17, %r17, 0; @%p1 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r16], [%rd2], 256, [%r17]; {MEET} @!%p15 bra OUT; {waits()} OUT: {MEET}", "X005", cluster=2),
     Kernel("a thread reads words of its warp and of another one", "st.shared.u32 [%r6], %r1; @%p1 ld.shared.u32 %r10, [sm+8]; @%p1 ld.shared.u32 %r11, [sm+200]; @%p1 st.global.v2.u32 [%rd1], {%r10, %r11};", "X008"),
     Kernel("turns, thread 0 of each CTA waits and sets", TURNS.format("bar.sync 0;", "bar.sync 0;"), grid=2),
     Kernel("turns, no barrier after the wait",         TURNS.format("", "bar.sync 0;"), "X008", grid=2),

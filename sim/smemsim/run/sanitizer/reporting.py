@@ -684,9 +684,18 @@ class Reporting:
         """The fix if words are accessed of those (`held`) that an operation still writes. For a load over a load with
         another barrier than the first one's.
         """
-        if i.op != "cp" or not facts_of(op.kind).is_load:
+        if i.op != "cp" or not facts_of(op.kind).is_load or warp < 0:
             return self.wait_for(op, i, warp)
         first, second = (int(words.min()) % (self.x.pitch // WORD) * WORD + self.x.window_begin for words in (held, at))
         if first != second:
             return f"stages that do not overlap: the first load begins at {first:#x}, this one at {second:#x}, and their bytes overlap"
-        return "before the next load into a stage, wait for an mbarrier at which its readers arrive after their reads"
+        room = "before the next load into a stage, wait for an mbarrier at which its readers arrive after their reads"
+        one, other = (self.x.ctas[n // self._per_cta].number for n in (int(op.warps[0]), warp))
+        if i.name != op.instruction.name:
+            return room
+        if one != other:
+            which = "the CTA mask or the destination" if "multicast::cluster" in i.modifiers else "the destination"
+            return f"if the readers need what CTA {one} and CTA {other} load: correct {which} in {i.at}; or {room}"
+        if op.instruction is not i and not self._leads(i, op.instruction):
+            return f"if the readers need the bytes of both loads: correct the destination in {op.instruction.at} or {i.at}; or {room}"
+        return room
