@@ -41,8 +41,8 @@ def launch_file(
     - The PTX file is `ptx`. Default: the key of the launch file, else kernel.ptx next to it.
     - With `random`, arrays get the second filling of the launch file.
     - Folders in `allowed` may have files that the launch file names. Other files must be in its folder or below.
-    - The options are those of `Gpu.launch` (`sanitize`, `watch_global`, `ctas`, `limit`, `limit_seconds`, `workers`,
-      `progress`, `schedule`, `assume`, ...). They override the file.
+    - The options are those of `Gpu.launch` (`observers`, `sanitize`, `watch_global`, `ctas`, `limit`, `limit_seconds`,
+      `workers`, `progress`, `schedule`, `assume`, ...). They override the file.
 
     Expected outputs are not compared. Raises InputError with file, line and key, and Unmodelled like `Gpu.launch`.
 
