@@ -100,7 +100,7 @@ class Pairings:
         for of in sums.values():
             uses = [use for its in of for use in its]
             if all(use.is_whole for use in uses) and self._are_read(uses, idle):
-                self._free.update(use.step.number for its in of if self._is_meant(its) for use in its)
+                self._free.update(use.step.number for its in of for some in self._meant(its) for use in some)
 
     def is_free(self, step: Step) -> bool:
         """Does an instruction belong to such a sum?"""
@@ -122,21 +122,24 @@ class Pairings:
         return not any(missing.values())
 
     @staticmethod
-    def _is_meant(uses: list[_Use]) -> bool:
-        """Is a k read again with another k, or do runs of successive k have two instructions or more on average?"""
+    def _meant(uses: list[_Use]) -> list[list[_Use]]:
+        """The instructions of a sum, by their two tensors: those that read a k again with another k, or whose runs of
+        successive k have two instructions or more on average. Runs of other tensors say nothing about them.
+        """
         partners: dict[tuple[Any, ...], set[Any]] = collections.defaultdict(set)
         visits: list[tuple[Any, ...]] = []
+        of_tensors: dict[tuple[Any, ...], list[_Use]] = {}
         for use in uses:
             keys = [(side, id(read.loads[0]), read.at) for side, read, _ in use.places()]
             visits.append(tuple(keys))
             for key in keys:
                 partners[key].add(tuple(other for other in keys if other != key))
+            of_tensors.setdefault(tuple([(side, read.base) for side, read, _ in use.places()]), []).append(use)
         if any(len(others) > 1 for others in partners.values()):
-            return True
+            return [uses]
         if any(visits.count(visit) > 1 for visit in set(visits) if len(visit) < 2):
-            return True  # of the other operand nothing is known
-        runs = 1 + sum(not _follows(one, two) for one, two in itertools.pairwise(uses))
-        return 2 * runs <= len(uses)
+            return [uses]  # of the other operand nothing is known
+        return [its for its in of_tensors.values() if 2 * (1 + sum(not _follows(*pair) for pair in itertools.pairwise(its))) <= len(its)]
 
 
 def _follows(one: _Use, two: _Use) -> bool:

@@ -130,7 +130,16 @@ class AllFactors:
         """The faults of the factors of an operand, the most certain first."""
         mine = [x for rows, x in self.rows.items() if rows.side == side]
         yield from filter(None, map(self._contradicts, mine))
-        for look in (self._in_tile, self._in_map, self._in_order_of_rows, self._across, self._of_other, self._along_k, self._along_rows):
+        for look in (
+            self._in_tile,
+            self._in_map,
+            self._in_order_of_rows,
+            self._in_order_of_blocks,
+            self._across,
+            self._of_other,
+            self._along_k,
+            self._along_rows,
+        ):
             yield from filter(None, (look(x) for x in mine if x.is_one))
 
     def worst(self, *sides: str) -> list[Finding]:
@@ -316,6 +325,30 @@ class AllFactors:
                 order = _order(at[first : first + LANES])
                 if order is not None:
                     return self._other_rows(x, use, first, order)
+        return None
+
+    def _in_order_of_blocks(self, x: InRows) -> Finding | None:
+        """R508 as a remark where the factors of blocks of 128 rows of one tile, which copies have brought, lie in
+        another order than the rows. A host may have stored them so.
+        """
+        for use, at in zip(x.uses, x.at, strict=True):
+            if not isinstance(use.layout, ScaleLayout) or use.by_threads or len(at) % LANES or (at < 0).any():
+                continue
+            blocks = at.reshape(-1, LANES)
+            begins = blocks[:, 0]
+            n = next((n for n in range(1, len(blocks)) if begins[n] < begins[n - 1]), 0)
+            if not n or (blocks - begins[:, None] != blocks[0] - begins[0]).any() or not self._are_of_one(at) or not self.is_data(at):
+                continue
+            if (self.values(blocks[n]) == self.values(blocks[n - 1])).all():
+                continue
+            before, now = (f"rows {x.rows.first + m * LANES} to {x.rows.first + (m + 1) * LANES - 1}" for m in (n - 1, n))
+            return at_instruction(
+                "R508", use.event.instruction,
+                f"in memory the {self.name} of {now} of {x.rows.side.upper()} lie before those of {before}",
+                f"exchange the two blocks of {self.name}",
+                why=f"those of {before} begin at {int(begins[n - 1]):#x}, those of {now} at {int(begins[n]):#x}, unless they were stored in that order",
+                arrays=self._arrays(use), other=use.copies[-1].event.instruction if use.copies else None, milder=Severity.NOTE,
+            )  # fmt: skip
         return None
 
     def _exchanged(self, x: InRows, use: Use, order: tuple[str, np.ndarray, int], repair: str, *, is_certain: bool) -> Finding:
@@ -570,7 +603,8 @@ class AllFactors:
         if missing <= 0 or end - first > MOST_BYTES:
             return Idle.NONE
         needed = sum(y.at.size for rows, y in self.rows.items() if rows.side == x.rows.side)
-        is_full = needed <= region.end - region.begin < needed + len(used)
+        copied = self._copied_with(x)
+        is_full = any(n <= region.end - region.begin < n + m for n, m in ((needed, len(used)), (needed * copied // len(used), copied)))
         apart = missing if is_full else int(np.diff(used).max(initial=1)) - 1
 
         def are_there(more: int) -> bool:
@@ -582,6 +616,11 @@ class AllFactors:
             return any(len(distinct(values)) > 1 for values in found)
 
         return Idle.OWN if are_there(apart) else Idle.NEAR if are_there(min(FAR * missing, FARTHEST)) else Idle.NONE
+
+    def _copied_with(self, x: InRows) -> int:
+        """The bytes that copies bring with the factors of an operand, these included: blocks of 128 rows for fewer."""
+        copies = {id(copy): copy for rows, y in self.rows.items() if rows.side == x.rows.side for use in y.uses for copy in use.copies}
+        return len(union(copy.addresses for copy in copies.values()))
 
     def _unused(self, first: int, end: int, used: np.ndarray) -> np.ndarray:
         """The values of bytes, from one address up to another, that no product uses, if they are as those of used ones
@@ -613,7 +652,7 @@ class AllFactors:
         return at_instruction(
             "R508", use.event.instruction,
             f"{named(x.rows)} are multiplied at k = {x.k[n]} with the {self.name} of k = {x.k[before]}, from {use.base:#x} on{line}",
-            why=f"no product uses those of k = {x.k[n]}" if is_certain else f"no product uses other bytes near them, unless both k are meant to share their {self.name}",
+            why=f"no product uses those of k = {x.k[n]}" if is_certain else f"no product uses the bytes near them, which may be those of k = {x.k[n]}, unless both k are meant to share their {self.name}",
             repair=self._repair_of_k(use), arrays=self._arrays(use), other=loader, milder=None if is_certain else Severity.NOTE,
         )  # fmt: skip
 
@@ -659,12 +698,32 @@ class AllFactors:
         idle, use = self._idle(x, len(every) - len(distinct(every))), two.uses[0]
         if not idle:
             return None
+        why, repair = self._why_along_rows(one.rows, two.rows, use)
         return at_instruction(
             "R508", use.event.instruction,
             f"{named(one.rows)} and rows {two.rows.first} to {two.rows.first + two.rows.extent - 1} get the same {self.name}, from {use.base:#x} on",
-            why="no product uses the bytes next to them" + ", unless both are meant to share theirs" * (idle is Idle.NEAR), milder=None if idle is Idle.OWN else Severity.NOTE,
-            repair=f"load the {self.name} at the coordinate of {x.rows.side.upper()}'s rows", arrays=self._arrays(use), other=self._loader(use),
+            why=why + ", unless both are meant to share theirs" * (idle is Idle.NEAR), milder=None if idle is Idle.OWN else Severity.NOTE,
+            repair=repair, arrays=self._arrays(use), other=self._loader(use),
         )  # fmt: skip
+
+    def _why_along_rows(self, one: Rows, two: Rows, use: Use) -> tuple[str, str]:
+        """Why two tiles of rows have the same factors, and the fix: those of the second one are in other columns if the
+        copies of these bring as many bytes more, and all of their array is loaded. Else they are not loaded.
+        """
+        copied, region = union(copy.addresses for copy in use.copies), self.memory.find(use.base)
+        left, by = copied[~among(copied, self.every)], two.first - one.first
+        is_loaded = region.end - region.begin == int(((self.brought >= region.begin) & (self.brought < region.end)).sum())
+        if (
+            not isinstance(use.layout, ScaleLayout)
+            or not 0 < by < LANES
+            or by % WARP_LANES
+            or len(left) < use.addresses.size
+            or not is_loaded
+        ):
+            return "no product uses the bytes next to them", f"load the {self.name} at the coordinate of {one.side.upper()}'s rows"
+        column = use.layout.column + by // WARP_LANES
+        why = f"{use.copies[-1].event.instruction.at} copies {len(left)} bytes more with them, and no product uses these"
+        return why, f"column {column} as the first one of the {self.name} of {named(two)}"
 
     # ---- bytes of global memory
 
