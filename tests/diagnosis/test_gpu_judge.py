@@ -877,6 +877,40 @@ def test_a_cta_whose_rows_are_all_past_the_end_covers_no_k(side: int):
         assert [f.code for f in (*found.findings, *found.remarks)] == codes
 
 
+@pytest.mark.parametrize(
+    ("row", "fill", "codes"), [(64, None, []), (128, None, ["T209"]), (0, None, ["R508"]), (0, np.s_[64:], []), (128, np.s_[64:], [])]
+)
+def test_rows_that_no_load_brings_are_told_if_a_tile_was_meant_for_them(row: int, fill: object, codes: list[str]):
+    """One tile of A times two of B, of 128 rows: the second one comes from `row`. Rows of zeros are padding."""
+    gpu = Gpu("sm_90a")
+    a, b = tensor(gpu, (64, 64), (BOX, ROWS), name="A"), tensor(gpu, (128, 64), (BOX, ROWS), fill=fill, name="B")
+    loads = [Load(0, 0, (0, 0)), Load(1, TILE, (0, 0)), Load(1, 2 * TILE, (0, row))]
+    found = run(kernel(2, loads, [*steps(0, TILE), *steps(0, 2 * TILE, d=32)]), gpu, a, b)
+    assert (found.findings, [f.code for f in found.remarks]) == ([], codes), found.text()
+    assert all("no tensor load brings rows 64 to 127 of B" in f.why for f in found.remarks)
+
+
+@pytest.mark.parametrize(("grid", "tiles", "codes"), [(1, 2, []), (2, 2, ["R508"]), (3, 2, []), (2, 4, []), (4, 1, ["R508"])])
+def test_ctas_that_all_multiply_one_part_of_k_have_a_remark(grid: int, tiles: int, codes: list[str]):
+    """They are as many as the parts of K, of four tiles; other numbers of CTAs may leave the rest to other launches."""
+    gpu = Gpu("sm_90a")
+    maps = [tensor(gpu, (64, 256), (BOX, ROWS), name=name) for name in "AB"]
+    loads = [Load(side, (2 * n + side) * TILE, (64 * n, 0)) for n in range(tiles) for side in (0, 1)]
+    found = run(kernel(2, loads, [p for n in range(tiles) for p in steps(2 * n * TILE, (2 * n + 1) * TILE)]), gpu, *maps, grid=grid)
+    assert (found.findings, [f.code for f in found.remarks]) == ([], codes), found.text()
+    assert all(f"and no tensor load brings k = {64 * tiles} to 255" in f.why for f in found.remarks)
+
+
+@pytest.mark.parametrize(("order", "codes"), [((0, 1, 2, 3), []), ((0, 2, 1, 3), ["R502"]), ((2, 3, 0, 1), [])])
+def test_the_steps_of_one_pair_of_tensors_are_judged_by_themselves(order: tuple[int, ...], codes: list[str]):
+    """Long runs of other tensors in the same sum do not excuse them: steps that are rotated may be meant."""
+    gpu = Gpu("sm_90a")
+    maps = [tensor(gpu, (64, k), (BOX, ROWS), name=name) for k, names in ((128, "AB"), (64, "CD")) for name in names]
+    loads = [Load(2 * (n == 2) + side, (2 * n + side) * TILE, (64 * n * (n < 2), 0)) for n in range(3) for side in (0, 1)]
+    products = [*steps(0, TILE), *steps(2 * TILE, 3 * TILE), *(Product(4 * TILE + 32 * k, 5 * TILE + 32 * n) for n, k in enumerate(order))]
+    assert [f.code for f in run(kernel(4, loads, products), gpu, *maps).findings] == codes
+
+
 @pytest.mark.parametrize("used", [1, 2, 3])
 def test_steps_of_a_loaded_tile_may_be_left_out(used: int):
     """The last K steps of a tile, or one in the middle: nothing that is stored depends on them."""

@@ -37,6 +37,7 @@ from smemsim.diagnosis.operands.boxes import cut_off, loaded_twice, nan_fills, s
 from smemsim.diagnosis.operands.fragment_factors import wrong_fragments
 from smemsim.diagnosis.operands.looked_up import milder_if_looked_up
 from smemsim.diagnosis.operands.maps import of_maps
+from smemsim.diagnosis.operands.never_loaded import never_loaded
 from smemsim.diagnosis.operands.places import NO_LOAD, RECOGNISED
 from smemsim.diagnosis.operands.ranks import own_ranks
 from smemsim.diagnosis.operands.read import Issued, Product
@@ -627,7 +628,7 @@ class Run(metaclass=OwnMembers):
         if told.isdisjoint(("R508", "T209")) and not any(f.code in ("R508", "T209") for f in stored):
             stored = [*stored, *exchanged_boxes(self.launch)]
             if self.reads is not None and not stored and self._has_ended and not others & {"X006", "X010"}:
-                stored = repeated_products(self.reads, self.launch)
+                stored = repeated_products(self.reads, self.launch) or never_loaded(self.reads, self.launch)
         if self.reads is not None:
             stored = [*stored, *cut_off(self.reads, self.launch.memory), *nan_fills(self.reads), *stray_boxes(self.reads)]
             if not others & {"X006", "X010"} and not self.interrupted and not self.out_of_time:  # else sums may go on

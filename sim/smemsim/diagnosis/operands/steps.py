@@ -15,7 +15,7 @@ from smemsim.run.engine.records import Mma
 from smemsim.run.lower.cfg import leads_by
 from smemsim.run.lower.program import Program
 
-__all__ = ["begun_anew", "has_gaps", "is_discarded", "unreached"]
+__all__ = ["are_whole", "begun_anew", "has_gaps", "is_discarded", "unreached"]
 
 
 def unreached(reads: Reads, memory: GlobalMemory) -> list[Finding]:
@@ -32,7 +32,7 @@ def unreached(reads: Reads, memory: GlobalMemory) -> list[Finding]:
         extent = reach.a.modes[1][0].extent
         tile = max(reach.a.k_of_box, reach.b.k_of_box)
         same = (reach.a_begin, reach.a_end) == (reach.b_begin, reach.b_end) and extent == reach.b.modes[1][0].extent
-        if not same or reach.a_end - reach.a_begin < 2 * tile or not _are_whole(reads, reach):
+        if not same or reach.a_end - reach.a_begin < 2 * tile or not are_whole(reads, reach):
             continue
         for begin, end in ((reach.a_end, extent), (0, reach.a_begin)):
             if 0 < end - begin <= tile and _is_data(memory, reach, begin, end):
@@ -54,7 +54,7 @@ def _is_data(memory: GlobalMemory, reach: Reach, begin: int, end: int) -> bool:
     return _has_data(memory, reach.a, begin, end) and _has_data(memory, reach.b, begin, end)
 
 
-def _are_whole(reads: Reads, reach: Reach) -> bool:
+def are_whole(reads: Reads, reach: Reach) -> bool:
     """Has every sum all the k that any sum multiplies, each once?"""
     sums: list[list[tuple[int, int]]] = []
     last: dict[tuple[object, ...], list[tuple[int, int]]] = {}
