@@ -336,6 +336,11 @@ def test_who_meets_one_that_has_waited_for_the_cluster_may_arrive_again():
             "1 of 129 arrivals is missing; so far: arrivals by line",
         ),
         (
+            "@%p9 mbarrier.init.shared::cta.b64 [bar], 129; bar.sync 0; mbarrier.arrive.shared::cta.b64 _, [bar]; "
+            "W: mbarrier.try_wait.parity.shared::cta.b64 %p1, [bar], 0; @!%p1 bra W;",
+            "arrived: warps 0 to 3 of CTA (0, 0, 0)",
+        ),
+        (
             "@%p9 mbarrier.init.shared::cta.b64 [bar], 1; @%p9 mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 64; bar.sync 0; "
             "@%p9 mbarrier.complete_tx.shared::cta.b64 [bar], 60; W: mbarrier.try_wait.parity.shared::cta.b64 %p1, [bar], 0; @!%p1 bra W;",
             "4 of the 64 expected bytes are missing; so far: arrivals by line",
@@ -683,6 +688,8 @@ def test_lanes_that_arrive_in_two_phases_end_the_kernel_but_not_with_their_copie
     said = " ".join(f.message for f in done.result.findings.values())
     said_of = "1 of 0 arrivals dropped at" if "drop" in arrive else "lanes of one warp arrive in two phases of"
     assert not codes or f"{said_of} the mbarrier at 0x400" in said
+    repairs = [f.repair for f in done.result.findings.values() if said_of in f.message and "drop" not in arrive]
+    assert all("has the count 40, and 64 arrivals come: init with 64, if no more arrive" in repair for repair in repairs)
 
 
 def test_fences_run():

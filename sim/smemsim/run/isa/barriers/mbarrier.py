@@ -176,7 +176,7 @@ class State:
         """X010: more arrivals than the phase has left."""
         why, repair = (
             f"the current phase expects only {self.pending} more",
-            self._fewer,
+            self._fewer(self.expected - self.pending + step),
         )
         if not self.pending and self.tx > 0:
             why = f"the current phase has all its arrivals, and waits for {self.tx} bytes"
@@ -268,10 +268,13 @@ class State:
                 f"{MBARRIER_BYTES}", self._tx_repair(),
             )  # fmt: skip
 
-    @property
-    def _fewer(self) -> str:
-        """The fix of a phase that gets more arrivals than it has."""
-        return f"correct the count of mbarrier.init ({self.expected} for a phase), or let fewer threads arrive"
+    def _fewer(self, come: int) -> str:
+        """The fix of a phase that gets more arrivals, `come`, than it has."""
+        count, most = self.expected, f"{self.expected} threads" if self.expected > 1 else "one thread"
+        return (
+            f"mbarrier.init in {self.members[0].made.at} has the count {count}, and {come} arrivals come: "
+            f"init with {come}, if no more arrive in a phase, or let {most} arrive"
+        )
 
     def _tx_repair(self) -> str:
         """The fix of a byte count beyond its limits. It is below them if no expect_tx counts bytes that come."""
@@ -328,17 +331,17 @@ def _wake(x: Wave, barrier: Mbarrier) -> None:
             x.wake(wait)
 
 
-def _split(x: Wave, i: Instruction, state: State) -> None:
+def _split(x: Wave, i: Instruction, state: State, come: int) -> None:
     """Lanes of one warp arrive at once, and at a phase and the next one: measured on an H200, the instruction ends
-    the kernel.
+    the kernel. So many arrivals `come`, with those that the phase had before.
     """
     for barrier in state.members:
-        _tell_split(x, i, barrier)
+        _tell_split(x, i, barrier, come)
     if i.op == "mbarrier":
         raise HardwareTrap(f"{i.name}: lanes of a warp arrive more often than a phase has arrivals left", cuda_error=LAUNCH_FAILURE)
 
 
-def _tell_split(x: Wave, i: Instruction, barrier: Mbarrier) -> None:
+def _tell_split(x: Wave, i: Instruction, barrier: Mbarrier, come: int) -> None:
     """X010: some lanes of one arrive complete a phase, the other lanes count in the next one, and waiting threads go
     on without those.
     """
@@ -346,7 +349,7 @@ def _tell_split(x: Wave, i: Instruction, barrier: Mbarrier) -> None:
     x.launch.find(
         "X010", i, f"the lanes of one warp arrive in two phases of the mbarrier at {barrier.offset:#x} of CTA {barrier.cta.number}",
         why=f"some lanes complete phase {state.phase - 1}, the others count in the next one; a wait for phase {state.phase - 1} does not wait for them", repair=
-        state._fewer, because="PTX ISA 9.1 §9.7.13.15",
+        state._fewer(come), because="PTX ISA 9.1 §9.7.13.15",
         milder=Severity.WRONG,
     )  # fmt: skip
 
@@ -392,11 +395,11 @@ def arrive(
         if x.events.mbarriers_arrived:
             come = with_threads([(state, threads[:steps]) for (state, threads, _), steps in zip(left, now, strict=True)])
             x.events.mbarriers_arrived(x, i, come, count, **given)
-        phases = [state.phase for state, _, _ in left]
+        phases = [(state.phase, state.expected - state.pending - steps * count) for (state, _, _), steps in zip(left, now, strict=True)]
         _settle(x, [state for state, _, _ in left])
-        for (state, threads, _), steps, phase in zip(left, now, phases, strict=True):
+        for (state, threads, _), steps, (phase, before) in zip(left, now, phases, strict=True):
             if state.phase != phase and steps < len(threads) and threads[steps - 1] // WARP == threads[steps] // WARP:
-                _split(x, i, state)
+                _split(x, i, state, before + count * len(threads))
         left = [
             (state, threads[steps:], own[steps:]) for (state, threads, own), steps in zip(left, now, strict=True) if steps < len(threads)
         ]

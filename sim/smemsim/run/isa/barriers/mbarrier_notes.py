@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
+from smemsim.base.distinct import distinct
 from smemsim.core.ptx.module import Instruction
 from smemsim.run.async_ops import Delivery
 from smemsim.run.isa.barriers import loops
@@ -42,7 +43,7 @@ class Arrivals(_Notes):
 
     def __init__(self) -> None:
         self.warps: set[int] = set()
-        # threads (of those that arrive together the first and the last), in the current phase
+        # threads (of those that arrive together the first of each warp, and the last), in the current phase
         self.now: set[int] = set()
         self.rounds: list[set[int]] = []  # the same of the last phases that have ended
         self.by_line: dict[tuple[int, int], int] = {}  # how many, by line and by the CTA that arrives
@@ -50,10 +51,11 @@ class Arrivals(_Notes):
     def come(self, x: Wave, threads: np.ndarray, i: Instruction, count: int, first: int) -> None:
         """Threads arrive `count` times each; `first` is the index of the cluster's first CTA."""
         begin = x.stride * first
-        # of warps that arrive together two are enough to tell
-        for end in (int(threads[0]) - begin, int(threads[-1]) - begin):
-            self.warps.add(end // WARP)
-            self.now.add(end)
+        ends = {int(threads[0]) - begin, int(threads[-1]) - begin}
+        if threads[-1] // WARP - threads[0] // WARP > 1:  # the warps between, too: a report of a hang names them
+            ends.update((distinct(threads[1:-1] // WARP) * WARP - begin).tolist())
+        self.warps.update(end // WARP for end in ends)
+        self.now |= ends
         of_first, of_last = int(x.cta_of[threads[0]]), int(x.cta_of[threads[-1]])
         of_ctas = {of_first: len(threads)} if of_first == of_last else collections.Counter(x.cta_of[threads].tolist())
         for index, its in of_ctas.items():
