@@ -151,6 +151,12 @@ def tensor(
     )
 
 
+def changed(tm: TensorMap, **more: object) -> TensorMap:
+    """A map of f16 with the 128B swizzle, some of its arguments changed."""
+    shape = {name: getattr(tm, name) for name in ("global_address", "global_dim", "global_strides", "box_dim")}
+    return TensorMap.tiled(data_type="f16", swizzle="128B", **shape, **more)  # type: ignore[arg-type]
+
+
 def run(ptx: str, gpu: Gpu, *maps: TensorMap, grid: int | tuple[int, int] = 1, **more: object) -> Run:
     out = gpu.array(np.zeros(128 * int(np.prod(grid)), np.float32), name="out")
     return gpu.launch(ptx, grid=grid, block=128, args=[*maps, out], progress=False, **more)
@@ -333,10 +339,10 @@ def test_a_tile_that_is_nothing_but_fill_where_the_other_one_has_data_is_found()
     assert "cp.async.bulk.tensor" in first_line(found)
 
 
-def planes(rows: int, box: tuple[int, int], at: tuple[int, int], sbo: int = ATOM) -> Run:
+def planes(rows: int, box: tuple[int, int], at: tuple[int, int], sbo: int = ATOM, fill: str = "zeros") -> Run:
     """The rows of a box with two planes, or of a plane that is shorter than the box."""
     gpu = Gpu("sm_90a")
-    a = tensor(gpu, (4, rows, 64), (BOX, *box))
+    a = changed(tensor(gpu, (4, rows, 64), (BOX, *box)), oob_fill=fill)
     loads = [Load(0, 0, (0, at[0], at[1]))]
     return run(kernel(1, loads, steps(0, 0, word_a=word(sbo), word_b=word(sbo))), gpu, a)
 
@@ -347,6 +353,7 @@ def planes(rows: int, box: tuple[int, int], at: tuple[int, int], sbo: int = ATOM
         (48, (64, 1), (0, 1)), (48, (64, 1), (0, 3)), (100, (64, 1), (64, 0)),  # a plane that ends inside the box
         (128, (32, 2), (0, 0)), (128, (32, 2), (32, 1)), (32, (32, 2), (0, 1)), (20, (32, 2), (0, 3)), (128, (8, 8), (40, 0)),
         (128, (32, 2), (-1, 1)), (40, (32, 2), (16, -1)),  # it begins outside
+        (32, (32, 2), (0, -1)), (8, (8, 8), (1, -1)), (8, (8, 8), (0, -2)),  # ... in front of the first plane, as padding
     ],
 )  # fmt: skip
 def test_rows_are_those_of_the_box_in_its_own_order(rows: int, box: tuple[int, int], at: tuple[int, int]):
@@ -360,6 +367,34 @@ def test_a_wrong_stride_is_found_in_such_boxes_too(rows: int, box: tuple[int, in
     first = planes(rows, box, at, sbo=512).findings[0]
     assert first.code == "D308"
     assert "stride_byte_offset 512 must be 1024" in first.repair
+
+
+@pytest.mark.parametrize(("rows", "box", "at"), [(32, (32, 2), (0, -1)), (8, (8, 8), (0, -2))])
+def test_a_wrong_stride_that_reads_padding_in_place_of_data_is_found(rows: int, box: tuple[int, int], at: tuple[int, int]):
+    first = planes(rows, box, at, sbo=512).findings[0]
+    assert first.code == "T209"
+    assert "SBO (now 512 B)" in first.repair
+
+
+@pytest.mark.parametrize(("at", "fill", "dimension"), [((0, -1), "nan", 2), ((-1, 1), "nan", 1), ((0, -1), "zeros", 0), ((0, 0), "nan", 0)])
+def test_padding_of_nan_in_such_boxes_is_a_remark(at: tuple[int, int], fill: str, dimension: int):
+    found = planes(32, (32, 2), at, fill=fill)
+    assert not found.findings
+    told = [f.message for f in found.remarks if "they are NaN" in f.message]
+    assert [f"(dimension {dimension})" in message for message in told] == [True] * bool(dimension), found.text()
+
+
+@pytest.mark.parametrize(("box", "steps_of", "sbo", "codes"), [
+    ((BOX, 2 * ROWS, 1), (1, 2, 1), ATOM, []), ((BOX, 3 * ROWS - 2, 1), (1, 3, 1), ATOM, []), ((BOX, ROWS, 2), (1, 2, 1), ATOM, []),
+    ((BOX, ROWS, 1), (1, 1, 2), ATOM, []), ((BOX, ROWS, 1), (1, 1, 2), 512, ["D308"]),  # nothing is left out
+])  # fmt: skip
+def test_boxes_that_leave_out_elements_are_not_checked(box: tuple[int, ...], steps_of: tuple[int, ...], sbo: int, codes: list[str]):
+    """A box of one element leaves out none."""
+    gpu = Gpu("sm_90a")
+    a = changed(tensor(gpu, (4, 4 * ROWS, BOX), box), element_strides=steps_of)
+    found = run(kernel(1, [Load(0, 0, (0, 0, 0))], steps(0, 0, word_a=word(sbo), word_b=word(sbo))), gpu, a)
+    assert [f.code for f in found.findings][:1] == codes, found.text()
+    assert (found.judged.instructions, found.judged.of) == (4 if box[1:] == (ROWS, 1) else 0, 4)
 
 
 def contraction(
@@ -819,8 +854,7 @@ def test_fill_of_nan_in_a_product_is_a_remark(k: int, rows: int, fill: str, step
     """Along k it spoils D. Rows of it may not be stored. Steps that multiply none of it are right."""
     gpu = Gpu("sm_90a")
     a, b = (tensor(gpu, shape, (BOX, ROWS), name=name) for shape, name in (((rows, k), "A"), ((ROWS, 64), "B")))
-    shape = {name: getattr(a, name) for name in ("global_address", "global_dim", "global_strides", "box_dim")}
-    a = TensorMap.tiled(data_type="f16", swizzle="128B", oob_fill=fill, **shape)
+    a = changed(a, oob_fill=fill)
     found = run(kernel(2, [Load(0, 0, (0, 0)), Load(1, TILE, (0, 0))], steps(0, TILE)[:steps_]), gpu, a, b)
     assert not found.findings
     assert [told in str(f) for f in found.remarks if "they are NaN" in f.message] == [True] * bool(told), found.text()

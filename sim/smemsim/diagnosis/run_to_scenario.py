@@ -251,8 +251,12 @@ def _arguments(tm: TensorMap) -> MapArguments:
 
 
 def _is_even(modes: tuple[Mode, ...]) -> bool:
-    """Do the modes of an axis follow one another without a gap, as one stride would have them?"""
-    return all(b.stride == a.stride * a.size and a.extent >= a.size and a.first >= 0 for a, b in itertools.pairwise(modes))
+    """Do the modes of an axis follow one another without a gap, as one stride would have them? Fill in front of the
+    tensor, such as the padding of a convolution, is a gap.
+    """
+    return all(mode.first >= 0 for mode in modes) and all(
+        b.stride == a.stride * a.size and a.extent >= a.size for a, b in itertools.pairwise(modes)
+    )
 
 
 def _walk(modes: tuple[Mode, ...]) -> tuple[tuple[int, int, int, int], ...]:

@@ -8,6 +8,8 @@ import dataclasses
 import itertools
 from typing import Literal, NamedTuple
 
+import numpy as np
+
 from smemsim.base.errors import SmemsimError
 from smemsim.core.finding import Finding, at_instruction
 from smemsim.core.machine.global_memory import GlobalMemory
@@ -213,16 +215,28 @@ def _nan(event: Mma, read: OperandRead, side: Literal["a", "b"]) -> Finding | No
     some = "these rows of D" if side == "a" else "these columns of D"
     sizes = (event.rows_of(side), event.k_of(side))
     for modes, at, size, what in zip(read.modes, read.at, sizes, (some, "all elements of D"), strict=True):
-        if len(modes) == 1 and not 0 <= at <= modes[0].extent - size:
+        dimension = _ends_in(modes, at, size)
+        if dimension is not None:
             return at_instruction(
                 "T209",
                 event.instruction,
-                f"{side.upper()} has elements outside of its tensor (dimension {modes[0].dimension}), and they are NaN",
+                f"{side.upper()} has elements outside of its tensor (dimension {dimension}), and they are NaN",
                 "CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE in the map: the fill is zero then",
                 why=f"the map of the load at {load.instruction.at} fills with NaN, so {what} become NaN",
                 arrays=(load.tensor_map.global_address,),
                 milder=Severity.NOTE,
             )
+    return None
+
+
+def _ends_in(modes: tuple[Mode, ...], at: int, size: int) -> int | None:
+    """The dimension along which some of `size` indices of an axis, from `at` on, lie outside of the tensor."""
+    left = np.arange(at, at + size)
+    for n, mode in enumerate(modes):
+        here = left if n == len(modes) - 1 else left % mode.size
+        if ((here + mode.first < 0) | (here >= mode.extent)).any():
+            return mode.dimension
+        left = left // mode.size
     return None
 
 

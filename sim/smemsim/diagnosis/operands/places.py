@@ -379,4 +379,5 @@ def _is_of(load: Issued, tm: TensorMap) -> bool:
 
 def _is_plain(load: Issued) -> bool:
     g, tm = load.transfer.geometry, load.transfer.tensor_map
-    return g.mode == "tile" and g.chunk_bytes == CHUNK and not g.has_flip and tm.call == "tiled" and not tm.interleave
+    is_of_neighbours = not load.is_strided
+    return g.mode == "tile" and g.chunk_bytes == CHUNK and not g.has_flip and tm.call == "tiled" and not tm.interleave and is_of_neighbours

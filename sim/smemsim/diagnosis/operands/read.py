@@ -48,6 +48,12 @@ class Issued:
             for at, size, extent in zip(self.event.coordinates, tm.box_dim, tm.global_dim, strict=True)
         )
 
+    @functools.cached_property
+    def is_strided(self) -> bool:
+        """Does its box leave out elements? TMA ignores the stride of dimension 0, and a box of one element has none."""
+        tm = self.transfer.tensor_map
+        return tm.call == "tiled" and any(step > 1 and box > 1 for step, box in zip(tm.element_strides[1:], tm.box_dim[1:], strict=True))
+
     @property
     def key_of_map(self) -> tuple[str, int]:
         """Which tensor, and which boxes of it."""

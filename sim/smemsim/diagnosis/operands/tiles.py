@@ -245,7 +245,7 @@ def _loaded(reads: Reads, p: Product, address: int) -> _Place | None:
     """The last load of a plain tile before a product that wrote to an address of shared memory, and the row there."""
     for load in reversed(reads.loads):
         tm = load.transfer.tensor_map
-        if load.cta != p.cta or load.number > p.number or tm.rank != 2 or load.event.mode != "tile":
+        if load.cta != p.cta or load.number > p.number or tm.rank != 2 or load.event.mode != "tile" or load.is_strided:
             continue
         place = _Place(load, 0)
         inside = address - load.transfer.smem_address
