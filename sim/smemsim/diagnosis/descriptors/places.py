@@ -59,7 +59,9 @@ def _fitted(shape: Shape, kind: Kind, chunks: np.ndarray, given: np.ndarray) -> 
     for name, own, other in (("LBO", kind.of_lbo, kind.of_sbo), ("SBO", kind.of_sbo, kind.of_lbo)):
         for block, step in np.ndindex(*chunks.shape[:2]):
             seen = known[block, step]
-            low, high = (np.argwhere(seen & (own == n) & (other == other[seen].min(initial=0))) for n in (0, 1))
+            if not seen.any():
+                continue
+            low, high = (np.argwhere(seen & (own == own[seen].min() + n) & (other == other[seen].min())) for n in (0, 1))
             if len(low) and len(high):
                 strides[name] = int(rest[block, step][tuple(high[0])] - rest[block, step][tuple(low[0])])
                 break
