@@ -7,6 +7,7 @@ a kernel draws from a counter, as persistent kernels draw that of a tile, says n
 from __future__ import annotations
 
 import dataclasses
+import weakref
 from collections.abc import Collection, Iterable, Sequence
 
 from smemsim.core.finding import Finding, InLaunch
@@ -22,11 +23,15 @@ MEANT = "the place of this tile is looked up in memory, so the order may be mean
 _COUNTS = frozenset(("add", "dec", "inc", "sub"))
 _SHARED = frozenset(("shared", "shared::cta"))
 _LOADS = ("ld", "ldu", "atom", "ldmatrix", "tex")
+_answers: weakref.WeakKeyDictionary[Program, dict[frozenset[int], bool]] = weakref.WeakKeyDictionary()  # of `are_looked_up`
 
 
 def are_looked_up(program: Program, slots: Iterable[int]) -> bool:
     """Do these registers depend on a value that the kernel has loaded? Parameters and counters do not count."""
-    return any(not _is_counted(program, load, frozenset()) for load in _loads_behind(program, slots))
+    answers, asked = _answers.setdefault(program, {}), frozenset(slots)
+    if asked not in answers:
+        answers[asked] = any(not _is_counted(program, load, frozenset()) for load in _loads_behind(program, asked))
+    return answers[asked]
 
 
 def _is_counted(program: Program, load: Instruction, seen: frozenset[Address]) -> bool:

@@ -149,7 +149,7 @@ class OperandRead:
         """
         return self.loads[0].is_outside
 
-    @property
+    @functools.cached_property
     def modes(self) -> tuple[tuple[Mode, ...], tuple[Mode, ...]]:
         """(dimensions of memory that the rows run through, those that k runs through)."""
         return (self.matrix.outer, self.matrix.inner) if self.along_k else (self.matrix.inner, self.matrix.outer)
@@ -164,7 +164,7 @@ class OperandRead:
         """Bytes from one k to the next."""
         return self.modes[1][0].stride
 
-    @property
+    @functools.cached_property
     def base(self) -> int:
         """The global address at which the tensor begins."""
         return self.loads[0].transfer.tensor_map.global_address

@@ -73,6 +73,13 @@ class _Entry:
 
     def at(self, by: tuple[bool, bool] = _NONE) -> _At:
         """Its contribution, if the coordinates of these operands were exchanged."""
+        return self._at(by) if any(by) else self._as_it_is
+
+    @functools.cached_property
+    def _as_it_is(self) -> _At:
+        return self._at(_NONE)
+
+    def _at(self, by: tuple[bool, bool]) -> _At:
         (a_row, a_k), (b_row, b_k) = (self.place(side, is_exchanged=by[side]) for side in (0, 1))
         return _At((a_row, b_row), a_k - b_k)
 
