@@ -116,7 +116,8 @@ class Loop:
         LOOPS.append(self)
 
     def __call__(self, *arguments: Any) -> Any:
-        return self.code(arguments)(*arguments)
+        entry = self.entries.get(_kinds(arguments))
+        return (self.code(arguments) if entry is None else entry)(*arguments)
 
     def code(self, arguments: tuple[Any, ...]) -> Callable[..., Any]:
         """The machine code for arguments of these types. A caller with other arguments of equal types, memory order and

@@ -23,7 +23,8 @@ MEANT = "the place of this tile is looked up in memory, so the order may be mean
 _COUNTS = frozenset(("add", "dec", "inc", "sub"))
 _SHARED = frozenset(("shared", "shared::cta"))
 _LOADS = ("ld", "ldu", "atom", "ldmatrix", "tex")
-_answers: weakref.WeakKeyDictionary[Program, dict[frozenset[int], bool]] = weakref.WeakKeyDictionary()  # of `are_looked_up`
+# the answers of `are_looked_up`
+_answers: weakref.WeakKeyDictionary[Program, dict[frozenset[int], bool]] = weakref.WeakKeyDictionary()
 
 
 def are_looked_up(program: Program, slots: Iterable[int]) -> bool:
