@@ -10,6 +10,7 @@ import pytest
 import smemsim
 from gpu_faults import RING, Fault, launched, sub
 from launches import found, kernel
+from launches import run as executed
 
 HEAD = """.version 8.8
 .target sm_90a
@@ -212,17 +213,35 @@ def test_mapa_of_ones_own_rank_by_generic_addresses(rank, codes):
 # ---- stages
 
 
-@pytest.mark.parametrize("waits", [True, False])
-def test_a_stage_that_is_loaded_again_before_anybody_has_read_it(waits):
+@pytest.mark.parametrize(
+    ("parity", "arrives", "words"),
+    [
+        ("%r5", "", None),
+        ("", "", "wait for an mbarrier at which its readers arrive"),
+        ("1", "", "phase 0 is not complete there, and parity 1 of a new mbarrier counts as complete"),
+        ("%r5", "mbarrier.arrive.shared::cta.b64 _, [bar+8];", "after the reads"),
+    ],
+    ids=["right", "no wait", "parity 1 twice", "the arrival before the reads"],
+)
+def test_a_stage_that_is_loaded_again_before_anybody_has_read_it(parity, arrives, words):
     body = """@%p9 mbarrier.init.shared::cta.b64 [bar], 1; @%p9 mbarrier.init.shared::cta.b64 [bar+8], 32; bar.sync 0; mov.u32 %r3, 0; setp.ge.u32 %p1, %r1, 32; @%p1 bra T;
     @!%p9 bra E; G: and.b32 %r4, %r3, 1; xor.b32 %r5, %r4, 1; {} mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 128;
     cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [sm], [%d20], 128, [bar]; add.u64 %d20, %d20, 128; add.u32 %r3, %r3, 1; setp.lt.u32 %p3, %r3, 2; @%p3 bra G; bra E;
-    T: and.b32 %r4, %r3, 1; V: mbarrier.try_wait.parity.shared::cta.b64 %p4, [bar], %r4; @!%p4 bra V; mov.u32 %r6, sm; ld.shared.u32 %r7, [%r6];
+    T: {} and.b32 %r4, %r3, 1; V: mbarrier.try_wait.parity.shared::cta.b64 %p4, [bar], %r4; @!%p4 bra V; mov.u32 %r6, sm; ld.shared.u32 %r7, [%r6];
     st.global.u32 [%d21], %r7; fence.proxy.async.shared::cta; mbarrier.arrive.shared::cta.b64 _, [bar+8]; add.u32 %r3, %r3, 1; setp.lt.u32 %p3, %r3, 2; @%p3 bra T; E:"""
-    wait = "U: mbarrier.try_wait.parity.shared::cta.b64 %p2, [bar+8], %r5; @!%p2 bra U;" if waits else ""
-    told = found(body.format(wait), np.arange(64, dtype=np.uint32), np.zeros(1, np.uint32), block=64)
-    assert ("no thread has read yet what the earlier copy brought" in told.get("X005", "")) == (not waits)
-    assert not (waits and told)
+    wait = f"U: mbarrier.try_wait.parity.shared::cta.b64 %p2, [bar+8], {parity}; @!%p2 bra U;" if parity else ""
+    body = (
+        body.replace(
+            "st.global.u32 [%d21], %r7; fence.proxy.async.shared::cta; mbarrier.arrive.shared::cta.b64 _, [bar+8];",
+            "st.global.u32 [%d21], %r7;",
+        )
+        if arrives
+        else body
+    )
+    done, _ = executed(body.format(wait, arrives).replace("; ", ";\n"), [np.arange(64, dtype=np.uint32), np.zeros(1, np.uint32)], block=64)
+    told = {f.code: f"{f.message} {f.repair}" for f in done.result.findings.values()}
+    assert ("no thread has read yet what the earlier copy brought" in told.get("X005", "")) == (words is not None)
+    assert words in told["X005"] if words else not told
 
 
 # ---- clusters

@@ -659,6 +659,11 @@ def test_cp_async_arrives():
             "now counts -1048576 bytes",
         ),
         ("mbarrier.arrive.b64 _, [%d20];", "mbarriers lie in shared memory"),
+        (
+            "mbarrier.init.shared::cta.b64 [bar], 1; mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 64; "
+            "W: mbarrier.try_wait.parity.shared::cta.b64 %p1, [bar], 1; @!%p1 bra W; mbarrier.arrive.shared::cta.b64 _, [bar];",
+            "was for parity 1, which passes at once at a new mbarrier",
+        ),
     ],
 )
 def test_mbarriers_that_are_used_as_no_mbarrier_can_be(body, words):

@@ -689,7 +689,7 @@ class Reporting:
         first, second = (int(words.min()) % (self.x.pitch // WORD) * WORD + self.x.window_begin for words in (held, at))
         if first != second:
             return f"stages that do not overlap: the first load begins at {first:#x}, this one at {second:#x}, and their bytes overlap"
-        room = "before the next load into a stage, wait for an mbarrier at which its readers arrive after their reads"
+        room = f"before the next load into a stage, wait for an mbarrier at which its readers arrive after their reads{self._passed_too_soon(warp)}"
         one, other = (self.x.ctas[n // self._per_cta].number for n in (int(op.warps[0]), warp))
         if i.name != op.instruction.name:
             return room
@@ -699,3 +699,24 @@ class Reporting:
         if op.instruction is not i and not self._leads(i, op.instruction):
             return f"if the readers need the bytes of both loads: correct the destination in {op.instruction.at} or {i.at}; or {room}"
         return room
+
+    def _passed_too_soon(self, warp: int) -> str:
+        """What let the last wait of a warp pass before it loads into a stage that nobody has read yet: its parity, or an
+        arrival. A wait for bytes is none for a free stage.
+        """
+        barrier, line, _ = self.waits.get(warp, (None, 0, []))
+        wait = self.lines.get(line)
+        if barrier is None or wait is None or not is_wait(wait) or barrier.state.bytes.expecting or barrier.state.deliveries.sources:
+            return ""
+        state, named = barrier.state, self.x.program.places.mbarrier_named(barrier.offset)
+        if not state.phase:
+            why = "passes at once: phase 0 is not complete there, and parity 1 of a new mbarrier counts as complete"
+            change = f"the parity in {wait.at} must be 0 for the second load into the stage"
+        elif lines := sorted({line for line, _ in state.arrivals.by_line}):
+            by = self.lines.get(lines[0])
+            name = "the arrival" if by is None or len(lines) > 1 else by.name
+            why = f"passes because {self.x.program.at(*lines)} arrives there"
+            change = f"move {name} of {self.x.program.at(*lines)} after the reads"
+        else:
+            return ""
+        return f". The wait in {wait.at} at {named} {why}. If it is the mbarrier of this stage: {change}"

@@ -181,6 +181,10 @@ class State:
         if not self.pending and self.tx > 0:
             why = f"the current phase has all its arrivals, and waits for {self.tx} bytes"
             repair = "wait for the phase (mbarrier.try_wait) before arriving in the next; or expect only bytes that arrive"
+            early = next((wait for wait in self.passed.at_first.values() if "parity" in wait.modifiers), None)
+            if early is not None and not self.phase:
+                why += f"; the wait in {early.at} was for parity 1, which passes at once at a new mbarrier: it did not wait for them"
+                repair = f"parity 0 in {early.at}, the first time it waits at each mbarrier; or expect only bytes that arrive"
         elsewhere = misdirected(self.members[0], x, unawaited=True)
         if elsewhere is not None:
             why, repair = (
