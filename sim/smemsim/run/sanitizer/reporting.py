@@ -701,8 +701,8 @@ class Reporting:
         return room
 
     def _passed_too_soon(self, warp: int) -> str:
-        """What let the last wait of a warp pass before it loads into a stage that nobody has read yet: its parity, or an
-        arrival. A wait for bytes is none for a free stage.
+        """Why the last wait of a warp passed before a load into a stage that is not free: its parity, or an arrival. ""
+        if the wait was for bytes.
         """
         barrier, line, _ = self.waits.get(warp, (None, 0, []))
         wait = self.lines.get(line)
