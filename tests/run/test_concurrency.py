@@ -1810,6 +1810,24 @@ def test_a_wait_for_the_other_parity_is_the_cause_of_an_early_read(kernel, parit
     assert all(re.search(rf"^parity {parity} in line \d+", f.repair) for f in found), found[0].repair
 
 
+@pytest.mark.parametrize(("leaves", "named"), [(4, "0 to 2 of"), (2, "0, 1 of")])
+def test_the_row_of_arrivals_names_each_warp(leaves, named):
+    """Warps that arrive at once, at a phase for more of them."""
+    body = f"{init(128)} bar.sync 0; setp.lt.u32 %p9, %r1, {min(leaves, 3) * 32}; @%p9 mbarrier.arrive.shared::cta.b64 _, [bar]; {waits()}"
+    found = next(f for f in run(Kernel("", body, block=128), try_fixes=False).findings if f.code == "X006")
+    assert [half.text for half in found.halves if half.does == "arrived"][0].startswith(f"warps {named}")
+
+
+@pytest.mark.parametrize(("parity", "codes"), [("0", set()), ("1", {"X010"})])
+def test_a_second_expectation_names_the_wait_that_passes_at_once(parity, codes):
+    again = LOAD.replace("L:", "N:").replace("bra L", "bra N")
+    body = f"{init()} bar.sync 0; {LOAD} {waits(parity=parity)} {READ} bar.sync 0; {again} {waits(label='V')}"
+    found = run(Kernel("", body), schedule="latest", try_fixes=False).findings
+    assert {f.code for f in found if f.code == "X010"} == codes
+    for f in found:
+        assert f.code != "X010" or ("is for parity 1: it passes at once" in f.message and f.repair.startswith("parity 0 in line")), f
+
+
 @pytest.mark.parametrize(
     ("declared", "named"),
     [

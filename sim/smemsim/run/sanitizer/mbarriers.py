@@ -331,5 +331,5 @@ class MbarrierObjects:
 
 
 def _warps_of(threads: set[int]) -> set[int]:
-    """The warps between the first and the last of some threads."""
-    return set(range(min(threads) // WARP, max(threads) // WARP + 1)) if threads else set()
+    """The warps of some threads."""
+    return {thread // WARP for thread in threads}

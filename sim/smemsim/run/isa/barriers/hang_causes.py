@@ -218,7 +218,7 @@ def missing_arrivals(barrier: Mbarrier, x: Wave) -> tuple[str, str]:
             text += f"; CTA {cta.number} has never arrived"
         repair = repair or (
             f"let CTA {cta.number} arrive here too: mapa of the address to rank {barrier.cta.rank}, and mbarrier.arrive.release.cluster."
-            f"shared::cluster there; or correct the count of mbarrier.init ({barrier.state.expected} for a phase)"
+            f"shared::cluster there; or correct the count of mbarrier.init in {barrier.made.at} (now {barrier.state.expected})"
         )
     return text, repair
 
