@@ -1815,7 +1815,31 @@ def test_the_row_of_arrivals_names_each_warp(leaves, named):
     """Warps that arrive at once, at a phase for more of them."""
     body = f"{init(128)} bar.sync 0; setp.lt.u32 %p9, %r1, {min(leaves, 3) * 32}; @%p9 mbarrier.arrive.shared::cta.b64 _, [bar]; {waits()}"
     found = next(f for f in run(Kernel("", body, block=128), try_fixes=False).findings if f.code == "X006")
-    assert [half.text for half in found.halves if half.does == "arrived"][0].startswith(f"warps {named}")
+    assert next(half.text for half in found.halves if half.does == "arrived").startswith(f"warps {named}")
+
+
+@pytest.mark.parametrize(
+    ("phases", "parity", "why", "repair"),
+    [
+        (1, "0", "", ""),
+        (1, "1", "but only phase 0 is complete .*, and these threads have not waited for that phase", "wait for parity 0 in"),
+        (
+            2,
+            "0",
+            "because phases 0, 1 completed without a wait of these threads",
+            "before they arrive again, let the arriving threads wait",
+        ),
+    ],
+)
+def test_a_phase_that_only_the_arriving_thread_has_waited_for_is_missed_by_others(phases, parity, why, repair):
+    """Lane 0 of warp 0 arrives, and waits for its own phases; warp 1 comes later."""
+    own = "".join(f"mbarrier.arrive.shared::cta.b64 _, [bar]; {waits(parity=str(n & 1), label=f'A{n}')}" for n in range(phases))
+    body = f"{init()} bar.sync 0; @!%p1 bra N; {own} N: bar.sync 0; @!%p3 bra OUT; {waits(parity=parity, label='B')} OUT:"
+    found = [f for f in run(Kernel("", body), try_fixes=False).findings if f.code == "X006"]
+    assert len(found) == bool(why)
+    for f in found:
+        assert re.search(why, f.why), f.why
+        assert f.repair.startswith(repair), f.repair
 
 
 @pytest.mark.parametrize(("parity", "codes"), [("0", set()), ("1", {"X010"})])
@@ -1825,7 +1849,7 @@ def test_a_second_expectation_names_the_wait_that_passes_at_once(parity, codes):
     found = run(Kernel("", body), schedule="latest", try_fixes=False).findings
     assert {f.code for f in found if f.code == "X010"} == codes
     for f in found:
-        assert f.code != "X010" or ("is for parity 1: it passes at once" in f.message and f.repair.startswith("parity 0 in line")), f
+        assert f.code != "X010" or ("for parity 1, which passes at once" in f.message and f.repair.startswith("parity 0 in line")), f
 
 
 @pytest.mark.parametrize(

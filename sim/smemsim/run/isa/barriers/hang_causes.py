@@ -48,12 +48,27 @@ DONE = {  # in words, by the keys of `State.done`
 Cause = tuple[Instruction, str, str]  # where, why, and what to change
 
 
+def _seen(barrier: Mbarrier, x: Wave) -> int:
+    """The phases that had ended when a wait last passed. A thread that arrives may wait for its own phases, too. Then
+    it is how many phases the other threads have passed that wait here: they may have missed what the first one saw.
+    """
+    passed, state = barrier.state.passed, barrier.state
+    begin = barrier.cta.rank * x.stride // WARP
+    waiting = {int(tid) // WARP for wait, _ in barrier.waits for tid in x.tid[wait.threads]}
+    by_warp = {
+        n: int(most) for n, most in enumerate(passed.by_thread.reshape(-1, WARP).max(axis=1).tolist() if len(passed.by_thread) else [])
+    }
+    arrivers = [most for n, most in by_warp.items() if begin + n in state.arrivals.warps]
+    others = [by_warp.get(n, 0) for n in waiting | {n for n, most in by_warp.items() if most} if begin + n not in state.arrivals.warps]
+    return max(others) if others and max(arrivers, default=0) >= passed.seen > max(others) else passed.seen
+
+
 def suspicion(barrier: Mbarrier, i: Instruction, x: Wave) -> tuple[int, str]:
     """For a wait that never ends: how far it is from the cause of the hang (0 is nearest), and what to change."""
     state = barrier.state
     if (elsewhere := misdirected(barrier, x)) is not None:
         return 0, elsewhere[1]
-    if state.phase > state.passed.seen:
+    if state.phase > _seen(barrier, x):
         return 0, _unseen(barrier, i, x)
     if state.pending and (lines := state.done.get(ADDS_OWN)):
         return (
@@ -130,7 +145,7 @@ def _unseen(barrier: Mbarrier, i: Instruction, x: Wave) -> str:
     if ignored := _ignored(barrier):
         names = ", ".join(f"{offset:#x}" for offset in ignored)
         return f"wait for the mbarrier at {names} if this line reads its stage: its phases completed, and no thread has waited for them"
-    if last == state.passed.seen:
+    if last == _seen(barrier, x):
         lines = x.program.at(*state.done["arrives"])
         if "parity" not in i.modifiers:
             return f"wait in {i.at} with the state that the thread's last arrival returned{f' ({lines})' if lines else ''}"
@@ -146,14 +161,15 @@ def _unseen(barrier: Mbarrier, i: Instruction, x: Wave) -> str:
 
 def _why_unseen(barrier: Mbarrier, i: Instruction, x: Wave, phase: int) -> str:
     """Why a wait is for a phase that does not end, if phases before it are complete that no wait has seen."""
-    state, seen, last = barrier.state, barrier.state.passed.seen, barrier.state.phase - 1
+    state, seen, last = barrier.state, _seen(barrier, x), barrier.state.phase - 1
+    is_partial = seen < state.passed.seen
     lines = x.program.at(*state.done["arrives"])
     waits = f"the wait is for phase {phase} (parity {phase & 1}) of {_named(barrier, x)}"
     if "parity" not in i.modifiers:
         waits = f"the state of {i.name} is of phase {phase}, or of an earlier phase of the same parity, of {_named(barrier, x)}"
     if last == seen:
-        return f"{waits}, but {'only ' * (not seen)}phase {last} is complete{f' (by arrivals of {lines})' if lines else ''}, and no thread waited for that phase"
-    before = f"phases {ranges(range(seen, last + 1))} completed without a wait"
+        return f"{waits}, but {'only ' * (not seen)}phase {last} is complete{f' (by arrivals of {lines})' if lines else ''}, and {'these threads have not' if is_partial else 'no thread'} waited for that phase"
+    before = f"phases {ranges(range(seen, last + 1))} completed without a wait{' of these threads' * is_partial}"
     if state.arrivals.run_ahead:
         return f"{waits}, because {before}: the same threads arrived in each{f', in {lines}' if lines else ''}"
     came = (last - seen + 2) * state.expected - state.pending
@@ -733,7 +749,7 @@ def _participants(barrier: Mbarrier, x: Wave) -> tuple[np.ndarray, np.ndarray]:
     """
     state, begin = barrier.state, x.stride * (barrier.cta.index - barrier.cta.rank)
     none = np.zeros(0, np.int64)
-    if not state.pending or state.phase > state.passed.seen:  # a wait that came too late lacks no arrival
+    if not state.pending or state.phase > _seen(barrier, x):  # a wait that came too late lacks no arrival
         return none, none
     usual = set().union(*state.arrivals.rounds)
     if not usual:
@@ -769,9 +785,7 @@ def _of_wait(barrier: Mbarrier, i: Instruction, x: Wave) -> dict[str, Value]:
     state = barrier.state
     if misdirected(barrier, x) is not None:
         return {"elsewhere": x.launch.cluster_size}
-    is_unseen = (
-        "parity" in i.modifiers and state.phase > state.passed.seen and state.phase - 1 == state.passed.seen and not _ignored(barrier)
-    )
+    is_unseen = "parity" in i.modifiers and state.phase - 1 == _seen(barrier, x) and not _ignored(barrier)
     is_first = not (state.phase or any(state.done.values()) or state.passed.at_first) and before_loads(i, x) and _has_arrivals_to_come(x)
     return {"parity": True} if is_unseen or is_first else {}
 
@@ -807,12 +821,12 @@ def _describe(barrier: Mbarrier, i: Instruction, x: Wave, phase: int) -> str:
         return f"{elsewhere[0]}; {short}"
     said = (
         _why_unseen(barrier, i, x, phase)
-        if state.phase > state.passed.seen
+        if state.phase > _seen(barrier, x)
         else f"phase {phase} (parity {phase & 1}) of {_named(barrier, x)}"
     )
     lacks = _lacks(barrier, x)
     has_begun = state.pending != state.expected or state.tx != 0
-    if state.phase <= state.passed.seen:
+    if state.phase <= _seen(barrier, x):
         kinds = [what for what, by in state.done.items() if by and (state.tx or "bytes" not in what)]
         when = "so far" if not state.phase else "in all phases so far" if has_begun else "in earlier phases"
         known = ", ".join(f"{DONE[what]} {x.program.at(*state.done[what])}" for what in kinds)
