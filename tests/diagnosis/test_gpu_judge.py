@@ -133,6 +133,7 @@ def tensor(
     name: str = "",
     low: int | None = None,
     scale: float = 1,
+    swizzle: str = "128B",
 ) -> TensorMap:
     """A map of an f16 tensor, its dimensions slowest first. From the k `low` on its numbers are small. Every
     other k is multiplied by `scale`; if that is 0, all are.
@@ -147,7 +148,7 @@ def tensor(
     dims = shape[::-1]
     strides = [2 * int(np.prod(dims[:n])) for n in range(1, len(dims))]
     return TensorMap.tiled(
-        data_type="f16", global_address=array.address, global_dim=dims, global_strides=strides, box_dim=box, swizzle="128B"
+        data_type="f16", global_address=array.address, global_dim=dims, global_strides=strides, box_dim=box, swizzle=swizzle
     )
 
 
@@ -918,6 +919,32 @@ def test_rows_that_no_load_brings_are_told_if_a_tile_was_meant_for_them(row: int
     found = run(kernel(2, loads, [*steps(0, TILE), *steps(0, 2 * TILE, d=32)]), gpu, a, b)
     assert (found.findings, [f.code for f in found.remarks]) == ([], codes), found.text()
     assert all("no tensor load brings rows 64 to 127 of B" in f.why for f in found.remarks)
+
+
+def test_another_batch_is_no_second_load_of_the_same_rows():
+    """One tile of A times the first rows of both planes of B, a tensor with 128 rows in a plane."""
+    gpu = Gpu("sm_90a")
+    a, b = tensor(gpu, (64, 64), (BOX, ROWS), name="A"), tensor(gpu, (2, 128, 64), (BOX, ROWS, 1), name="B")
+    loads = [Load(0, 0, (0, 0)), *(Load(1, (1 + n) * TILE, (0, 0, n)) for n in range(2))]
+    found = run(kernel(2, loads, [*steps(0, TILE), *steps(0, 2 * TILE, d=32)]), gpu, a, b)
+    assert (found.findings, found.remarks) == ([], []), found.text()
+
+
+@pytest.mark.parametrize(("rows", "codes"), [(64, []), (72, ["R504", "R504"])])
+def test_boxes_of_touching_rows_that_overlap_are_taps_of_a_convolution(rows: int, codes: list[str]):
+    """Of 8 channels each: an instruction reads two taps. Of boxes of 72 rows it leaves out seven of the second tap."""
+    gpu = Gpu("sm_90a")
+    x = tensor(gpu, (80, 8), (8, rows), name="x", swizzle="none")
+    w = tensor(gpu, (64, 32), (8, 64), name="w", swizzle="none")
+    size = rows * 16
+    loads = [
+        Load(side, 4096 * side * 2 + n * (w_bytes := (size, 1024)[side]), ((0, n), (8 * n, 0))[side], w_bytes)
+        for n in range(4)
+        for side in (0, 1)
+    ]
+    a, b = (128 >> 4 << 32 | lbo >> 4 << 16 for lbo in (size, 1024))
+    found = run(kernel(2, loads, [Product(2 * n * size, 8192 + 2048 * n, a, b) for n in range(2)]), gpu, x, w)
+    assert (found.findings, [f.code for f in found.remarks if f.code == "R504"]) == ([], codes), found.text()
 
 
 @pytest.mark.parametrize(("grid", "tiles", "codes"), [(1, 2, []), (2, 2, ["R508"]), (3, 2, []), (2, 4, []), (4, 1, ["R508"])])

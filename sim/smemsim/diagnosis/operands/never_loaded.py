@@ -181,7 +181,7 @@ def _again(reads: Reads) -> list[_Again]:
         if its.is_one_tile and not its.is_split:
             first = its.entries[0]
             k = tuple([tuple([read.at[1] for read in entry.reads]) for entry in its.entries])
-            key = (first.product.cta, *(read.base for read in first.reads), first.at(), k)
+            key = (first.product.cta, *((read.base, read.matrix.address) for read in first.reads), first.at(), k)
             alike.setdefault(key, {}).setdefault(first.product.accumulator, its)
     found = []
     for sums in alike.values():

@@ -5,7 +5,7 @@ by all?
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -49,25 +49,34 @@ class _Tile:
     def mark(self, read: OperandRead, event: Mma, rows: int, k: int) -> None:
         along_k = read.along_k
         self.turned.setdefault(along_k, []).append(event)
-        inner, outer = self.load.event.coordinates
         at = (read.at, (rows, k)) if along_k else (read.at[::-1], (k, rows))
-        (far, near), (high, wide) = at
-        far, near = far - outer, near - inner
         self.is_left |= _covered(read, at) < rows * k
-        self.wanted[max(far, 0) : max(far + high, 0), max(near, 0) : max(near + wide, 0)] = False
+        for part in _parts(at, self.load):
+            self.wanted[part] = False
+
+
+def _parts(at: tuple[tuple[int, int], tuple[int, int]], load: Issued) -> Iterator[tuple[slice, slice]]:
+    """The parts of a box that an operand reads, (first, extent) of which along the outer and the inner axis are `at`.
+
+    An operand may go on past the end of a row: rows of 8 channels that touch are the taps of a convolution. An element
+    that lies there is also one of the next row.
+    """
+    ((far, near), (high, wide)), tm = at, load.transfer.tensor_map
+    (inner, outer), (width, height) = load.event.coordinates, tm.box_dim
+    far, near, pitch = far - outer, near - inner, tm.global_strides[0] * 8 // tm.type_row.bits
+    turns = range((near - width) // pitch + 1, (near + wide - 1) // pitch + 1) if pitch else range(1)
+    for n in turns:
+        rows = slice(max(far + n, 0), min(far + n + high, height))
+        columns = slice(max(near - n * pitch, 0), min(near - n * pitch + wide, width))
+        if rows.start < rows.stop and columns.start < columns.stop:
+            yield rows, columns
 
 
 def _covered(read: OperandRead, at: tuple[tuple[int, int], tuple[int, int]]) -> int:
-    """How many elements of an operand, (first, extent) of which along the outer and the inner axis are `at`, lie in the
-    boxes that it was read from.
-    """
-    found, ((far, near), (high, wide)) = 0, at
-    for load in {load.event.coordinates: load for load in read.loads}.values():
-        (inner, outer), (width, height) = load.event.coordinates, load.transfer.tensor_map.box_dim
-        rows = min(far + high, outer + height) - max(far, outer)
-        columns = min(near + wide, inner + width) - max(near, inner)
-        found += max(0, rows) * max(0, columns)
-    return found
+    """How many elements of an operand lie in the boxes that it was read from."""
+    loads = {load.event.coordinates: load for load in read.loads}.values()
+    parts = [part for load in loads for part in _parts(at, load)]
+    return sum((rows.stop - rows.start) * (columns.stop - columns.start) for rows, columns in parts)
 
 
 def unread(reads: Reads, elsewhere: Collection[int] = (), *, is_missed: bool = True) -> list[Finding]:
