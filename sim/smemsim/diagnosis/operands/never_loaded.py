@@ -54,9 +54,7 @@ class _Boxes:
 
 
 class _Unread:
-    """The indices of tensors that no tensor load brings. Tensors in arrays that are read in another way, too, have
-    none.
-    """
+    """The indices of tensors that no tensor load brings. Tensors in arrays that a bulk copy reads, too, have none."""
 
     def __init__(self, launch: Launch) -> None:
         self.launch, self.memory = launch, launch.memory
@@ -135,7 +133,8 @@ def _past_the_end(p: Product, unread: _Unread) -> Finding | None:
     """T209 as a remark for an operand that is nothing but fill, because its tile begins past the end of its tensor,
     while a tile inside is never loaded. What the other operand is does not matter.
 
-    A grid that is rounded up has tiles past the end, too. But it loads all that lies inside.
+    A grid that is rounded up has tiles past the end, too. But it loads all that lies inside, unless it skips tiles on
+    purpose: so nothing is certain.
     """
     for name, read in zip("AB", p.first, strict=True):
         if read is None or not read.is_plain or any(load.is_looked_up or not load.is_outside for load in read.loads):
@@ -152,7 +151,7 @@ def _past_the_end(p: Product, unread: _Unread) -> Finding | None:
                     "T209",
                     load.event.instruction,
                     f"the tile of {name} at coordinates {list(load.event.coordinates)} is all out-of-bounds fill",
-                    f"check the coordinate of dimension {n} in the load, and global_dim = {list(tm.global_dim)}; both count elements, dimension 0 first",
+                    f"check the coordinate of dimension {n} in the load, and global_dim = {list(tm.global_dim)}; both count elements, dimension 0 first; unless a tile of fill is meant",
                     why=f"coordinate {at} of dimension {n} is outside the extent {extent} of the map, and no tensor load brings {what} {_named(part)} of {name}",
                     arrays=(tm.global_address,),
                     other=p.events[0].instruction,
