@@ -50,9 +50,9 @@ class Issued:
 
     @functools.cached_property
     def is_strided(self) -> bool:
-        """Does its box leave out elements? TMA ignores the stride of dimension 0, and a box of one element has none."""
+        """Does its box leave out elements? TMA ignores the stride of dimension 0, and a box of one step has none."""
         tm = self.transfer.tensor_map
-        return tm.call == "tiled" and any(step > 1 and box > 1 for step, box in zip(tm.element_strides[1:], tm.box_dim[1:], strict=True))
+        return tm.call == "tiled" and any(1 < step < box for step, box in zip(tm.element_strides[1:], tm.box_dim[1:], strict=True))
 
     @property
     def key_of_map(self) -> tuple[str, int]:
