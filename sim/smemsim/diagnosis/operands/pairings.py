@@ -139,7 +139,22 @@ class Pairings:
             return [uses]
         if any(visits.count(visit) > 1 for visit in set(visits) if len(visit) < 2):
             return [uses]  # of the other operand nothing is known
-        return [its for its in of_tensors.values() if 2 * (1 + sum(not _follows(*pair) for pair in itertools.pairwise(its))) <= len(its)]
+        return [its for its in of_tensors.values() if _has_long_runs(its) or any(_are_exchanged(its, side) for side in (0, 1))]
+
+
+def _has_long_runs(uses: list[_Use]) -> bool:
+    return 2 * (1 + sum(not _follows(*pair) for pair in itertools.pairwise(uses))) <= len(uses)
+
+
+def _are_exchanged(uses: list[_Use], side: int) -> bool:
+    """Do all instructions follow one another if those of each pair exchange one of their operands? The real and the
+    imaginary part of complex numbers do this, where they take turns along K.
+    """
+    if len(uses) % 2:
+        return False
+    others = [uses[n ^ 1].reads[side] for n in range(len(uses))]
+    again = [_Use(use.step, (other, use.reads[1]) if side == 0 else (use.reads[0], other)) for use, other in zip(uses, others, strict=True)]
+    return all(_follows(*pair) for pair in itertools.pairwise(again))
 
 
 def _follows(one: _Use, two: _Use) -> bool:
