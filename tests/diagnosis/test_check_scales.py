@@ -622,7 +622,6 @@ SIBLINGS = {
     "two K blocks of B exchanged": (Gemm(n=64, tiles=3, block=lambda side, tile: own(side, (1, 0, 2)[tile] if side == "b" else tile)), "R508", "the scale factors of rows 0 to 63 of B are in another order than k; row 0"),
     "no copy of A": (Gemm(n=64, tiles=2, copies=lambda side, tile: side == "b" or tile != 1), "R508", "rows 0 to 127 of A are multiplied at k = 128 with the scale factors of k = 0"),
     "a stage of B that is not loaded again": (Gemm(n=64, tiles=3, stages=2, loads=lambda side, tile: side == "a" or tile != 2), "R508", "of B are multiplied at k = 256 with the scale factors of k = 0"),
-    "one K block of B for four": (Gemm(n=64, tiles=4, block=lambda side, tile: own(side, tile * (side == "a"))), "R508", "of B are multiplied at k = 128 with the scale factors of k = 0"),
     "one row block of B": (Gemm(n=64, grid=(1, 2), block=lambda side, tile: (tile, int(side == "a"), 0)), "R508", "rows 0 to 63 of B and rows 64 to 127 get the same scale factors"),
     "those of B by m": (Gemm(n=64, grid=(2, 2), block=lambda side, tile: (tile, 1, 0)), "R508", "they change with the rows of A, rows 0 to 127 of A and rows 128 to 255 of A"),
     "a copy of those of B for A": (Gemm(n=64, source=lambda offset: 8192), "S701", "64 of 128 rows of A, the first one row 0, get scale factors that rows of B get"),

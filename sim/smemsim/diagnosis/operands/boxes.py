@@ -278,6 +278,7 @@ def loaded_twice(reads: Reads, event: Mma, side: str) -> tuple[str, str]:
                     one.key_of_map == other.key_of_map
                     and at == other.event.coordinates
                     and one.transfer.smem_address != other.transfer.smem_address
+                    and not (one.is_looked_up or other.is_looked_up)
                 ):
                     lines = lines_of((one.event.instruction, other.event.instruction))
                     why = f"two loads bring the same box of the tensor, at coordinates {list(at)}, to two places of the tile ({lines})"

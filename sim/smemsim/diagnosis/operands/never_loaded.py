@@ -249,6 +249,8 @@ def _alike(launch: Launch) -> list[list[int]]:
                 of_map[id(tm)] = numbers.setdefault(tm, len(numbers))
             for delivery in event.deliveries:
                 to = event.cta - event.cta % size + delivery.cta_rank
+                if to != event.cta:  # CTAs that share a tile may each multiply a part of its rows
+                    return []
                 boxes[to].append((of_map[id(tm)], event.coordinates, event.im2col_offsets))
     groups: dict[tuple[object, ...], list[int]] = {}
     for cta, got in boxes.items():

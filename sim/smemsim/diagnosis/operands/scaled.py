@@ -603,8 +603,7 @@ class AllFactors:
         if missing <= 0 or end - first > MOST_BYTES:
             return Idle.NONE
         needed = sum(y.at.size for rows, y in self.rows.items() if rows.side == x.rows.side)
-        copied = self._copied_with(x)
-        is_full = any(n <= region.end - region.begin < n + m for n, m in ((needed, len(used)), (needed * copied // len(used), copied)))
+        is_full = needed <= region.end - region.begin < needed + len(used)
         apart = missing if is_full else int(np.diff(used).max(initial=1)) - 1
 
         def are_there(more: int) -> bool:
@@ -616,11 +615,6 @@ class AllFactors:
             return any(len(distinct(values)) > 1 for values in found)
 
         return Idle.OWN if are_there(apart) else Idle.NEAR if are_there(min(FAR * missing, FARTHEST)) else Idle.NONE
-
-    def _copied_with(self, x: InRows) -> int:
-        """The bytes that copies bring with the factors of an operand, these included: blocks of 128 rows for fewer."""
-        copies = {id(copy): copy for rows, y in self.rows.items() if rows.side == x.rows.side for use in y.uses for copy in use.copies}
-        return len(union(copy.addresses for copy in copies.values()))
 
     def _unused(self, first: int, end: int, used: np.ndarray) -> np.ndarray:
         """The values of bytes, from one address up to another, that no product uses, if they are as those of used ones
