@@ -249,6 +249,24 @@ def test_reductions_over_a_cta():
 
 
 @pytest.mark.parametrize(
+    ("first", "others", "codes"),
+    [
+        ("bar.red.popc.u32 %r2, 0, %p2;", "bar.sync 0;", {"X010"}),
+        ("bar.red.popc.u32 %r2, 1, 128, %p2; bar.sync 1, 128;", "bar.arrive 1, 128; bar.sync 1, 128;", {"X010"}),
+        ("bar.red.popc.u32 %r2, 0, %p2;", "bar.red.popc.u32 %r2, 0, %p2;", set()),
+        ("bar.red.popc.u32 %r2, 0, %p2; bar.sync 0;", "bar.red.popc.u32 %r2, 0, %p2; bar.sync 0;", set()),
+        ("bar.red.popc.u32 %r2, 1, 32, %p2; bar.sync 0;", "bar.sync 0;", set()),
+    ],
+    ids=["sync", "arrive", "two reductions", "in turn", "another barrier"],
+)
+def test_a_reduction_meets_reductions_only(first, others, codes):
+    """Warp 0 executes the first, warps 1 to 3 the others."""
+    body = f"setp.ge.u32 %p1, %r1, 32; setp.lt.u32 %p2, %r1, 5; @%p1 bra O; {first} bra E; O: {others} E:"
+    done, _ = run(body, [np.zeros(N, np.uint32)], block=N)
+    assert {f.code for f in done.result.findings.values()} == codes
+
+
+@pytest.mark.parametrize(
     ("count", "sync", "codes"),
     [(160, "@%p1 bar.sync 1, 160;", set()), (128, "@%p1 bar.sync 1, 128;", {"X006"}), (160, "", {"X008"})],
     ids=["counts twice", "one warp too few", "does not wait"],
@@ -694,7 +712,7 @@ def test_lanes_that_arrive_in_two_phases_end_the_kernel_but_not_with_their_copie
     said_of = "1 of 0 arrivals dropped at" if "drop" in arrive else "lanes of one warp arrive in two phases of"
     assert not codes or f"{said_of} the mbarrier at 0x400" in said
     repairs = [f.repair for f in done.result.findings.values() if said_of in f.message and "drop" not in arrive]
-    assert all("has the count 40, and 64 arrivals come: init with 64, if no more arrive" in repair for repair in repairs)
+    assert all("a phase has 40 arrivals, and 64 come: init with 64, if no more arrive" in repair for repair in repairs)
 
 
 def test_fences_run():

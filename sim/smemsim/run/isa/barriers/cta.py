@@ -626,6 +626,8 @@ def _settle(x: Wave, barriers: list[NamedBarrier], i: Instruction) -> None:
         del _open(x)[barrier.cta.index, barrier.number]
         lines = np.where(barrier.arrived, barrier.line, 0)
         check_aligned(x, i, barrier.title, barrier.cta.first, lines, barrier.aligned)
+        if any(form.red for _, form in barrier.waits):
+            _check_reduction(x, barrier, lines)
         if barrier.count is None:
             note_parted(x, barrier.key, barrier.title, barrier.cta.first, lines)
         if barrier.waits:
@@ -640,6 +642,27 @@ def _settle(x: Wave, barriers: list[NamedBarrier], i: Instruction) -> None:
                 form.write(x, result)
                 x.select(kept)
             x.wake(wait)
+
+
+def _check_reduction(x: Wave, barrier: NamedBarrier, lines: np.ndarray) -> None:
+    """X010 if threads arrive in one phase by `barrier.red`, and others by `barrier.sync` or `barrier.arrive`: that is
+    unpredictable (PTX ISA 9.1 §9.7.13.1).
+    """
+    came = [(wait.instruction, wait.threads - barrier.cta.first) for wait, _ in barrier.waits]
+    left = lines.copy()  # of threads that arrive and do not wait
+    left[np.concatenate([threads for _, threads in came])] = 0
+    came += [(i, np.flatnonzero(left == i.line)) for line in distinct(left[left > 0]).tolist() if (i := _at(x, line)) is not None]
+    reductions, others = ([each for each in came if ("red" in each[0].modifiers) is wanted] for wanted in (True, False))
+    if not reductions or not others:
+        return
+    (red, _), (other, _) = reductions[0], others[0]
+    halves = [(i, np.concatenate([threads for one, threads in came if one is i])) for i in (red, other)]
+    x.launch.find(
+        "X010", red, f"{barrier.title}: threads execute {red.name}, and others {other.name}, in one phase of the barrier",
+        f"let all threads of the barrier execute {red.at}, or use another barrier number there",
+        halves=tuple(Half("arrive", _warps(x, distinct((barrier.cta.first + threads) // WARP).tolist()), i) for i, threads in halves),
+        why="the PTX ISA calls this unpredictable; an H200 ended the launch with error 715", because="PTX ISA 9.1 §9.7.13.1",
+    )  # fmt: skip
 
 
 def _meet(x: Wave, barriers: list[NamedBarrier]) -> None:

@@ -276,7 +276,7 @@ class State:
         """The fix of a phase that gets more arrivals, `come`, than it has."""
         count, most = self.expected, f"{self.expected} threads" if self.expected > 1 else "one thread"
         return (
-            f"mbarrier.init in {self.members[0].made.at} has the count {count}, and {come} arrivals come: "
+            f"mbarrier.init in {self.members[0].made.at}: a phase has {count} arrival{'s' * (count > 1)}, and {come} come: "
             f"init with {come}, if no more arrive in a phase, or let {most} arrive"
         )
 
