@@ -842,8 +842,8 @@ def rows_of(found: Mapping[str, Any]) -> Iterator[Labelled]:
 
 
 def _reason_rows(why: str, because: str, fix: Mapping[str, Any], *, follows: bool) -> Iterator[Labelled]:
-    """Why, with a short source at its right, or with the finding that it `follows` from in the next row; the fix; a
-    longer source in a row of its own.
+    """The rows "why" and "fix". A short source stands at the right of the reason, a longer one in a row of its own. If
+    the finding `follows` from another one, the next row names that one.
     """
     is_long = bool(why) and len(because) > MOST_BESIDE and not follows
     if why:
@@ -951,8 +951,9 @@ _NAME = re.compile(r"\w+(?:(?:\.|::)\w+){3,}")  # of an instruction
 
 
 def expect_words(numbers: Sequence[tuple[int, int]], made: int, at: Callable[..., str]) -> str:
-    """The bytes that lines of PTX should expect, in words; pairs of a line and its bytes. `made` is the line that has
-    the number of all of them; 0 for none. `at` names lines.
+    """The bytes that lines of PTX should expect, in words. Pass pairs of a line and its bytes.
+
+    `made` is the line that has the number of all of them; 0 for none. The function `at` names lines.
 
     >>> def at(*lines): return f"line{'s' * (len(lines) > 1)} {', '.join(map(str, lines))}"
     >>> expect_words([(69, 16384), (203, 16384), (322, 8192)], 0, at)

@@ -1,5 +1,6 @@
-"""Findings of kernels in Python: the compiler that is to blame, and what is free of its fault; or the call of the
-language that makes what the PTX lacks (`core/spec/compiler_faults.py`).
+"""Findings of kernels in Python: the compiler that is to blame, and the releases that are free of its fault.
+
+If no compiler is to blame, the call of the language that makes what the PTX lacks (`core/spec/compiler_faults.py`).
 """
 
 from __future__ import annotations

@@ -298,7 +298,9 @@ def operands_checked(a: Sequence[int], b: Sequence[int]) -> str:
 
 
 def not_checked(missed: Mapping[str, int]) -> list[str]:
-    """The parts that the operand check left out, a line for each reason, and the command that checks it another way.
+    """The parts that the operand check left out, a line for each reason.
+
+    For operands without loads, or in registers, the last line is the command that checks them another way.
 
     >>> not_checked({"operands of 4 or 6 bits": 8})
     ['not checked: operands of 4 or 6 bits (8 instructions)']
@@ -407,9 +409,9 @@ class Run(metaclass=OwnMembers):
 
     - Findings: `findings`, the first cause first, and `remarks`, which need no change.
     - Output: `output`, the text of printf.
-    - Numbers: `approximate`, the instructions whose results are right within the ISA's bound (`ex2.approx`), and
-      `unsure`, the lines of sums that ptxas may fuse with a product. Without any, the outputs are bit-exact as far as
-      `evidence` says.
+    - Numbers: `approximate`, the instructions whose results are right within the ISA's bound (`ex2.approx`).
+    - Sums: `unsure`, the lines of sums that ptxas may fuse with a product. If `approximate` and `unsure` are empty, the
+      outputs are bit-exact as far as `evidence` says.
     - Time: `seconds`.
     - CTAs: `ctas`, the number that ended. These are all of the grid, unless a part was asked for, the kernel trapped or
       hung, or it was stopped (`out_of_time`, `interrupted` by Ctrl-C).

@@ -2,8 +2,8 @@
 
     manifest.json   schema, suite, kind, arch, title, device {gpu, driver, ...}, source {command, seed, files: sha256},
                     cases, arrays {name: {dtype, shape, sha256, delta}}
-    data.npz        the arrays: one entry for each case. Ragged data are all cases one after the other, and
-                    `NAME_start` has the n + 1 places where they begin
+    data.npz        the arrays: one entry for each case. Ragged data are all cases one after the other. The
+                    n + 1 places where they begin are in `NAME_start`.
 
 An array with `delta` true is stored as differences of neighbours, which shrinks address patterns tenfold. Readers add
 them up. The SHA-256 covers the bytes of the array, not of the file: another zlib may compress it again.

@@ -1,6 +1,8 @@
 """How much of a launch is followed from global memory (`origins.py`): all of it if it has scale factors or metadata,
-else its first stores and its first mma.sync. A launch of mma.sync alone that does as an earlier one did is not
-followed: its operands are at the same places of its arrays, unless it reads these places from memory.
+else its first stores and its first mma.sync.
+
+A launch of mma.sync alone is not followed if it does as an earlier one did. Its operands are then at the same places of
+its arrays, unless it reads these places from memory.
 """
 
 from __future__ import annotations

@@ -3,12 +3,12 @@
 Both look the same in memory: each row has a gap of the same length at the same place. So the lengths decide. The rule
 is in `is_padding`. Four cases are padding. Every other gap is a column that was forgotten.
 
-- The pitch is worse aligned than the data before the gap: 32 columns in rows of 33, or 64 in rows of 72. Such a
-  pitch avoids bank conflicts. Nobody makes a tile of 33 columns for its own sake. The gap has at most 64 bytes.
+- The pitch is worse aligned than the data before the gap. Examples: 32 columns in rows of 33, 64 in rows of 72. Such a
+  pitch avoids bank conflicts. A tile of 33 columns has no other use. The gap has at most 64 bytes.
 - A row has at most 32 bytes. It may be a structure, with its tail.
 - The pitch is no power of two and no multiple of 64 bytes: 100 columns in rows of 104. It may be rounded up. The
   gap has at most 32 bytes.
-- An argument of the kernel says how long the data of a row is: 30 columns in rows of 32, and an argument is 30. The
+- An argument of the kernel is the length of a row's data. Example: 30 columns in rows of 32, and an argument is 30. The
   last tile of longer rows has the rest: 30 of 32 columns if the argument is 62. Such a tile has rows of 128 bytes at
   least, and of a multiple of 32.
 

@@ -796,8 +796,8 @@ _FENCES = RuleTopic(
         ),
         "order.looks_again": RuleText(
             "A plain read before an atomic",
-            "If a plain load of a word is followed by an atomic operation (cas, min, max, and, or) at the same address, "
-            "the load races with the atomic operations of other threads. But the atomic operation reads the word again and decides by the new value.",
+            "A plain load of a word is followed by an atomic operation (cas, min, max, and, or) at the same address. "
+            "The load races with the atomic operations of other threads. But the atomic operation reads the word again and decides by the new value.",
             "`if (x < *best) atomicMin(best, x);`",
             "It reports the remark X008.",
         ),
@@ -841,8 +841,8 @@ _MBARRIERS = RuleTopic(
             "By the PTX ISA an mbarrier operation without a scope has .cta. smemsim counts it for the whole cluster, because CUTLASS frees stages of other CTAs this way. "
             "An explicit .cta is not counted for other CTAs.",
             "mbarrier.arrive.shared::cluster.b64 frees a stage of another CTA.",
-            "It reports the remark X008, once for a launch, if only such an arrival orders a read of shared memory "
-            "after the ordinary stores or cp.async copies of another CTA that wrote there. One program failed this way (CUTLASS issue 3324). Write .release.cluster there. "
+            "It reports the remark X008, once for a launch, if a read of shared memory comes after ordinary stores or cp.async copies of another CTA, "
+            "and only such an arrival orders them. One program failed this way (CUTLASS issue 3324). Write .release.cluster there. "
             "It reports nothing if the arrival only frees a stage, and nothing for data in global memory. An explicit .cta is reported by the next two rules.",
         ),
         "order.narrow_wait": RuleText(

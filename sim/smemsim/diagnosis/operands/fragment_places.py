@@ -35,8 +35,9 @@ class Chunks(NamedTuple):
 
 
 def regular(at: np.ndarray, size: int, launch: Launch) -> Recognised | None:
-    """The place of a tile whose elements, of so many bytes, come from these addresses (rows, k); None unless one of its
-    axes is contiguous, and its lines are a pitch apart.
+    """The place of a tile whose elements of `size` bytes come from these addresses (rows, k).
+
+    None unless one of its axes is contiguous, and its lines are a pitch apart.
     """
     steps = _steps(at)
     if steps is None or size not in steps:
@@ -110,8 +111,9 @@ def _is_swizzle(by: np.ndarray) -> bool:
 
 
 def k_order(at: np.ndarray) -> tuple[int, ...] | None:
-    """In which order a product has the k of an operand, whatever its rows are; None if the k of a row are not evenly
-    apart, or not those of each row.
+    """In which order a product has the k of an operand, whatever its rows are.
+
+    None if the k of a row are not evenly apart, or if the rows do not have the same k.
     """
     if (at < 0).any() or (at - at[:, :1] != at[:1] - at[0, 0]).any():
         return None

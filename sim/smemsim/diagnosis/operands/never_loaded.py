@@ -164,8 +164,8 @@ def _past_the_end(p: Product, unread: _Unread) -> Finding | None:
 
 
 class _Again(NamedTuple):
-    """Two sums of a CTA that multiply the same rows and k, the operand whose tiles were loaded again for the second
-    one, and how many such sums the CTA has.
+    """Two sums of a CTA that multiply the same rows and k. The tiles of the operand `side` were loaded again for the
+    second sum. The CTA has such sums several `times`.
     """
 
     sums: tuple[Sum, Sum]
@@ -194,8 +194,8 @@ def _again(reads: Reads) -> list[_Again]:
 
 
 def _twice(again: _Again, unread: _Unread) -> Finding | None:
-    """R508 as a remark for a tile of rows that is loaded and multiplied again, while the rows after it are never
-    loaded: as many as all of these sums need.
+    """R508 as a remark for a tile of rows that is loaded and multiplied again. The rows after it are never loaded, and
+    they are as many as all of these sums need.
     """
     entry = again.sums[1].entries[0]
     read, event = entry.reads[again.side], entry.product.events[0]
@@ -220,8 +220,9 @@ def _twice(again: _Again, unread: _Unread) -> Finding | None:
 
 
 def _same_part_of_k(reads: Reads, launch: Launch, unread: _Unread) -> list[Finding | None]:
-    """R508 as a remark if several CTAs load and multiply the same tiles, a part of K, and no load brings the rest of
-    K: each of them was probably meant to have its own part. They are just as many as all parts of K.
+    """R508 as a remark if several CTAs load and multiply the same part of K, and no load brings the rest of K.
+
+    Each of them was probably meant to have its own part. The CTAs are as many as the parts of K.
     """
     parts = [reach for reach in reads.reaches.values() if 0 < reach.a_end - reach.a_begin < reach.a.modes[1][0].extent]
     missing = any(read is None for p in reads.products for read in p.first)

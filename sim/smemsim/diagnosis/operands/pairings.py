@@ -123,8 +123,10 @@ class Pairings:
 
     @staticmethod
     def _meant(uses: list[_Use]) -> list[list[_Use]]:
-        """The instructions of a sum, by their two tensors: those that read a k again with another k, or whose runs of
-        successive k have two instructions or more on average. Runs of other tensors say nothing about them.
+        """The instructions of a sum that read a k again with another k, by their two tensors.
+
+        Those count, too, whose runs of successive k have two instructions or more on average. Runs of other tensors say
+        nothing about them.
         """
         partners: dict[tuple[Any, ...], set[Any]] = collections.defaultdict(set)
         visits: list[tuple[Any, ...]] = []

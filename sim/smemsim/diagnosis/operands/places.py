@@ -280,8 +280,9 @@ def _are_whole_boxes(loads: Sequence[Issued | None], pattern: np.ndarray, place:
 
 
 class Stray(NamedTuple):
-    """The only one of the boxes of an operand that does not go on where the box before it ends: along which dimension,
-    and the coordinate at which the others would have it. There are `others` of these.
+    """The only one of the boxes of an operand that does not go on where the box before it ends.
+
+    It has the dimension, and the coordinate at which the others would have the box. The others are `others` in number.
     """
 
     load: Issued

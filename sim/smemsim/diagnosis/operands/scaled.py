@@ -701,8 +701,10 @@ class AllFactors:
         )  # fmt: skip
 
     def _why_along_rows(self, one: Rows, two: Rows, use: Use) -> tuple[str, str]:
-        """Why two tiles of rows have the same factors, and the fix: those of the second one are in other columns if the
-        copies of these bring as many bytes more, and all of their array is loaded. Else they are not loaded.
+        """Why two tiles of rows have the same factors, and the fix.
+
+        The factors of the second tile are in other columns if the copies bring as many bytes more, and their whole
+        array is loaded. Otherwise they are not loaded.
         """
         copied, region = union(copy.addresses for copy in use.copies), self.memory.find(use.base)
         left, by = copied[~among(copied, self.every)], two.first - one.first

@@ -40,8 +40,8 @@ MOST_TILES = 1 << 12  # that are kept
 
 @dataclasses.dataclass(eq=False)
 class _Going:
-    """A sum that goes on, and the last tiles of its A and B with how many elements they are further on than those
-    before. `tiles` has all of them that were looked for.
+    """A sum that goes on. It has the last tiles of A and B, and how many elements they are after the tiles before them.
+    All tiles that were looked for are in `tiles`.
     """
 
     sum: Sum

@@ -278,8 +278,9 @@ class GlobalFindings:
         return None
 
     def _lone_flag(self, i: Instruction, other: Instruction) -> tuple[str, str] | None:
-        """Why a flag between two accesses does not order them, and the fix, if some threads alone read it, or set it,
-        and no barrier of the CTA is between these and the access.
+        """Why a flag between two accesses does not order them, and the fix.
+
+        Only some threads read the flag, or set it, and no barrier of the CTA is between these and the access.
         """
         program, body = self.x.launch.program, self.x.launch.program.inlined.body
         flags = [j for j in body if j is not i and j is not other and _is_strong(j)]

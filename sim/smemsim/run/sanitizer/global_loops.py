@@ -77,9 +77,14 @@ class Known(NamedTuple):
     The arrays `clock` and `seen` have the clocks of the warps, and the clock of each other warp that they have seen.
     The arrays `scope` and `asynchronous` have the scope of each instruction, and whether it is a copy. The clock in the
     epoch of a copy is a place in `waited`, which has the clock of the issuing warp after its wait. Other warps may be
-    the first to know that a copy is complete. By place, `told` has the last row of `tellers`, 0 for none. A row of
-    `tellers` has four numbers: the warp in the launch, its clock when it learned of the completion, the row before of
-    the same place, and 1 if only this warp may rely on it.
+    the first to know that a copy is complete. By place, `told` has the last row of `tellers`, 0 for none.
+
+    A row of `tellers` has four numbers:
+
+    - the warp in the launch,
+    - its clock when it learned of the completion,
+    - the row before of the same place,
+    - 1 if only this warp may rely on it.
     """
 
     first: int

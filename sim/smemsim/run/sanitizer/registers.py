@@ -317,8 +317,9 @@ class RegistersInFlight:
         return not self._read.isdisjoint(self._sums)
 
     def ended(self) -> None:
-        """The wave is over: X017, a remark, for the last sum of a warpgroup if no instruction has read it, and one has
-        read an earlier sum in the same registers. A tile outside the matrix may be meant to be lost.
+        """The wave is over: X017, a remark, for the last sum of a warpgroup if no instruction has read it.
+
+        An earlier sum in the same registers must have been read. A tile outside the matrix may be meant to be lost.
         """
         for key in self._read.intersection(self._sums):
             last = self._sums[key]

@@ -548,8 +548,10 @@ class Taint:
         return one, other
 
     def _are_several(self, terms: Terms, threads: np.ndarray) -> np.ndarray:
-        """In which threads are terms several elements of an array: are they far apart, or does a thread take one that
-        another thread takes, too, as in x[i] + x[i + 1]? The parts of a pixel are of one thread alone.
+        """The threads whose terms are several elements of an array.
+
+        Such terms are far apart, or another thread takes one of them, too, as in x[i] + x[i + 1]. The parts of a pixel
+        belong to one thread alone.
         """
         self.x.materialize()
         at = [(self.x.r[place.base][threads].astype(np.int64), place) for place in terms.places]

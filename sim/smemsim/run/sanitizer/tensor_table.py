@@ -274,8 +274,9 @@ class TensorTable:
         ]  # fmt: skip
 
     def before_commit(self, thread: int) -> np.ndarray:
-        """The columns of the operations that a commit of a thread comes after: all that it has issued so far, and the
-        copies that the tensor core has executed before them.
+        """The columns of the operations that a commit of a thread comes after.
+
+        These are all that the thread has issued, and the copies that the tensor core has executed before them.
         """
         cta, own = divmod(thread, self.x.stride) if self.knowledge is not None else (0, thread)
         flags = self.issued.flags.get(own)

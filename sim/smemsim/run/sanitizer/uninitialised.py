@@ -35,9 +35,13 @@ def uninitialised(
     is_own: bool = False,
     several: str = "",
 ) -> tuple[Clauses, Severity | None]:
-    """Memory is read that no thread has written. The report is a remark in three cases: a store copies the value and
-    nothing else depends on it, lanes that have a value vote too, or the value decides only about its own element
-    (`is_own`). If `where` is a number of bytes, `several` are their addresses.
+    """Memory is read that no thread has written. If `where` is a number of bytes, `several` are their addresses.
+
+    The report is a remark in three cases.
+
+    - A store copies the value and nothing else depends on it (`is_copied`).
+    - Lanes that have a value vote too (`is_voted`).
+    - The value decides only about its own element (`is_own`).
     """
     mild = COPIED if is_copied else VOTED if is_voted else DECIDES if is_own else ""
     return Clauses(

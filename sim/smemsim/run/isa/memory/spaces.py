@@ -1,8 +1,8 @@
 """State spaces and addresses: the bytes that the addresses of an instruction name, and the windows of generic
 addresses.
 
-A generic address is in the shared window, in the local window, or is the address in global memory (PTX ISA 9.1 §5.1;
-.const and kernel parameters are in global memory here). The begins of the two windows are invented (`spec.launches`).
+A generic address is in the shared window, in the local window, or is the address in global memory (PTX ISA 9.1 §5.1).
+Here .const and kernel parameters are in global memory. The begins of the two windows are invented (`spec.launches`).
 Their low 32 bits are 0 on hardware, too. A generic address is made by ptxas from a window's upper half and 32 bits. The
 upper half is dropped to convert back. So instructions take a generic address of shared memory instead of a `.shared`
 one. The rule for all of them is `shared_address`.

@@ -223,8 +223,9 @@ def _fewer(of_warps: dict[int, tuple[int, Instruction]], warps: int, at_entry: i
 
 
 def _check_warpgroups(x: Wave, of_warps: dict[int, tuple[int, Instruction]], warps: int, *, is_ignored: bool) -> None:
-    """X011, a remark, where some warps of a warpgroup have executed setmaxnreg and others never: undefined, and no
-    case is known in which it does harm. `is_ignored`: ptxas leaves the instruction out.
+    """X011, a remark, if some warps of a warpgroup have executed setmaxnreg and others never. The effect is undefined.
+
+    No case is known in which it does harm. With `is_ignored` ptxas leaves the instruction out.
     """
     why = "the effect is then undefined"
     if is_ignored:
