@@ -951,6 +951,34 @@ def test_boxes_of_touching_rows_that_overlap_are_taps_of_a_convolution(rows: int
     assert (found.findings, [f.code for f in found.remarks if f.code == "R504"]) == ([], codes), found.text()
 
 
+@pytest.mark.parametrize(
+    ("rows", "second", "codes"),
+    [
+        (32, (8, 0), []),
+        (32, (32, 0), []),
+        (32, (160, 0), []),
+        (64, (160, 0), []),
+        (64, (8, 32), ["R508"]),
+        (64, (32, 0), ["R508"]),
+        (32, (64, 0), ["R504"]),
+    ],
+    ids=["hop 8", "hop 32", "hop 160", "of more signals", "wrong k", "exchanged coordinates", "the next box along k"],
+)
+@pytest.mark.parametrize("side", [0, 1])
+def test_boxes_of_the_same_rows_at_two_k_are_frames_of_a_signal(rows: int, second: tuple[int, int], codes: list[str], side: int):
+    """Two boxes of 32 rows are an operand with 64."""
+    gpu = Gpu("sm_90a")
+    x, w = tensor(gpu, (rows, 320), (BOX, 32), name="x"), tensor(gpu, (ROWS, 2 * BOX), (BOX, ROWS), name="w")
+    loads, products = [], []
+    for n in range(2):
+        at = 2 * n * TILE
+        frames = [Load(side, at + m * TILE // 2, (k + BOX * n, row), TILE // 2) for m, (k, row) in enumerate(((0, 0), second))]
+        loads += [*frames, Load(1 - side, at + TILE, (BOX * n, 0))]
+        products += steps(*((at, at + TILE) if side == 0 else (at + TILE, at)))
+    found = run(kernel(2, loads, products), gpu, *((x, w) if side == 0 else (w, x)))
+    assert [f.code for f in found.findings] == codes, found.text()
+
+
 @pytest.mark.parametrize(("grid", "tiles", "codes"), [(1, 2, []), (2, 2, ["R508"]), (3, 2, []), (2, 4, []), (4, 1, ["R508"])])
 def test_ctas_that_all_multiply_one_part_of_k_have_a_remark(grid: int, tiles: int, codes: list[str]):
     """They are as many as the parts of K, of four tiles; other numbers of CTAs may leave the rest to other launches."""

@@ -23,6 +23,7 @@ from smemsim.diagnosis.operands.read import Issued, Matrix, Mode
 
 __all__ = [
     "CHANGED",
+    "FRAMES",
     "LATER",
     "NO_LOAD",
     "OTHER_WIDTH",
@@ -49,6 +50,7 @@ OTHER_WIDTH = "width"
 NO_LOAD = "whether operands without a tensor load are the intended tile"
 CHANGED = "operands of tensor loads into whose tiles threads have written since"
 SEVERAL_PLACES = "operands whose rows come from several places in global memory"
+FRAMES = "operands whose rows are the same rows of a tensor, at several k: overlapping frames of a signal"
 LATER = "operands that threads wrote, after the first ones that are looked for in global memory"
 RECOGNISED = "operands that threads wrote, recognised in global memory"
 _BASE_OFFSET = BASE_OFFSET.mask << BASE_OFFSET.low  # bits of a descriptor
@@ -202,8 +204,11 @@ def tile_of(
     begin, share = _begin_of(by, known, (int(outer.flat[0]), int(inner.flat[0])))
     if share < 1 and len(dimensions) > 1 and _each_alone(pattern, same, by):
         return "operands whose rows come from several planes of a tensor"
-    if share < 1 and _are_whole_boxes(loads, pattern, place, per_chunk, along_k=major == "K"):
+    origins = _whole_boxes(loads, pattern, place, per_chunk, along_k=major == "K") if share < 1 else 0
+    if origins == 1:
         return SEVERAL_PLACES
+    if origins > 1 and _are_frames(held, matrix, along_k=major == "K"):
+        return FRAMES
     real = [load for load in loads if load is not None]
     order = tuple(real.index(load) for load in (first, *(load for load in held if load is not first)))
     corner = matrix.place(first.event.coordinates)
@@ -243,23 +248,25 @@ def _each_alone(pattern: np.ndarray, loads: list[int], by: tuple[np.ndarray, np.
     return len(loads) > 1 and all(len(distinct(x[pattern == n])) == 1 for n in loads for x in by)
 
 
-def _are_whole_boxes(loads: Sequence[Issued | None], pattern: np.ndarray, place: np.ndarray, per_chunk: int, *, along_k: bool) -> bool:
-    """Is an operand made of boxes that follow one another along its rows, with the same k, each read from its first row
-    on? Then any rows may be meant: pages of a cache, two halves of a weight, heads. A box that comes twice may have
-    wrong coordinates, unless a table names it twice.
+def _whole_boxes(loads: Sequence[Issued | None], pattern: np.ndarray, place: np.ndarray, per_chunk: int, *, along_k: bool) -> int:
+    """At how many k do the boxes begin that follow one another along the rows of an operand, each read from its first
+    row on? 0 if it is not made of such boxes.
+
+    If all begin at one k, any rows may be meant: pages of a cache, two halves of a weight, heads. A box that comes
+    twice may have wrong coordinates, unless a table names it twice.
     """
     if len(loads) < 2:
-        return False
+        return 0
     each, held = np.indices(pattern.shape), list[tuple[int, int, int]]()  # of each box its first row, address and bytes
     rows, columns = each[0], each[1]
     count, origins, brought = len(pattern) * (1 if along_k else per_chunk), set(), set()
     for n, load in enumerate(loads):
         if load is None or not _is_plain(load):
-            return False
+            return 0
         tm, at = load.transfer.tensor_map, load.event.coordinates
         main = [dimension for dimension in range(1, tm.rank) if tm.box_dim[dimension] > 1]
         if len(main) != 1:
-            return False
+            return 0
         mine = pattern == n
         coordinates = load.transfer.tensor_coordinates(place[mine])
         inner, outer = coordinates[:, 0], coordinates[:, main[0]]
@@ -269,14 +276,32 @@ def _are_whole_boxes(loads: Sequence[Issued | None], pattern: np.ndarray, place:
             of_rows, size, row, step, of_k = inner - at[0], tm.box_dim[0], rows[mine] * per_chunk, per_chunk, outer - columns[mine]
         ends = of_rows.max() + step == size or row.max() + step == count
         if of_rows.min() > 0 or not ends or len(distinct(row - of_rows)) > 1 or len(distinct(of_k)) > 1:
-            return False
+            return 0
         held.append((int(row.min()), load.transfer.smem_address, load.transfer.transaction_bytes))
         origins.add((tm.type_row.bits, int(of_k[0])))
         brought.add((tm.global_address, at))
     if any(at + size != then for (_, at, size), (_, then, _) in itertools.pairwise(sorted(held))):
-        return False  # a wrong stride leaves out a box that lies between
+        return 0  # a wrong stride leaves out a box that lies between
     may_repeat = any(load is not None and load.is_looked_up for load in loads)
-    return len(origins) == 1 and (may_repeat or len(brought) == len(loads))
+    return len(origins) if may_repeat or len(brought) == len(loads) else 0
+
+
+def _are_frames(loads: Sequence[Issued], matrix: Matrix, *, along_k: bool) -> bool:
+    """Are the boxes of an operand the same rows of a tensor, each at another k? Frames of a signal are, one hop apart.
+
+    Boxes that go on along k are none: an N that is too large reads on in the next box of a tile. Nor are those that
+    exchanged coordinates make of boxes that follow one another along the rows.
+    """
+    k, rows = (matrix.inner, matrix.outer) if along_k else (matrix.outer, matrix.inner)
+    if len(k) > 1 or len(rows) > 1:
+        return False
+    tm, at = loads[0].transfer.tensor_map, np.array([load.event.coordinates for load in loads])
+    others = np.delete(at, k[0].dimension, axis=1)
+    hops = np.diff(np.sort(at[:, k[0].dimension]))
+    sizes = [tm.box_dim[k[0].dimension]]
+    if tm.global_dim[rows[0].dimension] > tm.box_dim[rows[0].dimension]:
+        sizes.append(tm.box_dim[rows[0].dimension])
+    return bool((others == others[0]).all() and len(distinct(hops)) == 1) and int(hops[0]) not in (0, *sizes)
 
 
 class Stray(NamedTuple):
