@@ -1921,3 +1921,30 @@ def test_too_few_expected_bytes_say_what_a_card_does(expected, hangs):
     load = f"@!%p1 bra L; mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], {expected}; {copy.format('')} {copy.format('+128')} L:"
     told = [f.message for f in run(Kernel("", f"{init()} bar.sync 0; {load} {waits()} {READ}")).findings if f.code == "T210"]
     assert ["an H200 hung" in message for message in told] == [True] * hangs
+
+
+# Each CTA stores words and reads those of the other one; `between` stands between the two.
+SWAPPED = """mov.u32 %r30, %ctaid.x; mad.lo.u32 %r31, %r30, 64, %r1; mul.wide.u32 %rd5, %r31, 4; add.u64 %rd6, %rd5, %rd1; xor.b32 %r32, %r31, 64;
+mul.wide.u32 %rd7, %r32, 4; add.u64 %rd7, %rd7, %rd1; st.global.u32 [%rd6], %r1; {} ld.global.u32 %r9, [%rd7]; st.global.u32 [%rd6+2048], %r9; {}"""
+MEETS = """{} @!%p1 bra N; atom.add.acq_rel.gpu.global.u32 %r40, [%rd2+1024], 1;
+W: ld.acquire.gpu.global.u32 %r41, [%rd2+1024]; setp.lt.u32 %p10, %r41, 2; @%p10 bra W; N: {}"""
+SETS = """{} {} W: ld.acquire.gpu.global.u32 %r41, [%rd2+1024]; setp.lt.u32 %p10, %r41, 2; @%p10 bra W;"""
+ADDS = "atom.add.acq_rel.gpu.global.u32 %r40, [%rd2+1024], 1;"
+
+
+@pytest.mark.parametrize(
+    ("between", "end", "said"),
+    [
+        ("", "", ""),
+        ("@!%p1 bra N; atom.global.add.u32 %r40, [%rd2+1024], 1; N:", "", ""),  # of a histogram: no flag
+        (MEETS.format("bar.sync 0;", "bar.sync 0;"), "", None),
+        (MEETS.format("bar.sync 0;", ""), "", "read the flag"),
+        (SETS.format("bar.sync 0;", f"@%p1 {ADDS}"), "exit;", None),
+        (SETS.format("bar.warp.sync -1;", f"@%p1 {ADDS}"), "", "set the flag"),
+        (SETS.format("bar.warp.sync -1;", f"@!%p1 bra N; {ADDS} N:"), "exit;", "set the flag"),
+    ],
+)
+def test_threads_that_alone_read_or_set_a_flag_are_named(between, end, said):
+    found = run(Kernel("", SWAPPED.format(between, end), grid=2)).findings
+    assert [f.code for f in found] == ["X008"] * (said is not None)
+    assert all(("only the threads that execute" in f.why) == bool(said) and (said or "") in f.why for f in found), [f.why for f in found]

@@ -21,7 +21,7 @@ from smemsim.core.ptx.module import Instruction, lines_of
 from smemsim.core.spec.findings import Severity
 from smemsim.run.async_ops import is_bulk
 from smemsim.run.lower.cfg import leads_past
-from smemsim.run.lower.dataflow import looks_again, may_follow
+from smemsim.run.lower.dataflow import looks_again, may_follow, message_flags
 from smemsim.run.sanitizer import global_loops as loops
 from smemsim.run.sanitizer import races
 from smemsim.run.sanitizer.global_rule import ArrayAccess, GlobalRule, Lacks, Suspects
@@ -51,6 +51,7 @@ _NARROW = frozenset(("cta", "cluster"))
 # instructions that set and read a flag
 _STRONG = frozenset(("acq_rel", "acquire", "relaxed", "release", "volatile"))
 _RELEASES, _ACQUIRES = frozenset(("st", "atom", "red")), frozenset(("ld", "atom"))
+_RELEASING = frozenset(("acq_rel", "release"))
 
 
 def _is_strong(i: Instruction) -> bool:
@@ -283,17 +284,30 @@ class GlobalFindings:
         Only some threads read the flag, or set it, and no barrier of the CTA is between these and the access.
         """
         program, body = self.x.launch.program, self.x.launch.program.inlined.body
+        compared, fences = message_flags(program), [j for j in body if j.op in ("fence", "membar")]
         flags = [j for j in body if j is not i and j is not other and _is_strong(j)]
-        reads = [j for j in flags if j.op in _ACQUIRES and leads_past(program, j, i, [])]
-        sets = [j for j in flags if j.op in _RELEASES and leads_past(program, other, j, [])]
+        # an atomic operation whose result no comparison uses (as of a histogram) reads no flag, and a relaxed one without a
+        # fence before it sets none
+        reads = [j for j in flags if id(j) in compared and leads_past(program, j, i, [])]
+        sets = [
+            j
+            for j in flags
+            if j.op in _RELEASES
+            and (not _RELEASING.isdisjoint(j.modifiers) or any(leads_past(program, fence, j, []) for fence in fences))
+            and leads_past(program, other, j, [])
+        ]
         if not reads or not sets:
             return None
-        bars, ends = [j for j in body if j.op in ("bar", "barrier") and "warp" not in j.modifiers], [j for j in body if j.op == "ret"]
-        if all(leads_past(program, j, i, bars) for j in reads) and leads_past(program, body[0], i, reads):
+        bars, ends = (
+            [j for j in body if j.op in ("bar", "barrier") and "warp" not in j.modifiers],
+            [j for j in body if j.op in ("ret", "exit")],
+        )
+        read_by_all, set_by_all = ([j for j in some if j.guard is None] for some in (reads, sets))
+        if all(leads_past(program, j, i, bars) for j in reads) and leads_past(program, body[0], i, read_by_all):
             lines = lines_of(reads)
             why = f"only the threads that execute {lines} read the flag, and no bar.sync is between {lines} and {i.at}"
             return f"nothing orders the two: {why}", f"bar.sync (__syncthreads) between {lines} and {i.at}"
-        if all(leads_past(program, other, j, bars) for j in sets) and any(leads_past(program, other, end, sets) for end in ends):
+        if all(leads_past(program, other, j, bars) for j in sets) and any(leads_past(program, other, end, set_by_all) for end in ends):
             lines = lines_of(sets)
             why = f"only the threads that execute {lines} set the flag, and no bar.sync is between {other.at} and {lines}"
             return f"nothing orders the two: {why}", f"bar.sync (__syncthreads) between {other.at} and {lines}"
