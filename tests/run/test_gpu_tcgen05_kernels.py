@@ -820,6 +820,17 @@ def test_the_ctaid_of_a_declined_request_may_be_decoded_and_not_used(again: str,
     assert [f.code for f in run.findings] == codes, run.text()
 
 
+@pytest.mark.parametrize(("at", "code"), [("%r1", "X020"), ("%r1+32", "R507")])
+def test_a_response_that_was_never_written_is_no_declined_request(at: str, code: str) -> None:
+    text = (
+        taking_over(again="red.global.add.u32 [%rd1], %r4; @%p2 bra ASK;")
+        .replace("@%p2 clusterlaunchcontrol.query", "clusterlaunchcontrol.query")
+        .replace("[%r1];\n    clusterlaunchcontrol.query", f"[{at}];\n    clusterlaunchcontrol.query")
+    )
+    run = taken_over(text, 1, cancel="never")[0]
+    assert [f.code for f in run.findings] == [code], run.text()
+
+
 def test_the_command_line_and_launch_files_say_how_requests_are_answered(tmp_path: Path) -> None:
     (tmp_path / "kernel.ptx").write_text(taking_over())
     launch = tmp_path / "launch.toml"

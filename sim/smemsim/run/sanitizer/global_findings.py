@@ -286,8 +286,8 @@ class GlobalFindings:
         program, body = self.x.launch.program, self.x.launch.program.inlined.body
         compared, fences = message_flags(program), [j for j in body if j.op in ("fence", "membar")]
         flags = [j for j in body if j is not i and j is not other and _is_strong(j)]
-        # an atomic operation whose result no comparison uses (as of a histogram) reads no flag, and a relaxed one without a
-        # fence before it sets none
+        # An atomic operation whose result no comparison uses (as of a histogram) reads no flag. A relaxed one without a
+        # fence before it sets none.
         reads = [j for j in flags if id(j) in compared and leads_past(program, j, i, [])]
         sets = [
             j

@@ -346,8 +346,11 @@ class Taint:
 
     def answered(self, i: Instruction, threads: np.ndarray, declined: np.ndarray) -> None:
         """Threads (n,) decode a response. The ctaid of a `declined` request is undefined, which is reported at a use:
-        compilers decode before they test.
+        compilers decode before they test. A response with uninitialised bytes is no answer: they are reported (R507).
         """
+        blank = self._of(i.operands[1], threads)
+        if blank is not None:
+            declined = declined & ~(blank != 0).reshape(-1, len(threads)).any(axis=0)
         marks: np.ndarray = np.zeros(len(threads), np.int32)
         if "get_first_ctaid" in i.modifiers[1] and declined.any():
             marks = np.where(declined, np.int32(self.origins.of(("answer", i.line), functools.partial(self._was_declined, i))), marks)
