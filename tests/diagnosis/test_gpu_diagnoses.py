@@ -664,11 +664,24 @@ ONE_INIT = "setp.eq.u32 %p, %t, 0; @%p mbarrier.init.shared.b64 [%x], 1; bar.syn
         ),
         (
             "st.shared.u32 [%x], 5; ld.shared.u32 %t, [%x+4]; st.global.u32 [%to], %t;", "R507", ["ld.shared.u32", "st.global.u32"],
-            "line 4 (st.shared.u32) writes only bytes next to them",
+            "so far line 4 (st.shared.u32) has written only bytes next to them",
+        ),
+        (
+            "st.shared.u32 [%x], 5; ld.shared.u32 %t, [%x+4]; bar.sync 0; st.shared.u32 [%x+4], 5; st.global.u32 [%to], %t;", "R507",
+            ["ld.shared.u32", "st.global.u32"], "before ld.shared.u32 of line 4 reads them: line 4 writes them only after that",
+        ),
+        (
+            "st.shared.u32 [%x], 5; ld.shared.u32 %t, [%x+4]; bar.sync 0;\nst.shared.u8 [%x+7], 5; st.global.u32 [%to], %t;", "R507",
+            ["ld.shared.u32", "st.global.u32"], "line 5 (st.shared.u8) writes some of them only after that",
+        ),
+        (
+            "cp.async.ca.shared.global [%x], [%to], 4; cp.async.ca.shared.global [%x+8], [%to], 4; cp.async.wait_all; bar.sync 0;"
+            "ld.shared.u32 %t, [%x+4]; st.global.u32 [%to], %t;", "R507",
+            ["ld.shared.u32", "st.global.u32"], "so far line 4 has written only bytes next to them",
         ),
         (
             "st.shared.u32 [%x], 5; st.shared.u16 [%x+8], 1; ld.shared.u32 %t, [%x+4]; st.global.u32 [%to], %t;", "R507", ["ld.shared.u32", "st.global.u32"],
-            "line 4 writes only bytes next to them",
+            "so far line 4 has written only bytes next to them",
         ),
         ("W: ld.volatile.global.u32 %t, [%to]; setp.eq.u32 %p, %t, 0; @%p bra W;", "X006", [None], "(ld.volatile.global.u32) reads"),
     ],

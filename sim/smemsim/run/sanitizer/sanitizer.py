@@ -150,7 +150,7 @@ class Sanitizer(Events, Observer):
         self.mbarriers = MbarrierRules(x, self.clocks, self.operations, self.reporting, self.named)
         knowledge = Knowledge(x, self.clocks) if Folding.is_possible(x) else None
         self.shared = SharedShadow(x, self.clocks, self.operations, self.reporting, self.lanes, self.mbarriers.objects, knowledge)
-        self.early = UninitialisedReads(x, self.reporting, self.shared.table.words, self.shared.table.beside)
+        self.early = UninitialisedReads(x, self.reporting, self.shared.table)
         self.taint = begin.taint or Taint(x, self.shared.table.blank_bytes, self.early.is_used)
         self.tensor = TensorShadow(x, self.clocks, self.operations, self.reporting, self.taint, knowledge)
         self.registers = RegistersInFlight(x, self.groups, self.operations)

@@ -22,6 +22,7 @@ from smemsim.run.views import mbarriers
 from smemsim.run.word_ranges import WordRanges
 
 if TYPE_CHECKING:
+    from smemsim.run.sanitizer.shared_table import SharedTable
     from smemsim.run.views import Wave
 
 __all__ = ["UNWRITTEN", "UninitialisedReads"]
@@ -50,10 +51,9 @@ def _runs(at: np.ndarray) -> str:
 class UninitialisedReads:
     """By line: the instruction, the uninitialised words that it read, and the last wait of the reader."""
 
-    def __init__(self, x: Wave, reporting: Reporting, words: int, beside: Callable[[int], Instruction | None]) -> None:
-        """`beside` gives the writer of the written word next to a word."""
+    def __init__(self, x: Wave, reporting: Reporting, table: SharedTable) -> None:
         self.to_change: np.ndarray = np.zeros(0, np.int64)  # words that red.async is about to change
-        self.x, self.reporting, self.words, self.beside = x, reporting, words, beside
+        self.x, self.reporting, self.table = x, reporting, table
         self._reads: dict[int, tuple[Instruction, np.ndarray]] = {}
         self._waits: dict[int, Waited] = {}
         # words that arrived later: how to report that when the value is used
@@ -65,9 +65,9 @@ class UninitialisedReads:
         """Warps read words, of which these bytes have no value: wrong at once, unless the value is followed, which
         may be thrown away.
         """
-        words = self._reads.setdefault(i.line, (i, np.zeros(self.words, np.uint8)))[1]
+        words = self._reads.setdefault(i.line, (i, np.zeros(self.table.words, np.uint8)))[1]
         if not is_followed(i):
-            own = np.zeros(self.words, np.uint8)
+            own = np.zeros(self.table.words, np.uint8)
             np.bitwise_or.at(own, at, bits & ~np.uint8(padding))
             is_copied = not own.any()
             if is_copied:
@@ -119,7 +119,7 @@ class UninitialisedReads:
         places = np.flatnonzero(words)
         where, several = self._where(places, words[places])
         said, milder = uninitialised(where, i, user, is_copied=is_copied, is_voted=is_voted, several=several)
-        self.reporting.find(i, places, said, self._repair(i, int(places[0])), milder=milder)
+        self.reporting.find(i, places, said, self._repair(i, int(places[0]), int(words[places[0]])), milder=milder)
 
     def _where(self, places: np.ndarray, bits: np.ndarray) -> tuple[str, str]:
         """The bytes in the first CTA that has some, as findings call them; their addresses if initialised bytes are
@@ -137,17 +137,24 @@ class UninitialisedReads:
             where = f"{len(at)} of the {last - first + 1} bytes of {where}"
         return where + (f" of CTA {cta.number}" if self.x.launch.ctas > 1 else ""), _runs(at) if has_gaps else ""
 
-    def _repair(self, i: Instruction, place: int) -> str:
-        """The instruction that has to write the bytes, or the guard that keeps the reader from them."""
+    def _repair(self, i: Instruction, place: int, bits: int) -> str:
+        """The instruction that has to write the bytes, or the guard that keeps the reader from them. An instruction may
+        have written them since they were read, and later iterations may write them.
+        """
         if i.op in UNWRITTEN:
             return UNWRITTEN[i.op]
-        by = self.beside(place)
+        by = self.table.beside(place)
         if by is None:
             return f"write it before {i.at} reads it (a store or a copy, then a barrier); no instruction has written to the shared memory of this CTA"
-        is_sure = len(self.x.program.accesses_at(by.line, "write", "shared")) <= 1
+        program = self.x.program
+        is_sure = sum(len(program.accesses_at(by.line, does, "shared")) for does in ("write", "copy")) <= 1
+        named = f"{by.at}{f' ({by.name})' * is_sure}"
+        left = int(self.table.blank_bytes(np.array([place]))[0]) & bits
+        if left != bits:
+            return f"write these bytes before {program.named(i)} reads them: {named} writes {'some of them' if left else 'them'} only after that"
         return (
-            f"write these bytes first: {by.at}{f' ({by.name})' * is_sure} writes only bytes next to them (do some threads or iterations skip it?); or read only "
-            "what was written"
+            f"write these bytes first: so far {named} has written only bytes next to them (do some threads or iterations skip it, or come too late?); "
+            "or read only what was written"
         )
 
     def nothing_came(self) -> None:
