@@ -457,3 +457,35 @@ def test_a_change_of_the_first_instruction_has_no_counter(begin, code):
     text = ".version 8.0\n.target sm_90a\n.address_size 64\n.visible .entry k() { .reg .pred %p<10>; .reg .b32 %r<9>; .shared .align 8 .b64 bar;\n"
     run = Gpu("sm_90a").launch(text + begin + WAIT.format("") + "ret; }", block=128, progress=False, try_fixes=True)
     assert run.findings[0].code == code
+
+
+# ---- changes that only hide the fault
+
+READ = "xor.b32 %r4, %r3, 128;\nld.shared.b32 %r2, [%r4]; st.global.b32 [%d1+8192], %r2;\n"
+
+
+@pytest.mark.parametrize(
+    ("branch", "end", "is_tried"),
+    [
+        ("", "", True),
+        ("setp.lt.u32 %p2, %r1, 64; @!%p2 bra E;\n", "E: bar.sync 0;\n", True),
+        ("setp.lt.u32 %p2, %r1, 32; @!%p2 bra E;\n", "E: bar.sync 0;\n", False),
+        ("setp.lt.u32 %p2, %r1, 32; @!%p2 bra E;\n", "E: ret;\n", False),
+    ],
+    ids=["no branch", "all threads take it", "other threads come to the next barrier", "other threads exit"],
+)
+def test_a_barrier_is_no_fix_in_a_branch_that_some_threads_do_not_take(branch: str, end: str, is_tried: bool):
+    """Without a finding it would only be because the next barrier, or the end of the others, completes it."""
+    first = ran(OWN + "st.shared.b32 [%r3], %r1;\n" + branch + READ + end)[0].findings[0]
+    assert (first.code, first.tried) == ("X008", is_tried)
+    assert first.repair.startswith("put a barrier of all threads")
+
+
+@pytest.mark.parametrize(("parity", "rounds", "is_tried"), [("0", 3, True), ("%r9", 1, False)], ids=["the parity", "a load is missing"])
+def test_a_parity_is_no_fix_if_the_wait_finds_one_phase_complete_again(parity: str, rounds: int, is_tried: bool):
+    """With one load in three rounds, a wait that passes three times for its phase hides that two are missing."""
+    body = REPEATED.format("").replace("L: and.b32", f"L: setp.lt.u32 %p4, %r8, {rounds}; and.pred %p4, %p4, %p9; and.b32")
+    body = body.replace("@%p9 mbar", "@%p4 mbar").replace("@%p9 cp", "@%p4 cp").replace("[bar], 0;", f"[bar], {parity};")
+    first = ran(INIT.format(1) + body)[0].findings[0]
+    assert (first.code, first.tried) == ("X006", is_tried)
+    assert first.repair.startswith("parity n & 1 in line") == is_tried

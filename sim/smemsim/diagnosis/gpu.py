@@ -308,11 +308,12 @@ class Gpu(Device, metaclass=OwnMembers):
         """
         from smemsim.diagnosis.trials.trial import MOST_SECONDS, try_fixes
 
-        def again(module: Module, seconds: float) -> Run:
+        def again(module: Module, seconds: float, observers: tuple[Observer, ...]) -> Run:
             changed = dataclasses.replace(kernel, program=link(module, kernel.name, kernel.program.arch))
             of_trial = dataclasses.replace(
-                options, limit_seconds=seconds, progress=False, observers=(), counters=False, pipeline=False, client=None
-            )
+                options, limit_seconds=seconds, progress=False, observers=observers, counters=False, pipeline=False, client=None,
+                workers=1 if observers else options.workers,
+            )  # fmt: skip
             with before.in_place():
                 return self.run(changed, config, of_trial)
 

@@ -77,6 +77,8 @@ class Candidate(NamedTuple):
 
     If `is_beside` is set, the text of the finding's fix is kept, since it names other changes too. If `is_other` is
     set, the text of the finding's fix names another change.
+
+    Before or after `barriers` there is a new barrier of all threads. The waits `parities` have another parity.
     """
 
     edits: tuple[Edit, ...]
@@ -84,6 +86,8 @@ class Candidate(NamedTuple):
     is_all: bool = True
     is_beside: bool = False
     is_other: bool = False
+    barriers: tuple[Instruction, ...] = ()
+    parities: tuple[Instruction, ...] = ()
 
 
 class _Code:
@@ -287,10 +291,13 @@ def _other_parity(i: Instruction) -> Candidate:
     parity = i.operands[n]
     if isinstance(parity, Immediate):
         return Candidate(
-            (Edit(i, (with_number(i, n, 1 - (parity.value & 1)),)),), f"parity {1 - (parity.value & 1)} in {i.at}", is_all=False
+            (Edit(i, (with_number(i, n, 1 - (parity.value & 1)),)),),
+            f"parity {1 - (parity.value & 1)} in {i.at}",
+            is_all=False,
+            parities=(i,),
         )
     flip = dataclasses.replace(i, op="xor", modifiers=("b32",), operands=(parity, parity, Immediate(1)), guard=None)
-    return Candidate((Edit(i, (flip, i, flip)),), f"the other parity (xor 1) in {i.at}", is_all=False)
+    return Candidate((Edit(i, (flip, i, flip)),), f"the other parity (xor 1) in {i.at}", is_all=False, parities=(i,))
 
 
 def _counted_parity(i: Instruction, code: _Code, *, any_parity: bool = False) -> Iterator[Candidate]:
@@ -384,6 +391,7 @@ def _parity_of_passes(waits: Sequence[Instruction], function: Function | None, b
                 f"parity {words} in {lines_of(waits)}, where n counts the earlier passes of this wait",
                 is_all=False,
                 is_other=True,
+                parities=tuple(waits),
             )
 
 
@@ -758,9 +766,11 @@ def _new_groups(kind: str, op: Instruction, access: Instruction, code: _Code, *,
         if place is not None:
             yield Candidate((code.put(new, place, is_before=True),), f"{both} before {place.at}", is_all=is_all)
     if kind == "cp.async":
-        yield Candidate((code.put("bar.sync 0;", access, is_before=True),), f"bar.sync 0 before {access.at}", is_all=is_all)
+        yield Candidate(
+            (code.put("bar.sync 0;", access, is_before=True),), f"bar.sync 0 before {access.at}", is_all=is_all, barriers=(access,)
+        )
         edit = code.put(f"{new} bar.sync 0;", access, is_before=True)
-        yield Candidate((edit,), f"{both}, then bar.sync 0 before {access.at}", is_all=is_all)
+        yield Candidate((edit,), f"{both}, then bar.sync 0 before {access.at}", is_all=is_all, barriers=(access,))
 
 
 # ---- barriers
@@ -783,7 +793,9 @@ def _barrier(f: Finding, at: InLaunch, i: Instruction, code: _Code) -> Iterator[
             (code.put("bar.warp.sync 0xffffffff;", i, is_before=True),), f"bar.warp.sync (__syncwarp) before {i.at}", is_all=False
         )
     elif f.touched:
-        yield Candidate((code.put("bar.sync 0;", i, is_before=True),), f"bar.sync 0 (__syncthreads) before {i.at}", is_all=False)
+        yield Candidate(
+            (code.put("bar.sync 0;", i, is_before=True),), f"bar.sync 0 (__syncthreads) before {i.at}", is_all=False, barriers=(i,)
+        )
     elif not at.arrays and (
         ends := [end for end in code.named("ret", "exit") if end.guard is None]
     ):  # shared memory of a CTA that may have ended
@@ -825,7 +837,8 @@ def _barrier_after_fence(at: InLaunch, i: Instruction, code: _Code) -> Iterator[
     barriers = [code.with_numbers(other) for other in code.named("bar.sync", "barrier.sync") if other.guard is None]
     for other in {(one.name, one.operands): one for one in barriers if one is not None}.values():
         numbers = ", ".join(str(x.value) for x in other.operands if isinstance(x, Immediate))
-        yield Candidate((Edit(fence, (fence, other)),), f"{other.name} {numbers} after {fence.at}", is_all=False)
+        of_all = (fence,) if len(other.operands) == 1 else ()
+        yield Candidate((Edit(fence, (fence, other)),), f"{other.name} {numbers} after {fence.at}", is_all=False, barriers=of_all)
 
 
 def _scopes(f: Finding, at: InLaunch, i: Instruction, code: _Code) -> Iterator[Candidate]:

@@ -1,5 +1,5 @@
 """Executes the fixes of a launch's findings: the PTX with the change, the same inputs, and whether the finding is
-gone and no other came.
+gone, no other came, and the change does not only hide the fault (`soundness.py`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ from smemsim.core.spec.findings import Severity
 from smemsim.diagnosis.run import Run
 from smemsim.diagnosis.trials.candidates import Candidate, candidates_of
 from smemsim.diagnosis.trials.outcome import Outcome, Outcomes, key_of, keys_of
+from smemsim.diagnosis.trials.soundness import observer_of
 from smemsim.run.engine.records import Bulk, Load
+from smemsim.run.events import Observer
 
 __all__ = ["MOST_SECONDS", "try_fixes"]
 
@@ -26,13 +28,14 @@ MOST_SECONDS = 10.0  # of all trials of a launch
 LEAST_SECONDS = 0.1  # that a trial has
 GRAVE = (Severity.TRAP, Severity.WRONG)
 _Came: TypeAlias = dict[tuple[str, int], Severity]  # findings by code and line
+_Again: TypeAlias = Callable[[Module, float, tuple[Observer, ...]], Run]
 
 
-def try_fixes(run: Run, module: Module, again: Callable[[Module, float], Run], seconds: float = MOST_SECONDS) -> Outcomes:
+def try_fixes(run: Run, module: Module, again: _Again, seconds: float = MOST_SECONDS) -> Outcomes:
     """The results of the fixes of a run's findings, by the finding.
 
-    `again` executes a changed module with the inputs of the run, for so many seconds at most. A finding that follows
-    from another one is not tried.
+    `again` executes a changed module with the inputs of the run, for so many seconds at most, with observers. A
+    finding that follows from another one is not tried.
     """
     trials = _Trials(run, module, again, seconds)
     found = [f for f in run.findings if f.severity in GRAVE and f.cause is None and not f.tried]
@@ -62,7 +65,7 @@ def _mbarriers(run: Run) -> dict[int, str]:
 class _Trials:
     """The trials of one run; a change is executed once."""
 
-    def __init__(self, run: Run, module: Module, again: Callable[[Module, float], Run], seconds: float) -> None:
+    def __init__(self, run: Run, module: Module, again: _Again, seconds: float) -> None:
         self.module, self.again, self.mbarriers = module, again, _mbarriers(run)
         self.end, self.left = time.monotonic() + seconds, MOST_RUNS
         self.before = {key for f in run.findings if f.severity in GRAVE for key in keys_of(f)}
@@ -86,14 +89,18 @@ class _Trials:
         return Outcome(failed, works=False) if failed and not has_gone else None
 
     def _executed(self, candidate: Candidate) -> _Came | None:
-        """The findings of a run with a change; None if it did not come to its end, or cannot be executed."""
+        """The findings of a run with a change; None if it did not come to its end, cannot be executed, or
+        only hides the fault.
+        """
+        observer = observer_of(candidate)
         try:
-            run = self.again(edited(self.module, candidate.edits), max(self.end - time.monotonic(), LEAST_SECONDS))
+            changed, seconds = edited(self.module, candidate.edits), max(self.end - time.monotonic(), LEAST_SECONDS)
+            run = self.again(changed, seconds, () if observer is None else (observer,))
         except SmemsimError:
             return None
         if run.interrupted:
             self.left = 0
-        if run.interrupted or run.out_of_time:
+        if run.interrupted or run.out_of_time or not (observer is None or observer.is_sound):
             return None
         return {key: f.severity for f in run.findings if f.severity in GRAVE for key in keys_of(f)}
 

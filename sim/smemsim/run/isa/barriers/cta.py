@@ -33,7 +33,16 @@ if TYPE_CHECKING:
     from smemsim.run.engine.wave import Wave
     from smemsim.run.lower.program import Linker
 
-__all__ = ["ClusterBarrier", "NamedBarrier", "build_cluster", "check_aligned", "check_parted", "note_parted", "tell_parted"]
+__all__ = [
+    "ClusterBarrier",
+    "NamedBarrier",
+    "build_cluster",
+    "check_aligned",
+    "check_parted",
+    "have_parted_at",
+    "note_parted",
+    "tell_parted",
+]
 
 
 # ---- Barriers in branches: lanes of a warp, or warps, that arrive at one phase of a barrier by different instructions
@@ -95,6 +104,11 @@ def note_parted(x: Wave, key: Any, title: str, first: int, arrived: np.ndarray) 
     known = _PARTED(x)
     if key not in known and len(distinct(by_warp[by_warp > 0])) > 1:
         known[key] = _Parted(title, first // WARP, by_warp)
+
+
+def have_parted_at(x: Wave, line: int) -> bool:
+    """Have warps arrived in a phase by a line, and others by another one?"""
+    return any((parted.lines == line).any() for parted in _PARTED(x).values())
 
 
 def check_parted(x: Wave, i: Instruction, concerns: Callable[[Any], bool]) -> None:

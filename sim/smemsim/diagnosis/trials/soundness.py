@@ -1,0 +1,67 @@
+"""Does a change that makes findings vanish really order the accesses, or does it only hide the fault?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from smemsim.core.ptx.module import Instruction
+from smemsim.diagnosis.trials.candidates import Candidate
+from smemsim.run.events import Observer
+from smemsim.run.isa.barriers.cta import have_parted_at
+
+__all__ = ["Soundness", "observer_of"]
+
+
+def observer_of(candidate: Candidate) -> Soundness | None:
+    """The observer of a trial; None for a change that needs none."""
+    return Soundness(candidate) if candidate.barriers or candidate.parities else None
+
+
+class Soundness(Observer):
+    """Observes the new barriers and the changed parities of a trial.
+
+    A barrier of all threads must not be in a branch that some threads do not take. The others would arrive at it by
+    another instruction, or exit, and later barriers would be one phase apart.
+
+    A wait for the right parity finds another phase complete each time. If it finds one phase complete twice, or always
+    passes before any phase is complete, it does not wait.
+    """
+
+    def __init__(self, candidate: Candidate) -> None:
+        self._barriers = {i.line for i in candidate.barriers}
+        self._waits = {(i.line, i.text) for i in candidate.parities}
+        self._is_apart = self._has_waited = self._waits_twice = False
+        # by mbarrier and first thread of a warp: the phases that were complete
+        self._passed: dict[tuple[Any, int], int] = {}
+
+    @property
+    def is_sound(self) -> bool:
+        """Has the change ordered what it should?"""
+        return not self._is_apart and not self._waits_twice and (self._has_waited or not self._waits)
+
+    def barrier_met(self, x: Any, i: Instruction, number: int, ctas: np.ndarray, threads: np.ndarray, count: int | None) -> None:
+        """All threads of a CTA must have arrived, none may have exited."""
+        self._is_apart |= i.line in self._barriers and len(threads) < len(ctas) * x.launch.threads
+
+    def barrier_arrived(
+        self, x: Any, i: Instruction, barrier: Any, threads: np.ndarray, *, waits: bool = True, is_relaxed: bool = False
+    ) -> None:
+        """Lanes of a warp have arrived apart from the others."""
+        self._is_apart |= i.line in self._barriers
+
+    def wave_ended(self, x: Any) -> None:
+        """Did warps arrive in one phase by the new barrier, and others by another one?"""
+        self._is_apart |= any(have_parted_at(x, line) for line in self._barriers)
+
+    def mbarriers_passed(self, x: Any, i: Instruction, waits: Any, *, relaxed: bool, scope: int, by_parity: bool, is_seen: bool) -> None:
+        """Note which phase each warp has found complete."""
+        if (i.line, i.text) not in self._waits:
+            return
+        for threads, barrier in waits:
+            phase = barrier.state.phase
+            self._has_waited |= phase > 0
+            for first in threads[np.unique(threads >> 5, return_index=True)[1]].tolist():
+                self._waits_twice |= self._passed.get((barrier, first), -1) >= phase
+                self._passed[barrier, first] = phase
