@@ -1772,7 +1772,8 @@ ONE_WAITS = f"{init()} bar.sync 0; {LOAD} @!%p2 bra R; {waits()} R: {READ}"
     [
         (Kernel("", flagged(RAISE, VOLATILE, before="membar.cta;")), r"line \d+ \(ld.volatile.shared.u32\) reads the flag without a fence of a wide", r"fence.acq_rel.cta \(__threadfence_block\) after line \d+, or ld.acquire instead of ld.volatile"),
         (Kernel("", flagged(RAISE, VOLATILE, after="membar.cta;")), r"line \d+ \(st.volatile.shared.u32\) sets the flag", r"before line \d+, or st.release instead of st.volatile"),
-        (Kernel("", flagged(RELEASE, LOOSE)), "and so orders nothing", ".acquire instead of .relaxed"),
+        (Kernel("", flagged(RELEASE, LOOSE)), "is .relaxed, not .acquire: so the flag orders nothing", ".acquire instead of .relaxed"),
+        (Kernel("", flagged("st.relaxed.cta.shared.u32 [sm+1024], 1;", "ld.acquire.cta.shared.u32 %r15, [sm+1024];")), "nothing orders", r"if line \d+ sets a flag: .release instead of .relaxed there; or put a barrier"),
         (Kernel("", ONE_WAITS), r"warp 0 has waited for it in line (\d+), warp 1 has not, and no barrier after line \1 orders", r"before line (\d+): mbarrier.try_wait.parity on the load's mbarrier bar\[0\] \(0x\w+\) in warp 1 too; or a barrier of both warps .* and line \1"),
         (Kernel("", tensor(" "), block=128, arch="sm_100a"), "no thread has waited for it yet", r"^wait for the mbarrier of tcgen05.commit in line \d+ \(mbarrier.try_wait\) before line \d+$"),
         (Kernel("", TOO_LATE, block=128, arch="sm_100a"), "no thread has waited for it yet", r"of tcgen05.commit in line \d+ \(mbarrier.try_wait\) before line \d+ \(the wait in line \d+ comes too late\)"),

@@ -808,23 +808,30 @@ def test_who_overwrites_what_others_have_read_lacks_a_fence_by_the_letter_alone(
         (FENCE, "red.relaxed.gpu.add", "ld.relaxed.gpu", "ld.relaxed.gpu.global.u32) reads the flag without a fence after it"),
         ("", "st.relaxed.gpu", "ld.relaxed.gpu", "st.relaxed.gpu.global.u32) sets the flag without a fence between line"),
         ("", "st.volatile", "ld.volatile", "st.volatile.global.u32) sets the flag without a fence between line"),
-        ("", "st.relaxed.gpu", "ld.acquire.gpu", ".release there, and .acquire where the flag is read"),
-        ("", "red.relaxed.gpu.add", "ld.acquire.gpu", ".release there, and .acquire where the flag is read"),
+        ("", "st.relaxed.gpu", "ld.relaxed.gpu", "has no fence after it, and is .relaxed, not .acquire: so the flag orders nothing"),
+        ("", "st.relaxed.gpu", "ld.relaxed.gpu AND FENCE", "and is .relaxed, not .release: so the flag orders nothing"),
+        ("", "st.volatile", "ld.volatile AND FENCE", "and is .volatile, not .release: so the flag orders nothing"),
+        ("", "st.relaxed.gpu", "ld.acquire.gpu", ".release instead of .relaxed there; or"),
+        ("", "red.relaxed.gpu.add", "ld.acquire.gpu", ".release instead of .relaxed there; or"),
     ],
 )  # fmt: skip
 def test_a_flag_that_is_there_is_never_advised(fence, sets, reads, lacks):
-    """CTA 0 writes data and a flag, CTA 2 loads from the line before, CTA 1 polls the flag and reads the data."""
+    """CTA 0 writes data and a flag, CTA 2 loads from the line before, CTA 1 polls the flag and reads the data. A fence
+    or word that is there is not advised either.
+    """
+    reads, _, after = reads.partition(" AND ")
     sets = sets.replace(".add", ".global.add") if "add" in sets else f"{sets}.global"
     body = f"""mov.u32 %r8, %ctaid.x; setp.eq.u32 %p1, %r8, 0; setp.eq.u32 %p2, %r8, 1; @%p1 bra WRITES; @%p2 bra READS;
     ld.global.u32 %r2, [%d20+4]; st.global.u32 [%d22+4], %r2; bra END;
     WRITES: st.global.u32 [%d20], 5; {fence}
     {sets}.u32 [%d21], 1; bra END;
     READS: {reads}.global.u32 %r3, [%d21]; setp.eq.u32 %p3, %r3, 0; @%p3 bra READS;
-    ld.global.u32 %r2, [%d20]; st.global.u32 [%d22], %r2; END:"""
+    {FENCE * bool(after)} ld.global.u32 %r2, [%d20]; st.global.u32 [%d22], %r2; END:"""
     done, _ = run_in(body, [np.zeros(2, np.uint32) for _ in range(3)], grid=3, block=1)
     said = [f"{f.why}, {f.repair}" for f in done.result.findings.values()]
     assert len(said) == bool(lacks)
     assert all(lacks in one and ("flag after" not in one or lacks.startswith(".release")) for one in said)
+    assert not any(after and ("fence after" in one or "acquire" in one) for one in said)
 
 
 @pytest.mark.parametrize(("each", "codes"), [(FENCE, set()), ("", {"X008"})], ids=["fenced", "not fenced"])

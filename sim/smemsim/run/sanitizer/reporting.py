@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -76,9 +76,9 @@ def relaxed_flag(
     """
     if not lacks:
         return "", ""
-    flags, body = message_flags(program), program.inlined.body
+    body = program.inlined.body
     wide = " of a wide enough scope" * any(i.op in ("fence", "membar") and not {"cta", "cluster"}.isdisjoint(i.modifiers) for i in body)
-    reads = [i for i in body if (i.op == "atom" or id(i) in flags) and i is not first and leads_past(program, i, then, [])]
+    reads = _flag_reads(program, first, then)
     weak = [i for i in reads if _is_relaxed(i, "acquire")]
     read = _only(weak)
     if lacks == "acquire":
@@ -90,31 +90,58 @@ def relaxed_flag(
         by = f"{read.at} ({read.name})" if read is not None else "a relaxed load or atomic"
         place = read.at if read is not None else "the load or atomic that reads the flag or takes the lock"
         does = "reads the flag" if read is not None and read.op == "ld" else "reads the flag or takes the lock"
-        why = f"{by} {does} without a fence{wide} after it, and so orders nothing"
+        why = f"{by} {does} without a fence{wide} after it, and is {_order_of(read)}, not .acquire: so the flag orders nothing"
         return why, f"{fence} after {place}, or {_stronger(read, 'acquire')}"
     sets = _flag_writes(program, first)
     if not sets or not reads:
         return "", ""
     write = _only(sets)
     by = f"{write.at} ({write.name})" if write is not None else "a relaxed store or atomic"
-    why = f"{by} sets the flag without a fence{wide} between {first.at} and it, and so orders nothing"
+    why = f"{by} sets the flag without a fence{wide} between {first.at} and it, and is {_order_of(write)}, not .release"
     repair = f"{fence} before {write.at if write is not None else 'it'}, or {_stronger(write, 'release')}"
-    if weak:
-        repair += f"; {read.at if read is not None else 'the read of the flag'} needs a fence after it, or .acquire"
-    return why, repair
+    if weak and not any(_is_fenced(program, i, then, scope=fence) for i in weak):
+        by = f"{read.at} ({read.name})" if read is not None else "the read of the flag"
+        why += f"; {by} has no fence after it, and is {_order_of(read)}, not .acquire"
+        repair += f"; {read.at if read is not None else 'the read of the flag'} needs a fence after it, or {_stronger(read, 'acquire')}"
+    return f"{why}: so the flag orders nothing", repair
 
 
-def maybe_flag(program: Program, first: Instruction, then: Instruction) -> str:
+def maybe_flag(program: Program, first: Instruction, then: Instruction, by: Collection[str] = ("st", "atom", "red")) -> str:
     """The fix if a relaxed write after one access may be meant as a flag that is read before another access; "" if the
-    program has no such pair.
+    program has no such pair. The write is an instruction named in `by`.
     """
     flags, body = message_flags(program), program.inlined.body
-    sets = _flag_writes(program, first)
-    if not sets or not any(id(i) in flags and i is not first and may_follow(program, i, then) for i in body):
+    sets = [i for i in _flag_writes(program, first) if i.op in by]
+    reads = [i for i in body if id(i) in flags and i is not first and may_follow(program, i, then)]
+    if not sets or not reads:
         return ""
     own = {i.line: i for i in sorted(sets, key=lambda i: i.line)}
     lines = " or ".join(i.at for i in [*own.values()][:MOST_FLAGS])
-    return f"if {lines} sets a flag: .release there, and .acquire where the flag is read; or "
+    acquires = any({"acquire", "acq_rel"} & {*i.modifiers} for i in reads)
+    both = "" if acquires else ", and .acquire where the flag is read"
+    return f"if {lines} sets a flag: {_stronger(_only(sets), 'release')}{' there' * (len(sets) == 1)}{both}; or "
+
+
+def _flag_reads(program: Program, first: Instruction, then: Instruction) -> list[Instruction]:
+    """The reads before an access that may be of a flag."""
+    flags = message_flags(program)
+    return [i for i in program.inlined.body if (i.op == "atom" or id(i) in flags) and i is not first and leads_past(program, i, then, [])]
+
+
+def _is_fenced(program: Program, read: Instruction, then: Instruction, *, scope: str) -> bool:
+    """Is a fence between the read of a flag and an access? Its scope is at least that in the words of the fence that is
+    advised.
+    """
+    narrow = {"cta", "cluster"} if "gpu" in scope else {"cta"} if "cluster" in scope else set()
+    fences = [i for i in program.inlined.body if i.op in ("fence", "membar") and "proxy" not in i.modifiers]
+    wide = [i for i in fences if narrow.isdisjoint(i.modifiers)]
+    return any(leads_past(program, read, i, []) and leads_past(program, i, then, []) for i in wide)
+
+
+def _order_of(i: Instruction | None) -> str:
+    """How weak an access of a flag is, as the PTX spells it."""
+    words = () if i is None else i.modifiers
+    return next((f".{word}" for word in ("volatile", "acquire", "release") if word in words), ".relaxed")
 
 
 def _flag_writes(program: Program, first: Instruction) -> list[Instruction]:

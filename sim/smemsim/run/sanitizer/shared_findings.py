@@ -25,7 +25,7 @@ from smemsim.run.sanitizer.happens_before import VectorClocks
 from smemsim.run.sanitizer.mbarriers import MbarrierObjects
 from smemsim.run.sanitizer.operations import OPERATIONS
 from smemsim.run.sanitizer.races import Clauses
-from smemsim.run.sanitizer.reporting import BARRIER, Reporting, relaxed_flag
+from smemsim.run.sanitizer.reporting import BARRIER, Reporting, maybe_flag, relaxed_flag
 from smemsim.run.sanitizer.shared_rule import Suspect, WordAccess
 from smemsim.run.sanitizer.shared_table import SharedTable
 
@@ -119,7 +119,7 @@ class SharedFindings:
         elif a.reader is not None:
             repair = repair or self._fenced_barrier(suspect.line, a.i)
         else:
-            repair = repair or self._between(*suspect.warps, suspect, a.i)
+            repair = repair or f"{self._maybe_flag(a, suspect)}{self._between(*suspect.warps, suspect, a.i)}"
         return races.unordered(suspect.mine, suspect.theirs, why=why), repair
 
     def _flag(self, a: WordAccess, suspect: Suspect) -> tuple[str, str]:
@@ -134,6 +134,14 @@ class SharedFindings:
         is_near = one // self.table.per_cta == other // self.table.per_cta
         fence = "fence.acq_rel.cta (__threadfence_block)" if is_near else "fence.acq_rel.cluster"
         return relaxed_flag(self.table.x.program, first, a.i, lacks, fence)
+
+    def _maybe_flag(self, a: WordAccess, suspect: Suspect) -> str:
+        """The fix if a relaxed store after an earlier write of the same CTA may be meant as a flag; "" without one."""
+        (one, other), first = suspect.warps, self.reporting.at(suspect.line, "write")
+        is_near = one // self.table.per_cta == other // self.table.per_cta
+        if first is None or suspect.theirs.does != "write" or not is_near:
+            return ""
+        return maybe_flag(self.table.x.program, first, a.i, by=("st",))
 
     def _fenced_barrier(self, line: int, i: Instruction) -> str:
         """What to put between a store at `line` and an operation that reads the bytes."""
