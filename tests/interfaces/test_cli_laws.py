@@ -36,6 +36,13 @@ def files(tmp_path, monkeypatch):
     (tmp_path / "k.ptx").write_text(KERNEL)
     (tmp_path / "t.ptx").write_text(KERNEL.replace("sm_90a", "sm_80").replace("ret;", ".reg .b32 %r1; mov.u32 %r1, %tid.x; ret;"))
     (tmp_path / "p.ptx").write_text(KERNEL.replace(".visible", PRINTS).replace("ret;", CALL))
+    (tmp_path / "u.ptx").write_text(KERNEL, encoding="utf-16")
+    (tmp_path / "w.ptx").write_text(KERNEL.replace("sm_90a", "sm_90a, texmode_unifed"))
+    (tmp_path / "v.ptx").write_text(KERNEL.replace("sm_90a", "sm_90a, texmode_unified"))
+    (tmp_path / "n.ptx").write_text(KERNEL.replace(".b64 q", ".u32 n"))
+    (tmp_path / "m.ptx").write_text(KERNEL + KERNEL.partition(".address_size 64")[2].replace("k(", "other("))
+    (tmp_path / "zeros.py").write_bytes(bytes(9))
+    (tmp_path / "folder").mkdir()
     (tmp_path / "l.toml").write_text('ptx = "k.ptx"\ngrid = 1\nblock = 1\nargs = [{null = true}, {value = 1, type = "u64"}]\n')
     for name in ("SMEMSIM_ARCH", "SMEMSIM_CARD"):
         monkeypatch.delenv(name, raising=False)
@@ -111,8 +118,16 @@ REFUSED = [
         ("scratch:x", "needs a whole number after the colon"), ("array:0", "needs the number of an earlier argument that is an array, the first is 0"),
         ("7", "a number is u32:7"), ("x.npy", "a file is file:x.npy"), ("zero:f32:3", "did you mean 'zeros'?"),
     )),
-    ("run k.ptx --block 1 --arg null --arg u64:1 --cta 0", "--cta: says what --pipeline draws; give both"),
-    ("run k.ptx --block 1 --arg null --arg u64:1 --costs k.toml", "--costs: says what --pipeline draws; give both"),
+    ("run k.ptx --block 1 --arg null --arg u64:1 --cta 0", "--cta: is for --pipeline; give both"),
+    ("run k.ptx --block 1 --arg null --arg u64:1 --costs k.toml", "--costs: is for --pipeline; give both"),
+    ("run n.ptx --block 1 --arg null --arg f32:3", "args[1]: type = f32, parameter n is .u32; write --arg u32:3"),
+    ("run n.ptx --block 1 --arg u32:3 --arg u32:3", "args[0] (p, .u64): has 8 bytes, 4 were given; for an address pass an array, for a number one of 8 bytes (u64)"),
+    ("run n.ptx --block 1 --arg null --arg zeros:f32:8", "args[1] (n, .u32): has 4 bytes, 8 were given; an array's address and u64 have 8; are the arguments in order?"),
+    ("run k.ptx --ctas 0-9999999999", "--ctas '0-9999999999': names more than 4,194,304 CTAs; without --ctas all CTAs run"),
+    ("run k.ptx --list --init", "--list and --init: needs one of the two"),
+    ("run m.ptx", "entry is missing: name one kernel; the PTX has k, other"),
+    ("run u.ptx", "u.ptx: not a text file (byte 0 is not UTF-8); PTX is ASCII: save the file as ASCII or UTF-8"),
+    ("run w.ptx", "w.ptx, line 2: .target: unknown word 'texmode_unifed'; did you mean 'texmode_unified'?"),
     # D in tensor memory
     (f"map {D:#x} --kind f16 --element 0,0 --cell 0,0", "--element, --cell and --register exclude each other"),
     (f"map {D:#x} --kind f16 --register 1,2,3", "--register and --ld go together"),
@@ -178,6 +193,10 @@ REFUSED = [
     ("plan", "is missing; for example: smemsim plan 128x64 --arch sm_90a --dtype bf16 --major K"),
     ("nothing", "nothing"),
     ("-- --nothing", "--nothing: no such option"),
+    *((f"{command} folder", "folder: is a folder; name a file in it") for command in ("decode", "map", "show")),
+    ("explain ''", "the code is empty: give a code, as X003 (an unset variable of the shell?)"),
+    ("exec --arch sm_90a --hooks folder -- true", "folder: is a folder; name a Python file in it"),
+    ("exec --arch sm_90a --hooks zeros.py -- true", "zeros.py: is no Python file ("),
     ("check ''", "is empty: name a file or a folder (an unset variable of the shell?)"),
 ]  # fmt: skip
 
@@ -209,6 +228,7 @@ PRINTED = [
     ("run t.ptx --arg null --arg u64:1", 0, "no findings", "each CTA has 1 thread: --block is not given, and the PTX has no .reqntid"),
     ("run t.ptx --arg null --arg u64:1", 0, "no findings", ".target sm_80: run as on sm_90a (--arch chooses another)"),
     ("run t.ptx --arg null --arg u64:1 --block 1 --arch sm_90a", 0, "no findings", ""),
+    ("run v.ptx --arg null --arg u64:1 --block 1", 0, "no findings", ""),
     ("run p.ptx --arg null --arg u64:1", 0, "said so\n", ""),
     # descriptors that read an operand
     ("solve zeros.npy few.npy {W}", 0, "OK: 70 descriptors read the operand; there are more. The contents repeat, so they do not show which one is meant: use data whose elements differ", ""),

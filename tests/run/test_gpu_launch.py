@@ -384,7 +384,7 @@ def test_what_is_no_ptx_is_a_sentence(wrong):
 def test_the_entry_may_be_left_out_where_there_is_one():
     gpu = smemsim.Gpu()
     two = FILL + FILL.removeprefix(HEAD).replace(".entry k", ".entry other")
-    with pytest.raises(InputError, match="which kernel is not said; the PTX has k, other"):
+    with pytest.raises(InputError, match="entry is missing: name one kernel; the PTX has k, other"):
         gpu.launch(two, args=[gpu.zeros(4)])
     assert gpu.launch(FILL, args=[gpu.zeros(4)]).ok
 

@@ -395,6 +395,10 @@ def test_a_size_that_is_no_number_of_bytes_is_the_usual_one(text, folder, monkey
     store.write(KEY, b"code")
     assert store.read(KEY) == b"code"
     assert store.most_bytes() == store.MOST_BYTES
+    done = CliRunner().invoke(main, ["cache"])
+    assert done.exit_code == (2 if text else 0), done.output
+    assert ("needs a whole number of bytes, as 268435456" in " ".join(done.stderr.split())) == bool(text)
+    assert len(done.output) < 400
 
 
 def test_nothing_is_kept_where_nothing_can_be_written(tmp_path, monkeypatch):

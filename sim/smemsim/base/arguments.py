@@ -135,6 +135,7 @@ def cta_numbers(name: str, text: str) -> tuple[int | str, ...]:
     ((0, 1, 2, 3, 8), ('sample', 5))
     """
     found: list[int | str] = []
+    is_long = False
     try:
         for part in text.split(","):
             if part.strip() == SAMPLE:
@@ -142,11 +143,16 @@ def cta_numbers(name: str, text: str) -> tuple[int | str, ...]:
                 continue
             first, _, last = part.partition("-")
             begin, end = int(first), int(last or first)
-            if not 0 <= begin <= end or end - begin + len(found) > MOST_CTAS:
+            if not 0 <= begin <= end:
                 raise ValueError
-            found += range(begin, end + 1)
+            is_long = end - begin + len(found) > MOST_CTAS
+            found += () if is_long else range(begin, end + 1)
+            if is_long:
+                break
     except ValueError:
         raise InputError(f"{name} {shown(text)}: needs numbers of CTAs, as 0-3 or 0,5, or {SAMPLE}") from None
+    if is_long:
+        raise InputError(f"{name} {shown(text)}: names more than {MOST_CTAS:,} CTAs; without {name} all CTAs run")
     return tuple(found)
 
 

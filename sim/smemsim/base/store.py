@@ -49,6 +49,7 @@ __all__ = [
     "sealed",
     "unusable",
     "write",
+    "wrong_most",
 ]
 
 
@@ -198,7 +199,14 @@ def folder() -> pathlib.Path | None:
 def most_bytes() -> int:
     """The largest size of the folder in bytes: `SMEMSIM_CACHE_BYTES`, if it is a whole number of at most 18 digits."""
     given = os.environ.get(MOST, "")
-    return int(given) if given.isdecimal() and len(given) <= 18 else MOST_BYTES
+    return MOST_BYTES if not given or wrong_most() else int(given)
+
+
+def wrong_most() -> str:
+    """The reason why `SMEMSIM_CACHE_BYTES` does not count; "" if it does, or is not set."""
+    given = os.environ.get(MOST, "")
+    is_right = not given or (given.isascii() and given.isdecimal() and len(given) <= 18)
+    return "" if is_right else f"{MOST} = {given[:20]!r}: needs a whole number of bytes, as {MOST_BYTES}"
 
 
 _trusted: dict[

@@ -44,6 +44,8 @@ def cache(what: str, as_json: bool) -> None:
         raise InputError(f"cache {what}: needs where, size, fill or clear")
     if why := store.unusable():
         raise InputError(f"smemsim cache: {why}")
+    if why := store.wrong_most():
+        raise InputError(why)
     where = str(store.folder())
     if what == "where":
         click.echo(json.dumps({"where": where}) if as_json else where)

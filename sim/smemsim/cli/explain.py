@@ -71,6 +71,8 @@ def _cause(number: str) -> str:
 
 def _number(text: str) -> str:
     """The number of a code that is given by number or by name."""
+    if not text.strip():
+        raise InputError("the code is empty: give a code, as X003 (an unset variable of the shell?)")
     names = {code.slug: code.number for code in CODES.values()}
     found = text.upper() if text.upper() in CODES else names.get(text.lower())
     if found is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
 import re
 from collections.abc import Callable, Sequence
@@ -71,6 +72,8 @@ def parse_word(text: str, bits: int = 64) -> int:
     try:
         return int(cleaned, 16 if len(cleaned) == 16 and not cleaned.startswith(("0x", "0b", "-")) else 0)
     except ValueError:
+        if os.path.isdir(text):
+            raise InputError(f"{text}: is a folder; name a file in it") from None
         digits, maps = ("as 16 hex digits, ", " (a tensor map: 256 hex digits, an encode call, or a file)") if bits == 64 else ("", "")
         what = f"no such file, and not a {bits}-bit word" if " " not in cleaned and len(text) < 200 else f"not a {bits}-bit word"
         raise InputError(f"{shown(text)}: {what}; write a word as 0x…, {digits}or in decimal{maps}") from None

@@ -273,6 +273,8 @@ def run(ctx: click.Context, /, path: pathlib.Path, list_forms: bool, init: bool,
     from smemsim.run.lower.program import module_of
 
     _limit(ctx, o)
+    if list_forms and init:
+        raise InputError("--list and --init: needs one of the two")
     if list_forms:
         ctx.exit(_list(path, o, as_json))
     if init:
@@ -359,7 +361,7 @@ def _check_arguments(launch: LaunchFile, module: Module, o: dict[str, Any], name
         how = "add the others" if is_part else "give each one its --arg"
         example = example_args(function, given if is_part else 0)
         raise InputError(f"{told}; {how}, for example {example}, or fill in a launch file: smemsim run {name} --init > launch.toml")
-    launch.check_types(parameters)
+    launch.check_types(parameters, are_options=launch.path == COMMAND_LINE or bool(o["given"]))
 
 
 def _launch(path: pathlib.Path, o: dict[str, Any]) -> tuple[LaunchFile, str]:
@@ -443,7 +445,7 @@ def _recording(launch: LaunchFile, o: dict[str, Any]) -> Any:
     if o["pipeline"] is None:
         for name in ("cta", "costs"):
             if o[name] is not None:
-                raise InputError(f"--{name}: says what --pipeline draws; give both")
+                raise InputError(f"--{name}: is for --pipeline; give both")
         is_small = math.prod(launch.about["grid"]) <= MOST_DRAWN and not o["dask"] and (o["workers"] or 1) == 1
         return Recording(only_page=True) if o["report"] is not None and is_small else False
     return {"cta": o["cta"], "costs": {} if o["costs"] is None else _costs(o["costs"])}

@@ -474,15 +474,16 @@ class LaunchFile:
         except (KeyError, TypeError, ValueError, struct.error, SmemsimError) as e:
             raise InputError(f"{self.called}: args[{n}] = {shown(dict(arg))} cannot be made: {_why(e)}") from None
 
-    def check_types(self, parameters: Sequence[Parameter]) -> None:
-        """InputError where a value's type is floating point and the kernel's parameter is an integer, or the other way
-        round: its bytes would fit.
+    def check_types(self, parameters: Sequence[Parameter], *, are_options: bool = False) -> None:
+        """InputError if a value's type is floating point and the kernel's parameter is an integer, or the other way
+        round: its bytes would fit. The fix is an option --arg if `are_options`, else an entry of the file.
         """
         for n, (arg, parameter) in enumerate(zip(self.about["args"], parameters, strict=False)):
             given, wanted = str(arg.get("type", "b"))[0], parameter.type[0]
             if given != wanted and "f" in (given, wanted) and "b" not in (given, wanted):
+                fix = f"--arg {parameter.type}:{arg['value']:g}" if are_options else _line_for(parameter)
                 raise InputError(
-                    f"{self.called}: args[{n}]: type = {arg['type']}, parameter {parameter.name} is .{parameter.type}; write {_line_for(parameter)}"
+                    f"{self.called}: args[{n}]: type = {arg['type']}, parameter {parameter.name} is .{parameter.type}; write {fix}"
                 )
 
     def check_count(self, function: Function) -> None:
@@ -630,7 +631,11 @@ def read_text(path: pathlib.Path, most: int = MOST_PTX) -> str:
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as e:
-        hint = "; a cubin? smemsim reads PTX, which `nvcc -ptx` writes" if path.suffix in (".cubin", ".o", ".fatbin", ".ptx") else ""
+        hint = ""
+        if b".version" in data.replace(b"\0", b""):  # UTF-16, as PowerShell writes it, or Latin-1
+            hint = "; PTX is ASCII: save the file as ASCII or UTF-8"
+        elif path.suffix in (".cubin", ".o", ".fatbin", ".ptx"):
+            hint = "; a cubin? smemsim reads PTX, which `nvcc -ptx` writes"
         raise InputError(f"{path}: not a text file (byte {e.start} is not UTF-8){hint}") from None
 
 

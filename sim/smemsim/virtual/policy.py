@@ -158,8 +158,8 @@ class Policy:
         for folder in self.sources:
             if not folder.is_dir():
                 raise InputError(f"sources = {folder}: is not a folder")
-        if self.hooks is not None and not self.hooks.is_file():
-            raise InputError(f"hooks = {self.hooks}: there is no such file")
+        if self.hooks is not None:
+            _check_hooks(self.hooks)
         if self.assume:
             from smemsim.core.spec.alternatives import alternative_of
 
@@ -299,8 +299,7 @@ def hooks_of(path: pathlib.Path | None) -> list[tuple[re.Pattern[str], Hook]]:
     """The hooks of this process, and those that a file marks, which are its own."""
     before = len(_hooks)
     if path is not None:
-        if not path.is_file():
-            raise InputError(f"hooks = {path}: there is no such file")
+        _check_hooks(path)
         try:
             runpy.run_path(str(path))
         except Exception as e:
@@ -310,8 +309,15 @@ def hooks_of(path: pathlib.Path | None) -> list[tuple[re.Pattern[str], Hook]]:
     return found
 
 
+def _check_hooks(path: pathlib.Path) -> None:
+    if not path.is_file():
+        raise InputError(f"hooks = {path}: {'is a folder; name a Python file in it' if path.is_dir() else 'there is no such file'}")
+
+
 def hook_failed(what: str, e: Exception) -> InputError:
     """The message for an exception in the user's hooks, with the line that raised it."""
+    if isinstance(e, SyntaxError) and e.lineno is None:
+        return InputError(f"{what} is no Python file ({e})")
     frames = [
         f for f in traceback.extract_tb(e.__traceback__) if f"{os.sep}smemsim{os.sep}" not in f.filename and "runpy" not in f.filename
     ]

@@ -357,6 +357,10 @@ def _raw(name: str, parameter: Parameter, value: Any, memory: GlobalMemory | Non
     if len(raw) != size:
         hint = "; the address of a tensor map? that is `maps` in a launch file" if (size, len(raw)) == (ADDRESS_BYTES, MAP_BYTES) else ""
         hint = hint or "; a tensor map? write {map = {...}} in a launch file, or pass a TensorMap" * (size == MAP_BYTES)
+        if not hint and size == ADDRESS_BYTES and len(raw) < size:
+            hint = "; for an address pass an array, for a number one of 8 bytes (u64)"
+        if not hint and size < ADDRESS_BYTES == len(raw):
+            hint = "; an array's address and u64 have 8; are the arguments in order?"
         raise InputError(f"{name}: has {size} bytes, {len(raw)} were given{hint}")
     return raw
 

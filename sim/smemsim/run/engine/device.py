@@ -293,7 +293,9 @@ def entry_of(module: Module, entry: Any = None) -> str:
     if isinstance(entry, str) and entry in known:
         return entry
     said = (
-        "entry: which kernel is not said" if entry is None else f"entry = {shown(entry)}: there is no such kernel{suggestion(entry, known)}"
+        "entry is missing: name one kernel"
+        if entry is None
+        else f"entry = {shown(entry)}: there is no such kernel{suggestion(entry, known)}"
     )
     raise InputError(f"{said}; the PTX has {', '.join(known) or 'no .entry at all'}")
 
