@@ -984,3 +984,50 @@ def test_an_operand_that_its_own_result_overwrites_is_a_finding(first: int):
     for columns, message in zip(filter(None, overlaps), found, strict=True):
         span = f"column {columns[0]}" if len(columns) == 1 else f"columns {columns[0]} to {columns[-1]}"
         assert message.startswith(f"D overlaps A of the same instruction in {span} of tensor memory;")
+
+
+# ---- numbers that are not where an instruction reads them (R507)
+
+FILLED = (
+    "and.b32 %r190, %r198, 3; shl.b32 %r190, %r190, 21; add.u32 %r190, %r190, %r197; mov.b32 %r191, 0x40000000;\n"
+    f"tcgen05.st.sync.aligned.32x32b.x32.b32 [%r190{{}}], {{{{{', '.join(['%r191'] * 32)}}}}};\n"
+    "tcgen05.wait::st.sync.aligned; tcgen05.fence::before_thread_sync; bar.sync 0; tcgen05.fence::after_thread_sync;\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("at", "repair"),
+    [
+        ("", r""),
+        (None, r"^enable-input-d false for the first instruction that adds into D; or if the sum begins with numbers in D, such as a bias: write"),
+        ("+64", r"^if the sum begins with .* write these cells first: so far line \d+ \(tcgen05.st\S+\) has written only .*columns 64 to 95\); or enable-input-d"),
+    ],
+    ids=["in D", "nowhere", "elsewhere"],
+)  # fmt: skip
+def test_a_bias_that_is_not_in_d_is_named_as_the_first_number_of_the_sum(at: str | None, repair: str) -> None:
+    text, images, a, b, _ = product("f16", "bf16")
+    place = "setp.eq.u32 %p4, %r170, 0;"
+    begin = "" if at is None else FILLED.format(at)
+    run, d = multiplied(text.replace("%r160, 0;", "%r160, 1;").replace(place, begin + place), images)
+    assert [f.code for f in run.findings] == ["R507"] * bool(repair)
+    assert all(re.search(repair, f.repair) for f in run.findings), run.findings
+    if not repair:
+        np.testing.assert_array_equal(d, a @ b.T + 2)
+
+
+@pytest.mark.parametrize(
+    ("fill", "repair"),
+    [
+        (FILLED.format("+128") + "LOAD", ""),
+        (FILLED.format("+64") + "LOAD", r"check the address, .*: so far line \d+ \(tcgen05.st\S+\) has written only .*columns 64 to 95"),
+        ("LOAD bar.sync 0;" + FILLED.format("+128"), r"^write these cells before line \d+ reads them: line \d+ writes them only after that"),
+    ],
+    ids=["there", "elsewhere", "later"],
+)  # fmt: skip
+def test_a_load_of_cells_that_a_store_misses_names_the_store(fill: str, repair: str) -> None:
+    text, images, *_ = product("f16", "bf16")
+    load = re.search(r"tcgen05.ld[^;]*;\s*tcgen05.wait::ld.sync.aligned;", text)
+    assert load
+    run, _ = multiplied(text.replace(load[0], fill.replace("LOAD", load[0].replace("[%r196]", "[%r196+128]"))), images)
+    assert [f.code for f in run.findings] == ["R507"] * bool(repair)
+    assert all(re.search(repair, f.repair) for f in run.findings), run.findings

@@ -228,7 +228,7 @@ class AsyncEvents:
             return
         if isinstance(mma.a, ATmemLayout) and element_format(mma.of.i.a_type).bits < CELL_BITS:
             self.tensor.op_reads_as(own, members, boxes_of(mma.a), mma.of.i.a_type)
-        is_doubtful = self.tensor.op_reads(own, members, mma.reads)
+        is_doubtful = self.tensor.op_reads(own, members, mma.reads, mma.writes)
         if is_doubtful or product.found or self.tensor.marks is not None:
             product.finish(*product.of_tensor_memory(), goes_on=bool(mma.of.enable_input_d))
         self.tensor.op_writes(own, members, mma.writes)

@@ -296,7 +296,7 @@ class RegistersInFlight:
     def _adds_to_nothing(self, i: Instruction, slot: int) -> None:
         said = accumulator_without_value(self._register(slot))
         self.x.launch.find(
-            said.code, i, said.what, why=said.why, repair="scale-d false for the first product of a sum, or zeros in its registers", because="PTX ISA 9.1 §9.7.15.5.2",
+            said.code, i, said.what, why=said.why, repair="scale-d false for the first product of a sum; or set its registers first, to zero or to what the sum begins with, such as a bias", because="PTX ISA 9.1 §9.7.15.5.2",
         )  # fmt: skip
 
     def _register(self, slot: int) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from smemsim.base.distinct import distinct
 from smemsim.core.ptx.module import Instruction
 from smemsim.core.spec.tensor_memory import COLUMNS, LANES
 from smemsim.run.sanitizer import races
@@ -20,18 +21,14 @@ from smemsim.run.sanitizer.operations import NOBODY
 from smemsim.run.sanitizer.origins import WORD
 from smemsim.run.sanitizer.taint import Taint, is_followed
 from smemsim.run.sanitizer.tensor_findings import TensorFindings
-from smemsim.run.sanitizer.tensor_rule import PRODUCT, CellAccess, TensorRule
+from smemsim.run.sanitizer.tensor_rule import FILL, PRODUCT, CellAccess, TensorRule
 from smemsim.run.sanitizer.tensor_table import TensorTable
 from smemsim.run.sanitizer.uninitialised import half_of_cells, uninitialised
 
 __all__ = ["TensorMarks"]
 
 
-_WRITE_FIRST = "write these cells first (tcgen05.st, tcgen05.cp or tcgen05.mma), and check the address"
-_UNWRITTEN = {
-    "mma": "enable-input-d must be false for the first instruction that adds into D; A, scale factors and metadata must be written first",
-    "ld": "check the address, and that the instruction that writes it was issued",
-}
+_WRITERS = ("st", "cp")  # what fills cells, besides products
 
 
 class TensorMarks:
@@ -44,6 +41,7 @@ class TensorMarks:
     def __init__(self, taint: Taint) -> None:
         self.taint = taint
         self.early: dict[int, tuple[Instruction, np.ndarray]] = {}  # by line: reads of uninitialised cells
+        self.sums: set[int] = set()  # the lines that added to them
         # for them, by line: what arrived later, to be reported when the value is used
         self.late: dict[int, Callable[[], None]] = {}
         # of uninitialised values, of the four bytes of each cell, made when the first one is written
@@ -108,13 +106,52 @@ class TensorMarks:
 
     # ---- R507, or X012 if the cells are written later
 
-    def _reads_unwritten(self, a: CellAccess, nobody: np.ndarray) -> None:
+    def _reads_unwritten(self, a: CellAccess, nobody: np.ndarray, *, is_sum: bool) -> None:
         """Cells are read that nothing has written: R507, when the value is used if it is followed."""
+        if is_sum:
+            self.sums.add(a.i.line)
         if is_followed(a.i):
             self.early.setdefault(a.i.line, (a.i, np.zeros(self.table.cells.who.shape, bool)))[1][a.at] |= nobody
         else:
             said, _ = uninitialised(self.findings.where(a.at, nobody), a.i)
-            self.table.x.launch.find(said.code, a.i, said.what, _UNWRITTEN.get(a.i.modifiers[0], _WRITE_FIRST))
+            self.table.x.launch.find(said.code, a.i, said.what, self._repair(a, nobody))
+
+    def _repair(self, a: CellAccess, nobody: np.ndarray) -> str:
+        """What to write before the cells are read. An instruction that fills other cells may have a wrong address."""
+        elsewhere, is_late = self._filled_instead(a, nobody)
+        if is_late:
+            return f"write these cells before {a.i.at} reads them: {elsewhere} writes them only after that"
+        has_filled = f": so far {elsewhere}" if elsewhere else " (tcgen05.st or tcgen05.cp, and its wait)"
+        if a.i.line in self.sums:
+            first = "enable-input-d false for the first instruction that adds into D"
+            begins = f"if the sum begins with numbers in D, such as a bias: write these cells first{has_filled}"
+            return f"{begins}; or {first}" if elsewhere else f"{first}; or {begins}"
+        if a.i.modifiers[0] == "ld":
+            said = f": so far {elsewhere}" if elsewhere else ""
+            return f"check the address, and that the instruction that writes these cells was issued{said}"
+        return f"write these cells first, and check the address{has_filled}"
+
+    def _filled_instead(self, a: CellAccess, nobody: np.ndarray) -> tuple[str, bool]:
+        """The instruction that has filled the nearest cells of the CTA, as a sentence; "" without one. Or the line that
+        has filled these cells since they were read, and True.
+        """
+        cells, cta = self.table.cells, a.at[0]
+        # numbers for D are read by no other instruction, as scale factors are
+        is_filled = cells.unread[cta] >= FILL if a.i.line in self.sums else cells.who[cta] != NOBODY
+        lines = cells.line[cta] * is_filled
+        fills = {i.line: i for i in self.table.x.program.inlined.body if i.op == "tcgen05" and i.modifiers[0] in _WRITERS}
+        if since := set(distinct(lines[a.at[1:]][nobody]).tolist()) & fills.keys():
+            return fills[min(since)].at, True
+        here = distinct(np.arange(COLUMNS)[a.at[2]][nobody.any(axis=0)])
+        apart: dict[int, int] = {}
+        for line in fills.keys() & set(distinct(lines).tolist()):
+            columns = np.flatnonzero((lines == line).any(axis=0))
+            apart[line] = int(np.abs(columns[:, None] - here).min())
+        if not apart:
+            return "", False
+        line = min(apart, key=lambda n: (apart[n], n))
+        where = self.findings.where((cta, slice(0, LANES), slice(0, COLUMNS)), lines == line)
+        return f"{fills[line].at} ({fills[line].name}) has written only {where}", False
 
     def unwritten_is_used(self, line: int, user: Instruction | None) -> None:
         """An uninitialised value that a line read is used."""
@@ -125,7 +162,7 @@ class TensorMarks:
             cta = int(np.argmax(cells.any((1, 2))))
             where = self.findings.where((cta, slice(0, LANES), slice(0, COLUMNS)), cells[cta])
             said, milder = uninitialised(where, i, user, is_voted=self.taint.is_voted)
-            repair = _UNWRITTEN.get(i.modifiers[0], _WRITE_FIRST)
+            repair = self._repair(CellAccess(i, (cta, slice(0, LANES), slice(0, COLUMNS)), -1, "read"), cells[cta])
             self.table.x.launch.find(said.code, i, said.what, repair, milder=milder, why=said.why, halves=said.halves)
 
     def _half_is_used(self, i: Instruction, user: Instruction | None) -> None:

@@ -65,15 +65,15 @@ class TensorShadow(TensorMarks):
         self.table.unfold()
         return self.operations.each(ops)
 
-    def _reach(self, a: CellAccess) -> bool:
-        """Cells are accessed. Returns whether uninitialised ones are read."""
+    def _reach(self, a: CellAccess, *, is_sum: bool = False) -> bool:
+        """Cells are accessed; `is_sum`: a product adds to them. Returns whether uninitialised ones are read."""
         self.table.touched(a.at[0])
         who = self.table.cells.who[a.at]
         if self.rule.are_known(a, who):
             return False
         is_unwritten = a.does == "read" and bool((who == NOBODY).any())
         if is_unwritten:
-            self._reads_unwritten(a, who == NOBODY)
+            self._reads_unwritten(a, who == NOBODY, is_sum=is_sum)
         self.findings.tell(a, self.rule.last_writers(a, who))
         return is_unwritten
 
@@ -280,12 +280,12 @@ class TensorShadow(TensorMarks):
         for box in boxes_of_d(d):
             self.table.added.setdefault(members[box[0]].index, {})[d, box[0]] = op, box
 
-    def op_reads(self, op: Operation, members: Sequence[Cta], boxes: Sequence[Box]) -> bool:
-        """An operation reads boxes. Is something wrong with what is there?"""
-        is_doubtful = False
+    def op_reads(self, op: Operation, members: Sequence[Cta], boxes: Sequence[Box], sums: Sequence[Box] = ()) -> bool:
+        """An operation reads boxes. It adds to `sums`. Is something wrong with what is there?"""
+        is_doubtful, of_d = False, {(which, first, end) for which, _, first, end in sums}
         for which, lanes, first, end in boxes:
             at = (members[which].index, lanes, slice(first, end))
-            is_unwritten = self._reach(CellAccess(op.instruction, at, int(op.warps[0]), "read"))
+            is_unwritten = self._reach(CellAccess(op.instruction, at, int(op.warps[0]), "read"), is_sum=(which, first, end) in of_d)
             is_doubtful |= is_unwritten or (self.marks is not None and bool(self.marks[at].any()))
             self._joins(op, at)
             self._summed |= self._fills(at)
