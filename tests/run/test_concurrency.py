@@ -1949,3 +1949,16 @@ def test_threads_that_alone_read_or_set_a_flag_are_named(between, end, said):
     found = run(Kernel("", SWAPPED.format(between, end), grid=2)).findings
     assert [f.code for f in found] == ["X008"] * (said is not None)
     assert all(("only the threads that execute" in f.why) == bool(said) and (said or "") in f.why for f in found), [f.why for f in found]
+
+
+# Warp 0 reads a word of a tile, and maybe one of another buffer first, without a fence; warp 1 reads the word with a fence.
+UNFENCED = READ_BY_TWO.replace("@!%p2 bra R; ld.shared.u32", "@!%p2 bra R; {other} ld.shared.b32").format("", PROXY, other="{other}")
+
+
+@pytest.mark.parametrize("other", ["", "ld.shared.u32 %r18, [sm+2048];"])
+def test_a_load_of_another_buffer_is_not_the_one_without_a_fence(other):
+    (found,) = run(Kernel("", f"st.shared.u32 [sm+2048], 1; {UNFENCED.format(other=other)}")).remarks
+    named = [half.instruction for half in found.halves if half.does == "read"]
+    assert found.code == "X003"
+    assert [i and i.name for i in named] == [None if other else "ld.shared.b32"]
+    assert ("remove the read" in found.repair) == (not other)

@@ -188,11 +188,8 @@ MOST_BARRIERS = 64  # of a variable that has nothing else
 WORKSPACE = ("envreg1", "envreg2")  # the special registers with the address of the grid's workspace
 BRANCHING = ("bra", "ret", "exit")  # not the instruction that a finding at this line is about
 # accesses of threads to memory
-ACCESSES = {
-    "read": ("ld", "ldu", "ldmatrix", "atom", "red"),
-    "write": ("st", "stmatrix", "atom", "red"),
-    "access": ("ld", "ldu", "ldmatrix", "st", "stmatrix", "atom", "red"),
-}
+_READS, _WRITES = ("ld", "ldu", "ldmatrix", "wmma.load", "atom", "red"), ("st", "stmatrix", "wmma.store", "atom", "red")
+ACCESSES = {"read": _READS, "write": _WRITES, "access": (*_READS, *_WRITES)}
 SPACES = frozenset(("shared", "shared::cta", "shared::cluster", "global", "local", "param", "const"))
 
 
@@ -319,21 +316,26 @@ class Program:
 
     def accesses_at(self, line: int, does: str, space: str) -> list[Instruction]:
         """The instructions of a line that can access a memory so, each once."""
-        own, wanted = self._accesses.get(line, ()), {space, f"{space}::cta", f"{space}::cluster"}
+        own = self._accesses.get(line, ())
         if space == "tensor":
             fitting = [i for i in own if i.op == "tcgen05" and (i.modifiers[0] == "ld") is (does == "read")]
         elif does == "copy":
             fitting = [i for i in own if i.op == "cp"]
         else:
-            fitting = [i for i in own if i.op in ACCESSES.get(does, ()) and SPACES.isdisjoint({*i.modifiers} - wanted)]
+            fitting = [i for i in own if self.may_access(i, does, space)]
         return [*{i.text: i for i in reversed(fitting)}.values()][::-1]
+
+    @staticmethod
+    def may_access(i: Instruction, does: str, space: str) -> bool:
+        """May an instruction "read" or "write" shared or global memory, or do either ("access")?"""
+        return _access(i) in ACCESSES.get(does, ()) and SPACES.isdisjoint({*i.modifiers} - {space, f"{space}::cta", f"{space}::cluster"})
 
     @functools.cached_property
     def _accesses(self) -> dict[int, list[Instruction]]:
         """The loads, stores and atomic operations of each line."""
         found: dict[int, list[Instruction]] = {}
         for i in self.inlined.body:
-            if i.op in ("cp", *ACCESSES["access"]) or (i.op == "tcgen05" and i.modifiers[0] in ("ld", "st")):
+            if _access(i) in ("cp", *ACCESSES["access"]) or (i.op == "tcgen05" and i.modifiers[0] in ("ld", "st")):
                 found.setdefault(i.line, []).append(i)
         return found
 
@@ -820,6 +822,11 @@ def _slots(body: Sequence[Instruction]) -> int:
 
 
 # Whose order with those of other threads can matter.
+def _access(i: Instruction) -> str:
+    """The operation of an access. wmma loads and stores, too: `wmma.load`, `wmma.store`."""
+    return f"wmma.{i.modifiers[0]}" if i.op == "wmma" else i.op
+
+
 _ACCESSES = frozenset(("ld", "ldu", "st", "atom", "red", "cp", "ldmatrix", "stmatrix", "multimem", "tensormap", "wmma"))
 _ORDERS = frozenset(
     ("fence", "membar", "mbarrier", "bar", "barrier", "tcgen05", "wgmma", "setmaxnreg", "clusterlaunchcontrol", "griddepcontrol")

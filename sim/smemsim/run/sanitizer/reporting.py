@@ -562,16 +562,14 @@ class Reporting:
             return ""
         return f" (the wait in {waits[0].at} comes too late)"
 
-    def unfenced_load(self, other: Instruction | None, before: Instruction) -> Instruction | None:
-        """The load like another one after which no proxy fence comes before an arrival, a barrier or the copy `before`;
-        None if there are several, or none.
+    def unfenced_load(self, before: Instruction) -> Instruction | None:
+        """The load of shared memory after which no proxy fence comes before an arrival, a barrier or the copy `before`;
+        None if there are several, or none. Loads of all forms count: the table does not say which one read the words.
         """
-        if other is None:
-            return None
         body = self.x.program.inlined.body
-        fences = [i for i in body if i.name.startswith("fence.proxy.async")]
+        fences = [i for i in body if i.name.startswith("fence.proxy.async") and i.guard is None]
         signals = [i for i in body if i is before or i.op in ("bar", "barrier") or _only_arrives(i)]
-        loads = (i for i in body if i.name == other.name and i is not other)
+        loads = (i for i in body if self.x.program.may_access(i, "read", "shared"))
         return _only([i for i in loads if any(leads_past(self.x.program, i, signal, fences) for signal in signals)])
 
     def following(self, i: Instruction, name: str) -> Instruction | None:

@@ -558,7 +558,7 @@ class SharedRule:
             if late[n, last[n]]:
                 theirs = Access("read", "threads", load)
             else:
-                theirs = Access("read", f"warp {self.reporting.warp(reader)}", self.reporting.unfenced_load(load, op.instruction))
+                theirs = Access("read", f"warp {self.reporting.warp(reader)}", self.reporting.unfenced_load(op.instruction))
             line = 0 if theirs.instruction is None else theirs.instruction.line
             yield Suspect("fence", places, self.reporting.by(op, "write"), theirs, line=line, warps=(warp, reader))
 
