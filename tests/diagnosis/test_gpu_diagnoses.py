@@ -668,7 +668,7 @@ ONE_INIT = "setp.eq.u32 %p, %t, 0; @%p mbarrier.init.shared.b64 [%x], 1; bar.syn
         ),
         (
             "st.shared.u32 [%x], 5; ld.shared.u32 %t, [%x+4]; bar.sync 0; st.shared.u32 [%x+4], 5; st.global.u32 [%to], %t;", "R507",
-            ["ld.shared.u32", "st.global.u32"], "before ld.shared.u32 of line 4 reads them: line 4 writes them only after that",
+            ["ld.shared.u32", "st.global.u32"], "before ld.shared.u32 of line 4 reads them: line 4 (st.shared.u32) writes them only after that",
         ),
         (
             "st.shared.u32 [%x], 5; ld.shared.u32 %t, [%x+4]; bar.sync 0;\nst.shared.u8 [%x+7], 5; st.global.u32 [%to], %t;", "R507",
@@ -677,11 +677,11 @@ ONE_INIT = "setp.eq.u32 %p, %t, 0; @%p mbarrier.init.shared.b64 [%x], 1; bar.syn
         (
             "cp.async.ca.shared.global [%x], [%to], 4; cp.async.ca.shared.global [%x+8], [%to], 4; cp.async.wait_all; bar.sync 0;"
             "ld.shared.u32 %t, [%x+4]; st.global.u32 [%to], %t;", "R507",
-            ["ld.shared.u32", "st.global.u32"], "so far line 4 has written only bytes next to them",
+            ["ld.shared.u32", "st.global.u32"], "so far line 4 (cp.async.ca.shared.global) has written only bytes next to them",
         ),
         (
             "st.shared.u32 [%x], 5; st.shared.u16 [%x+8], 1; ld.shared.u32 %t, [%x+4]; st.global.u32 [%to], %t;", "R507", ["ld.shared.u32", "st.global.u32"],
-            "so far line 4 has written only bytes next to them",
+            "so far line 4 (st.shared.u32) has written only bytes next to them",
         ),
         ("W: ld.volatile.global.u32 %t, [%to]; setp.eq.u32 %p, %t, 0; @%p bra W;", "X006", [None], "(ld.volatile.global.u32) reads"),
     ],
@@ -692,6 +692,34 @@ def test_a_finding_names_the_instruction_that_can_do_it(body: str, code: str, ha
     first = next(f for f in found if f.code == code)
     assert [half.instruction.name for half in first.halves if half.instruction is not None and halves != [None]] == [h for h in halves if h]
     assert repair in first.repair
+
+
+def on_a_line(first: str, then: str) -> list[tuple[int, list[str]]]:
+    """The races of words that warps store by `first` and read by `then`: the line and the texts of both accesses."""
+    gpu, body = Gpu("sm_90a"), f"{first}\n {then}\n red.global.add.u32 [%to], %t; red.global.add.u32 [%to], %x;"
+    found = gpu.launch(ONE_LINE.format(body=body), block=64, args=[gpu.zeros(256, np.uint32)], progress=False).findings
+    return [(f.line, [half.instruction.text for half in f.halves if half.instruction is not None]) for f in found if f.code == "X008"]
+
+
+ONE_STORE, OTHER_STORE, ONE_LOAD, OTHER_LOAD = (
+    "st.shared.v2.u32 [%x+496], {%t, %t}", "st.shared.u32 [%s], %t", "ld.shared.u32 %x, [%s]", "ld.shared.u32 %t, [%v]",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("meets", ["", "bar.sync 0;"])
+def test_of_several_instructions_on_one_line_the_one_that_races_is_named(meets: str):
+    stores = f"setp.eq.u32 %p, %t, 0; @%p {ONE_STORE}; {OTHER_STORE}; {meets}"
+    assert on_a_line(stores, f"{ONE_LOAD}; {OTHER_LOAD};") == ([] if meets else [(5, [OTHER_LOAD, OTHER_STORE])])
+
+
+@pytest.mark.parametrize(("apart", "lines"), [("", [5, 5]), ("\n", [5, 6])])
+def test_two_races_of_one_line_are_two_findings(apart: str, lines: list[int]):
+    found = on_a_line(
+        f"{OTHER_STORE}; {OTHER_STORE.replace('%s', '%s+256')};",
+        f"{OTHER_LOAD.replace('%t', '%x')}; {apart}{OTHER_LOAD.replace('%v', '%v+256')};",
+    )
+    assert [line for line, _ in found] == lines
+    assert [[text.partition("256")[1] for text in texts] for _, texts in found] == [["", ""], ["256", "256"]]
 
 
 # ---- whose fault it is

@@ -1962,3 +1962,12 @@ def test_a_load_of_another_buffer_is_not_the_one_without_a_fence(other):
     assert found.code == "X003"
     assert [i and i.name for i in named] == [None if other else "ld.shared.b32"]
     assert ("remove the read" in found.repair) == (not other)
+
+
+@pytest.mark.parametrize(("read", "beside"), [("sm", ""), ("sm+4", "st.async.shared::cluster.mbarrier::complete_tx::bytes.u32")])
+def test_an_asynchronous_writer_is_named_and_not_the_fence_on_its_line(read, beside):
+    sends = "@%p1 st.async.shared::cluster.mbarrier::complete_tx::bytes.u32 [%r11], 7, [%r12];fence.proxy.async;"
+    done = run(Kernel("", f"""{init()} bar.sync 0; @%p1 mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 4; mov.u32 %r12, bar; bar.sync 0;
+    mapa.shared::cluster.u32 %r11, %r5, %r4; mapa.shared::cluster.u32 %r12, %r12, %r4; {sends} {waits()} ld.shared.u32 %r9, [{read}]; {RESULT}"""))  # fmt: skip
+    assert [f.code for f in done.findings] == ["R507"] * bool(beside)
+    assert all(f"({beside}) has written only bytes next to them" in f.repair for f in done.findings)

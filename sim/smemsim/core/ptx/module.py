@@ -207,6 +207,9 @@ def slots_in(operand: Operand) -> frozenset[int]:
     return frozenset(leaf.slot for leaf, _ in _leaves(operand) if isinstance(leaf, Register))
 
 
+LINE_BITS, MOST_OF_A_LINE = 22, 511  # of `Instruction.site`, an int32
+
+
 @dataclasses.dataclass(frozen=True)
 class Instruction:
     """One instruction: `ld.global.v4.b32` is op "ld" with modifiers ("global", "v4", "b32"); `::` stays within a
@@ -220,6 +223,12 @@ class Instruction:
     line: int  # in the PTX text, from 1
     location: Location | None
     text: str  # as written, blanks made single
+    nth: int = 0  # of the instructions of its line
+
+    @functools.cached_property
+    def site(self) -> int:
+        """A number for tables: its line, if it is the first instruction there. Others have a number of their own."""
+        return self.line + (min(self.nth, MOST_OF_A_LINE) << LINE_BITS)
 
     @property
     def name(self) -> str:

@@ -745,13 +745,20 @@ class _BodyReader:
         operands = read_operands(tokens, self.names, op, name)
         if self.names.steps:
             for first in self.names.steps:
-                self.body.instructions.append(Instruction(*first, None, self.source.line(start), self.location, tokens.text))
+                self.append(*first, None, start, tokens.text)
             self.names.steps.clear()
         if op in JUMPS:
             index = len(self.body.instructions)
             self.names.scope.open_uses += [(index, o.name) for o in operands if isinstance(o, Label)]
-        self.body.instructions.append(Instruction(op, parts, operands, guard, self.source.line(start), self.location, tokens.text))
+        self.append(op, parts, operands, guard, start, tokens.text)
         return end + 1
+
+    def append(
+        self, op: str, modifiers: tuple[str, ...], operands: tuple[Operand, ...], guard: Register | None, start: int, text: str
+    ) -> None:
+        line, body = self.source.line(start), self.body.instructions
+        nth = body[-1].nth + 1 if body and body[-1].line == line else 0
+        body.append(Instruction(op, modifiers, operands, guard, line, self.location, text, nth))
 
     def guard(self, tokens: Tokens) -> Register:
         tokens.take()

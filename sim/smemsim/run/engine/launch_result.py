@@ -14,6 +14,7 @@ from typing import Any, Self
 import numpy as np
 
 from smemsim.core.finding import Finding
+from smemsim.core.ptx.module import Instruction
 from smemsim.run.engine.records import Events
 from smemsim.run.events import MergeableObserver
 
@@ -24,9 +25,10 @@ MOST_OUTPUT = 1 << 26  # characters that all printf of a launch write
 
 
 class Findings(dict[tuple[str | int, ...], Finding]):
-    """The findings of a launch: one for a code at a line, and a further one for each other operation there. The
-    findings of another process are `known`. The CTAs in which races of a code, a line, an operation and a severity were
-    seen are `ctas`.
+    """The findings of a launch: one for a code at an instruction, and a further one for each other operation there.
+
+    The findings of another process are `known`. The CTAs in which races of a code, a line, an operation and a severity
+    were seen are `ctas`.
     """
 
     def __init__(
@@ -46,19 +48,32 @@ class Findings(dict[tuple[str | int, ...], Finding]):
         """The CTAs in which a race was seen, in ascending order; none if they are not known."""
         return tuple(sorted(self._ctas.get((finding.code, finding.line, finding.operation, finding.is_milder), ())))
 
-    def found(self, code: str, line: int, operation: str = "") -> Finding | None:
-        """The finding of a code at a line; if there are several, that of the same operation."""
-        first = self.get((code, line))
-        return first if first is None or first.operation == operation else self.get((code, line, operation))
+    def found(self, code: str, i: Instruction, operation: str = "") -> Finding | None:
+        """The finding of a code at an instruction; if there are several, that of the same operation."""
+        return self.get(self._key(code, i.line, operation, i.text))
+
+    def before(self, finding: Finding) -> Finding | None:
+        """The finding that is kept for the code, the instruction and the operation of one."""
+        return self.get(self._key(finding.code, finding.line, finding.operation, finding.instruction))
+
+    def take_back(self, code: str, i: Instruction) -> bool:
+        """Drop the first finding of a code at an instruction. Was there one?"""
+        own = next((key for key, f in self.items() if (f.code, f.line, f.instruction) == (code, i.line, i.text)), None)
+        return own is not None and self.pop(own) is not None
+
+    def _key(self, code: str, line: int, operation: str, text: str) -> tuple[str | int, ...]:
+        """The key of a finding. The first one of a line has its code and the line. One line may have several
+        instructions (inline assembly).
+        """
+        first, own = self.get((code, line)), (code, line, operation, text)
+        is_first = first is None or (first.operation, first.instruction) == (operation, text)
+        return own if own in self or not is_first else (code, line)
 
     def keep(self, finding: Finding) -> None:
-        """Keep a finding, unless there is one of its code at its line that is not milder. A race between warps goes
-        before one between lanes.
+        """Keep a finding, unless there is one of its code at its instruction that is not milder. A race between warps
+        goes before one between lanes.
         """
-        key: tuple[str | int, ...] = finding.code, finding.line
-        first = self.get(key)
-        if first is not None and first.operation != finding.operation:
-            key = *key, finding.operation
+        key = self._key(finding.code, finding.line, finding.operation, finding.instruction)
         before = self.get(key)
         if before is None or self.is_lesser(before, finding.is_milder, within_warp=finding.is_within_warp):
             self[key] = finding

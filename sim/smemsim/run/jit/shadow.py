@@ -529,7 +529,7 @@ class Shadow:
             if function is None or access.size < 4:
                 return None
             at = ctypes.cast(function, ctypes.c_void_p).value or 0
-            rows.append((at, access.row.number, access.instruction.line, 0, access.apart))
+            rows.append((at, access.row.number, access.instruction.site, 0, access.apart))
         return np.array(rows, np.int64), [n for n, access in enumerate(code.of_shared) if not access.is_load]
 
     def alike(self, code: Code) -> Looks:
@@ -562,7 +562,7 @@ class Shadow:
         if function is None or access.size < 4 or not self._has_epochs():
             return False
         self.token += not access.is_load
-        return self._passes(function, places, shapes, mask, first, last, access.instruction.line, self.token, access.apart)
+        return self._passes(function, places, shapes, mask, first, last, access.instruction.site, self.token, access.apart)
 
     def _passes(
         self, function: Any, places: int, shapes: int, mask: int | None, first: int, last: int, line: int, token: int, apart: int

@@ -272,7 +272,7 @@ class _Names:
         if self.are_those_written:
             return i
         guard = self.operand(i.guard) if i.guard else None
-        return Instruction(i.op, i.modifiers, tuple(self.operand(o) for o in i.operands), guard, i.line, i.location, i.text)
+        return Instruction(i.op, i.modifiers, tuple(self.operand(o) for o in i.operands), guard, i.line, i.location, i.text, i.nth)
 
     def operand(self, operand: Operand) -> Any:
         match operand:

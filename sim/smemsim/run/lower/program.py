@@ -188,8 +188,7 @@ MOST_BARRIERS = 64  # of a variable that has nothing else
 WORKSPACE = ("envreg1", "envreg2")  # the special registers with the address of the grid's workspace
 BRANCHING = ("bra", "ret", "exit")  # not the instruction that a finding at this line is about
 # accesses of threads to memory
-_READS, _WRITES = ("ld", "ldu", "ldmatrix", "wmma.load", "atom", "red"), ("st", "stmatrix", "wmma.store", "atom", "red")
-ACCESSES = {"read": _READS, "write": _WRITES, "access": (*_READS, *_WRITES)}
+ACCESSES = {"read": ("ld", "ldu", "ldmatrix", "wmma.load", "atom", "red"), "write": ("st", "stmatrix", "wmma.store", "atom", "red")}
 SPACES = frozenset(("shared", "shared::cta", "shared::cluster", "global", "local", "param", "const"))
 
 
@@ -306,38 +305,37 @@ class Program:
                 found.setdefault(i.line, i)
         return found
 
-    def access_at(self, line: int, does: str, space: str) -> Instruction | None:
-        """The instruction of a line that accesses a memory; None for a line without an instruction.
+    @functools.cached_property
+    def sites(self) -> dict[int, Instruction]:
+        """The instructions by their sites: each of several on one line (inline assembly) has its own."""
+        found: dict[int, Instruction] = {}
+        for i in self.inlined.body:
+            if i.op in BRANCHING:
+                found.setdefault(i.site, i)
+            elif i.site not in found or found[i.site].op in BRANCHING:
+                found[i.site] = i
+        return found
 
-        It "read"s or "write"s "shared", "global" or "tensor" memory, or both ("access"), or is a "copy". Inline
-        assembly may have several instructions on one line.
+    def tensor_access_at(self, line: int, does: str) -> Instruction | None:
+        """The first instruction of a line that "read"s or "write"s tensor memory. If there is none, another one of the
+        line.
         """
-        return next(iter(self.accesses_at(line, does, space)), self.lines.get(line))
+        own = (i for i in self._tensor_accesses.get(line, ()) if (i.modifiers[0] == "ld") is (does == "read"))
+        return next(own, self.lines.get(line))
 
-    def accesses_at(self, line: int, does: str, space: str) -> list[Instruction]:
-        """The instructions of a line that can access a memory so, each once."""
-        own = self._accesses.get(line, ())
-        if space == "tensor":
-            fitting = [i for i in own if i.op == "tcgen05" and (i.modifiers[0] == "ld") is (does == "read")]
-        elif does == "copy":
-            fitting = [i for i in own if i.op == "cp"]
-        else:
-            fitting = [i for i in own if self.may_access(i, does, space)]
-        return [*{i.text: i for i in reversed(fitting)}.values()][::-1]
+    @functools.cached_property
+    def _tensor_accesses(self) -> dict[int, list[Instruction]]:
+        """The loads and stores of tensor memory of each line."""
+        found: dict[int, list[Instruction]] = {}
+        for i in self.inlined.body:
+            if i.op == "tcgen05" and i.modifiers[0] in ("ld", "st"):
+                found.setdefault(i.line, []).append(i)
+        return found
 
     @staticmethod
     def may_access(i: Instruction, does: str, space: str) -> bool:
-        """May an instruction "read" or "write" shared or global memory, or do either ("access")?"""
-        return _access(i) in ACCESSES.get(does, ()) and SPACES.isdisjoint({*i.modifiers} - {space, f"{space}::cta", f"{space}::cluster"})
-
-    @functools.cached_property
-    def _accesses(self) -> dict[int, list[Instruction]]:
-        """The loads, stores and atomic operations of each line."""
-        found: dict[int, list[Instruction]] = {}
-        for i in self.inlined.body:
-            if _access(i) in ("cp", *ACCESSES["access"]) or (i.op == "tcgen05" and i.modifiers[0] in ("ld", "st")):
-                found.setdefault(i.line, []).append(i)
-        return found
+        """May an instruction "read" or "write" shared or global memory?"""
+        return _access(i) in ACCESSES[does] and SPACES.isdisjoint({*i.modifiers} - {space, f"{space}::cta", f"{space}::cluster"})
 
     def named(self, i: Instruction) -> str:
         """An instruction in a sentence: its line. Its name, too, if the line has other instructions that do more than
@@ -346,8 +344,8 @@ class Program:
         return f"{i.name} of {i.at}" if len(self._by_line.get(i.line, ())) > 1 else i.at
 
     def at(self, *lines: int) -> str:
-        """Lines of the PTX in a sentence, with those of the source."""
-        found = [self.lines[line] for line in lines if line in self.lines]
+        """Lines of the PTX, or sites, in a sentence, with those of the source."""
+        found = [i for line in lines if (i := self.lines.get(line) or self.sites.get(line)) is not None]
         return lines_of(found) if len(found) == len({*lines}) else f"line{'s' * (len(lines) > 1)} {', '.join(map(str, lines))}"
 
     @functools.cached_property

@@ -91,6 +91,6 @@ class ExpectedBytes:
             what = f"expect_tx may count in phase {one.phase + 1} of the mbarrier at {one.barrier.offset:#x} of CTA {one.barrier.cta.number}, not in phase {one.phase}"
             why = f"no arrival of phase {one.phase} comes after it, so the phase may end first"
             self.reporting.tell(
-                one.instruction, Clauses("X010", what, (self.reporting.access("expect", one.warp, one.instruction.line).half,), why), "mbarrier.arrive.expect_tx in this thread (count the arrival in mbarrier.init), or a barrier between this line and the arrivals",
+                one.instruction, Clauses("X010", what, (self.reporting.access("expect", one.warp, one.instruction.site).half,), why), "mbarrier.arrive.expect_tx in this thread (count the arrival in mbarrier.init), or a barrier between this line and the arrivals",
                 "PTX ISA 9.1 §9.7.13.15.3, 9.7.13.15.11", one.barrier.touched,
             )  # fmt: skip

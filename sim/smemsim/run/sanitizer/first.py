@@ -298,8 +298,8 @@ class SanitizerOfFirst(Events):
     def _blank_bytes(self, at: np.ndarray) -> np.ndarray:
         return self.spread().shared.table.blank_bytes(at)
 
-    def _is_used(self, line: int, user: Instruction | None, *, is_copied: bool = False, is_voted: bool = False) -> None:
-        self.spread().early.is_used(line, user, is_copied=is_copied, is_voted=is_voted)
+    def _is_used(self, site: int, user: Instruction | None, *, is_copied: bool = False, is_voted: bool = False) -> None:
+        self.spread().early.is_used(site, user, is_copied=is_copied, is_voted=is_voted)
 
     def __getattr__(self, name: str) -> Any:
         """Everything else is an attribute of the sanitizer of all CTAs."""

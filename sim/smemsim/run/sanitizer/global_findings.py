@@ -90,7 +90,7 @@ class GlobalFindings:
         kinds = (all_rows[:, loops.EPOCH] & loops.INDEX) << 1 | all_rows[:, loops.ROLE]
         for kind in distinct(kinds).tolist():
             other, is_read = self.history.numbers.instructions[kind >> 1], bool(kind & 1)
-            key = (KINDS[lacks], *sorted((a.i.line, other.line)))
+            key = (KINDS[lacks], *sorted((a.i.site, other.site)))
             if key in self.history.told:
                 continue
             some = np.flatnonzero(kinds == kind)

@@ -90,7 +90,7 @@ class Lifetimes:
                 at: Any = ctas, warps[0]
             else:
                 at = self._others(i, ctas, warps)
-            self.when[at], self.line[at] = self.clocks.clock[at[1]], i.line
+            self.when[at], self.line[at] = self.clocks.clock[at[1]], i.site
 
     def _is_own(self, ctas: Any, warps: np.ndarray) -> bool:
         """Are these warps (in ascending order) of the one CTA that they touch?"""
@@ -119,7 +119,7 @@ class Lifetimes:
         kind = self.commits if is_commit else self.arrivals
         number = kind.note(what, warps, self.clocks.clock[warps] * releases)
         at = self._others(i, cta, warps, is_there=not is_commit)
-        kind.when[at], kind.line[at], kind.number[at] = self.clocks.clock[at[1]], i.line, number
+        kind.when[at], kind.line[at], kind.number[at] = self.clocks.clock[at[1]], i.site, number
 
     def complete(self, what: Any) -> None:
         """The open phase of an mbarrier is complete."""
@@ -191,7 +191,7 @@ class Lifetimes:
         if not self.is_needed:
             return
         x = self.x
-        lines = {i.line: i for i in x.program.inlined.body}
+        lines = x.program.sites
         seen = self.clocks.seen.reshape(len(x.ctas), self.per_cta, -1).max(1)
         kinds = (
             (self.when > np.maximum(seen, self.arrivals.released), self.line),

@@ -100,7 +100,7 @@ class LostUpdates:
         if piece.space == "shared":
             words = np.arange(place // WORD, (place + size - 1) // WORD + 1)
             said = lost_in_warp(mine, load, why=why)
-            self.reporting.find(i, words, said, ATOMIC_IN_WARP, cause=UPDATE, other=load.line, within_warp=True, milder=milder)
+            self.reporting.find(i, words, said, ATOMIC_IN_WARP, cause=UPDATE, other=load.site, within_warp=True, milder=milder)
             return
         said = lost_in_warp(mine, load, self.name(i, piece.memory, place), why)
         self.x.launch.find(

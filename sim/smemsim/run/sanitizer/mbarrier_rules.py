@@ -78,7 +78,7 @@ class MbarrierRules:
         for warp, maker, made, formal in self.initialised.unseen(barrier, warps):
             self.reporting.tell(
                 i, races.mbarrier_not_visible(
-                    self.reporting.access("use", warp, i.line), self.reporting.access("init", maker, made.line), barrier.offset
+                    self.reporting.access("use", warp, i.site), self.reporting.access("init", maker, made.site), barrier.offset
                 ),
                 AGAIN.format(at=made.at) if barrier.is_again else ONCE,
                 "PTX ISA 9.1 §9.7.13.15.9", formal=formal,
@@ -115,5 +115,5 @@ class MbarrierRules:
                 "X010", i, f"an arrival may count in phase {phase} of the mbarrier at {barrier.offset:#x} of CTA {barrier.cta.number}, not in the next one",
                 f"before this arrival, let the warp wait for phase {phase} (mbarrier.try_wait.parity); or for another mbarrier, at which a warp arrives after it has waited for phase {phase}",
                 because="PTX ISA 9.1 §9.7.13.15.3", milder=Severity.NOTE if is_excused else None, why=why,
-                halves=(self.reporting.access("arrive", warp, i.line).half,),
+                halves=(self.reporting.access("arrive", warp, i.site).half,),
             )  # fmt: skip

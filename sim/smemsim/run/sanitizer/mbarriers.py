@@ -121,19 +121,19 @@ class MbarrierObjects:
     def _note(self, one: _Object, i: Instruction, warps: np.ndarray) -> None:
         own = warps - one.first
         counts = i.op != "mbarrier" or i.modifiers[0] in COUNTED
-        one.when[own], one.line[own], one.phase[own] = self.clocks.clock[warps], i.line, one.barrier.state.phase if counts else WAITS
+        one.when[own], one.line[own], one.phase[own] = self.clocks.clock[warps], i.site, one.barrier.state.phase if counts else WAITS
 
     def arrives_late(self, i: Instruction, barrier: Mbarrier, after: Sequence[Operation]) -> None:
         """An asynchronous arrival is issued: it comes after these operations."""
         one = self._objects.get(barrier)
         if one is not None:
-            one.arrivals[i.line] = _Arrival(i, barrier.state.phase, tuple(after))
+            one.arrivals[i.site] = _Arrival(i, barrier.state.phase, tuple(after))
 
     def arrives_before(self, warp: int, line: int, other: int) -> Instruction | None:
         """An arrival of a warp for which another warp has waited, if the access of `line` may follow the arrival before
         the warp waits again. The barrier is an mbarrier, a named barrier, or the barrier of the cluster.
         """
-        than = self.reporting.lines.get(line)
+        than = self.reporting.sites.get(line)
         if than is None:
             return None
         for arrival in (*self.named.seen_arrivals(warp, other), *self._cluster_arrivals):
@@ -143,7 +143,7 @@ class MbarrierObjects:
             own = warp - one.first
             if not 0 <= own < len(one.when) or one.phase[own] == WAITS or one.when[own] > self.clocks.has_seen(other, warp):
                 continue
-            by = self.reporting.lines.get(int(one.line[own]))
+            by = self.reporting.sites.get(int(one.line[own]))
             if by is not None and by.op == "mbarrier" and by.modifiers[0] == "arrive" and self._leads(by, than, "waits"):
                 return by
         return None
@@ -178,7 +178,7 @@ class MbarrierObjects:
         """The line of a relaxed arrival of a warp after its access of `line`, without a fence between. Another warp has
         waited for that phase. 0 if there is no such arrival.
         """
-        than = self.reporting.lines.get(line)
+        than = self.reporting.sites.get(line)
         if than is None:
             return 0
         for one in self._objects.values():
@@ -189,9 +189,9 @@ class MbarrierObjects:
                 or other not in self.clocks.waited_for(one.barrier, int(one.phase[own]))
             ):
                 continue
-            by = self.reporting.lines.get(int(one.line[own]))
+            by = self.reporting.sites.get(int(one.line[own]))
             if by is not None and by.op == "mbarrier" and {"arrive", "relaxed"} <= set(by.modifiers) and self._leads(than, by, "fences"):
-                return by.line
+                return by.site
         return 0
 
     def _leads(self, first: Instruction, then: Instruction, past: str) -> bool:
@@ -261,7 +261,7 @@ class MbarrierObjects:
         """X008 where warps end an object with which others may still do something; X005 where an arrival may still
         come.
         """
-        late, formal = self._unordered(one, warps, i.line if i is one.made else 0)
+        late, formal = self._unordered(one, warps, i.site if i is one.made else 0)
         if late.any():
             by, other = np.argwhere(late)[0].tolist()
             self._tell(i, one, int(warps[by]), other, formal)
@@ -319,7 +319,7 @@ class MbarrierObjects:
 
     def _tell(self, i: Instruction, one: _Object, warp: int, other: int, formal: Formal) -> None:
         line = int(one.line[other])
-        than = self.reporting.lines.get(line)
+        than = self.reporting.sites.get(line)
         far = (one.first + other) // self.per_cta != warp // self.per_cta
         between = "barrier.cluster.arrive and barrier.cluster.wait of all CTAs of the cluster" if far else BARRIER
         self.reporting.tell(

@@ -105,7 +105,7 @@ class Messages:
     def _tell(self, i: Instruction, what: Any, stored: StrongStore, warp: int) -> None:
         space, _, at = what
         own, theirs = (
-            self.reporting.access("read", warp, i.line),
+            self.reporting.access("read", warp, i.site),
             Access("write", "another warp, before it sets a flag", stored.instruction),
         )
         why = "the writer has no fence between the data and the flag: the reader may find the flag set and read old data"
@@ -118,7 +118,7 @@ class Messages:
                 np.array([at // WORD]),
                 unordered(own, theirs, why=why),
                 repair,
-                other=stored.instruction.line,
+                other=stored.instruction.site,
                 milder=Severity.NOTE,
             )
             return

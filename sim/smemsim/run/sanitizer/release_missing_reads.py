@@ -144,12 +144,12 @@ class ReleaseMissingReads:
         # of several lanes it is not known which
         return lane in (NO_LANE, MANY) or int(np.count_nonzero(tick.answers > part)) > 1
 
-    def _is_custom(self, line: int, tick: _Tick) -> bool:
+    def _is_custom(self, site: int, tick: _Tick) -> bool:
         """Is a release a pattern of libraries: an arrival at an mbarrier, by a lane that has executed the load of this
-        line like the others?
+        site like the others?
         """
         blocks = enumerate(self.x.program.blocks)
-        loads = {n for n, block in blocks if any(i.line == line and i.op == "ld" and i.guard is None for i in block.instructions)}
+        loads = {n for n, block in blocks if any(i.site == site and i.op == "ld" and i.guard is None for i in block.instructions)}
         return tick.release.op == "mbarrier" and comes_by(self.x.program, tick.block, loads)
 
     def _tell(self, i: Instruction, at: int, reader: int, lane: int, tick: _Tick) -> None:

@@ -61,7 +61,7 @@ def unmet_stores(program: Program) -> frozenset[int]:
 
 
 def unmet_loads(program: Program) -> frozenset[int]:
-    """The lines of such plain loads of shared memory."""
+    """The sites of such plain loads of shared memory."""
     return _unmet_accesses(program)[1]
 
 
@@ -69,7 +69,7 @@ def _unmet_accesses(program: Program) -> tuple[frozenset[int], frozenset[int]]:
     found = _unmet.get(program)
     if found is None:
         unmet = _find_unmet(program)
-        found = _unmet[program] = frozenset(id(i) for i in unmet if i.op == "st"), frozenset(i.line for i in unmet if i.op == "ld")
+        found = _unmet[program] = frozenset(id(i) for i in unmet if i.op == "st"), frozenset(i.site for i in unmet if i.op == "ld")
     return found
 
 
@@ -444,7 +444,7 @@ class ReleaseMissingWrites:
         why = f"{i.name} makes the lanes wait for each other, but no document says that it orders their memory"
         self.reporting.find(
             i, one.words[n : n + 1], unordered(mine, Access("write", f"lane {int(one.lanes[n])} of it", store), why=why),
-            f"bar.warp.sync (__syncwarp) before {i.at}", other=store.line, within_warp=True, milder=Severity.NOTE,
+            f"bar.warp.sync (__syncwarp) before {i.at}", other=store.site, within_warp=True, milder=Severity.NOTE,
         )  # fmt: skip
 
     # ---- reads
@@ -513,7 +513,7 @@ class ReleaseMissingWrites:
             repair += f"; if {release.at} is for stores of other warps too: bar.sync (__syncthreads) there"
         if space == "shared":
             said = unordered(mine, theirs, why=why)
-            self.reporting.find(i, np.array([at // _STEP]), said, repair, cause=LANES_APART, other=one.store.line, milder=milder)
+            self.reporting.find(i, np.array([at // _STEP]), said, repair, cause=LANES_APART, other=one.store.site, milder=milder)
         else:
             said = unordered(mine, theirs, self.name(i, memory, at), why)
             self.x.launch.find(

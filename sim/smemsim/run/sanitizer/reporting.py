@@ -194,6 +194,7 @@ class Reporting:
         self.excuses: dict[Formal, Instruction] = {}
         self.waits: dict[int, Waited] = {}
         self.lines: dict[int, Instruction] = x.program.lines
+        self.sites: dict[int, Instruction] = x.program.sites
         self._per_cta = x.stride // WARP
         self.group_waits: dict[
             tuple[int, str], tuple[Instruction, int]
@@ -222,10 +223,10 @@ class Reporting:
         """A finding about words of shared memory, by their places. In the text, `{i}` and `{where}` are replaced by the
         instruction and the words.
 
-        The line of the other access of a race is `other`. A race with `within_warp` is between lanes of one warp.
+        The site of the other access of a race is `other`. A race with `within_warp` is between lanes of one warp.
         """
         others = (half.instruction for half in said.halves if half.instruction is not None and half.instruction is not i)
-        code, than = said.code, next((one for one in others if one.line == other), self.lines.get(other))
+        code, than = said.code, next((one for one in others if one.site == other), self.sites.get(other))
         held = LOOKS_AGAIN if code == "X008" and than is not None and self._looks_again(i, than) else ""
         if not held and self._is_unused(said):
             held, repair = UNUSED, "remove the read"
@@ -234,7 +235,7 @@ class Reporting:
         if milder is None:  # else the rule looks once for each instruction, and not in each CTA
             for index in distinct(places // per_cta).tolist():
                 self.x.launch.result.findings.in_cta(code, i.line, cause, self.x.ctas[index].number, is_milder=is_milder)
-        before = self.x.launch.result.findings.found(code, i.line, cause)
+        before = self.x.launch.result.findings.found(code, i, cause)
         if before is not None and not self.x.launch.result.findings.is_lesser(before, is_milder, within_warp=within_warp):
             return
         if formal and self._is_told(code, formal):
@@ -313,11 +314,11 @@ class Reporting:
         """Bytes arrive now that an instruction read uninitialised. Report it at once or, if the value is followed, when
         it is used.
         """
-        was_used = self.x.launch.result.findings.pop(("R507", i.line), None) is not None
+        was_used = self.x.launch.result.findings.take_back("R507", i)
         if was_used or not is_followed(i):
             tell()
         else:
-            late[i.line] = tell
+            late[i.site] = tell
 
     # ---- names
 
@@ -326,18 +327,18 @@ class Reporting:
         cta, own = divmod(int(warp), self._per_cta)
         return str(own) if len(self.x.ctas) == 1 else f"{own} of CTA {self.x.ctas[cta].number}"
 
-    def access(self, does: str, warp: Any, line: int, space: str = "shared") -> Access:
-        """An access of a warp, by the line of its instruction."""
-        return Access(does, f"warp {self.warp(warp)}", self.at(line, does, space))
+    def access(self, does: str, warp: Any, site: int, space: str = "shared") -> Access:
+        """An access of a warp, by the site of its instruction (of tensor memory: the line)."""
+        return Access(does, f"warp {self.warp(warp)}", self.at(site, does, space))
 
     def line(self, *lines: int) -> str:
         """Lines of the PTX in a sentence, with those of the source."""
         named: str = self.x.program.at(*lines)
         return named
 
-    def at(self, line: int, does: str, space: str = "shared") -> Instruction | None:
-        """The instruction of a line that reads or writes a memory."""
-        found: Instruction | None = self.x.program.access_at(line, does, space)
+    def at(self, site: int, does: str, space: str = "shared") -> Instruction | None:
+        """The instruction of a site. Of tensor memory: that of a line which can do this."""
+        found: Instruction | None = self.x.program.tensor_access_at(site, does) if space == "tensor" else self.sites.get(site)
         return found
 
     def ends(self, first: Instruction | None, then: Instruction) -> tuple[str, str]:
@@ -369,15 +370,15 @@ class Reporting:
         """An access of an asynchronous operation."""
         return Access(does, f"asynchronous operation of warp {self.warp(op.warps[0])}", op.instruction)
 
-    def written(self, who: int, line: int) -> Access:
+    def written(self, who: int, site: int) -> Access:
         """The write of the last writer of a word, by its number in the table of writers."""
-        return self.by(self.operations[who - OPERATIONS], "write") if who >= OPERATIONS else self.access("write", who, line)
+        return self.by(self.operations[who - OPERATIONS], "write") if who >= OPERATIONS else self.access("write", who, site)
 
-    def writer(self, who: int, line: int) -> str:
+    def writer(self, who: int, site: int) -> str:
         """The last writer of a word, by the number in the table of writers."""
         if who >= OPERATIONS:
             return self.operations[who - OPERATIONS].name
-        return f"warp {self.warp(who)} wrote at {self.line(line)}{f' ({self.lines[line].name})' if line in self.lines else ''}"
+        return f"warp {self.warp(who)} wrote at {self.line(site)}{f' ({self.sites[site].name})' if site in self.sites else ''}"
 
     # ---- what to change
 
@@ -493,7 +494,7 @@ class Reporting:
         if barrier is None or line not in self.lines or not _counts(barrier, op):
             return ""
         named, wait = self.x.program.places.mbarrier_named(barrier.offset), self.lines[line]
-        apart = next((i for i in self.lines.values() if i.op == "mbarrier" and i.modifiers[:1] == ("expect_tx",)), None)
+        apart = next((i for i in self.sites.values() if i.op == "mbarrier" and i.modifiers[:1] == ("expect_tx",)), None)
         expected = (
             f"; if an arrival ends the phase before {apart.at} expects the bytes: mbarrier.arrive.expect_tx in place of both"
             if apart
@@ -557,7 +558,7 @@ class Reporting:
         """That all waits at the mbarrier that a copy or a commit names come after an instruction; "" if they do not."""
         body = {id(i): n for n, i in enumerate(self.x.program.inlined.body)}
         named = [operand for operand in signal.operands if isinstance(operand, Address)]
-        waits = [i for i in self.lines.values() if named and is_wait(i) and named[-1] in i.operands and id(i) in body]
+        waits = [i for i in self.sites.values() if named and is_wait(i) and named[-1] in i.operands and id(i) in body]
         if not waits or id(before) not in body or any(body[id(i)] < body[id(before)] for i in waits):
             return ""
         return f" (the wait in {waits[0].at} comes too late)"
@@ -576,7 +577,7 @@ class Reporting:
         """The first instruction of that name in the program to which a path leads from another one."""
         key = id(i), name
         if key not in self._followers:
-            named = (other for other in self.lines.values() if other.name.startswith(name))
+            named = (other for other in self.sites.values() if other.name.startswith(name))
             self._followers[key] = next((other for other in named if self._leads(i, other)), None)
         return self._followers[key]
 

@@ -155,8 +155,9 @@ class SharedFindings:
         """What to put between the access of a warp, by `i`, and the earlier one of another warp."""
         line, theirs = suspect.line, suspect.theirs.instruction
         if by := self.objects.arrives_before(other, line, one):
+            access = self.reporting.line(line) if theirs is None else self.table.x.program.named(theirs)
             name = "mbarrier.arrive" if by.op == "mbarrier" else by.name
-            return f"move {name} of {by.at} after {self.reporting.line(line)}: it arrives before that access is done"
+            return f"move {name} of {by.at} after {access}: it arrives before that access is done"
         if relaxed := self.objects.arrives_relaxed(other, line, one):
             return f".release in place of .relaxed in the mbarrier.arrive of {self.reporting.line(relaxed)}, which releases nothing"
         if change := self.objects.counts_too_few(other, one):

@@ -66,10 +66,10 @@ class SharedShadow:
         if table.parts.kept or size < WORD:
             return False
         places = np.ascontiguousarray(flat, np.int64)
-        if table.by_epochs is not None and self.x.sel is ALL and table.by_epochs(i.line, size // WORD, places):
+        if table.by_epochs is not None and self.x.sel is ALL and table.by_epochs(i.site, size // WORD, places):
             return True
         places, threads = table.of_one(places)
-        done = shared_loops.read(places, size // WORD, threads, i.line, stops_at_operations, table.kept, table.known)
+        done = shared_loops.read(places, size // WORD, threads, i.site, stops_at_operations, table.kept, table.known)
         if done:
             table.parts.read_whole(_NONE, _NONE)
             if table.epochs.is_made:
@@ -135,7 +135,7 @@ class SharedShadow:
             table.unfold()  # the remaining value must be the same for all
             places, threads = np.ascontiguousarray(flat, np.int64), self.x.threads
         done = self._noted(
-            lambda: shared_loops.write(places, size // WORD, threads, i.line, table.kept, table.known),
+            lambda: shared_loops.write(places, size // WORD, threads, i.site, table.kept, table.known),
             lambda: (table.places_of(places, size), np.repeat(threads >> 5, size // WORD)),
         )
         if done and table.epochs.is_made:
@@ -193,7 +193,7 @@ class SharedShadow:
         # what a warp wrote before it last met others is known to them
         before = np.where(when == table.when[at], who, NOBODY)
         is_gone = are_warps(who) & (who != table.who[at])
-        own = Write(warps, self.clocks.clock[warps], np.full(len(at), i.line))
+        own = Write(warps, self.clocks.clock[warps], np.full(len(at), i.site))
         table.parts.note_others(at, bits, table.who[at] == warps, Write(np.where(is_gone, who, -1), when, line), own)
         table.parts.write(at, bits, before, warps, table.who[at])
         if (table.who[at] != warps).any():
@@ -245,13 +245,13 @@ class SharedShadow:
         table.parts.taken(at, bits)
         others = at[(table.who[at] == NOBODY) | (table.who[at] >= OPERATIONS)]
         table.parts.written_whole(others, keeps_holes=True)
-        table.who[others], table.line[others], table.strong[others] = ATOMIC, i.line, True
+        table.who[others], table.line[others], table.strong[others] = ATOMIC, i.site, True
 
     def _note_part(self, a: WordAccess, flat: np.ndarray, size: int, scope: int, *, reads: bool, writes: bool) -> None:
         """Record strong accesses of `size` bytes of words, at `flat`."""
         table, clocks = self.table, self.clocks.clock[a.warps]
         is_narrow = scope == CTA and table.per_cluster > table.per_cta
-        table.strong_bytes.note(flat, size, a.warps, clocks, a.i.line, reads=reads, writes=writes, is_narrow=is_narrow)
+        table.strong_bytes.note(flat, size, a.warps, clocks, a.i.site, reads=reads, writes=writes, is_narrow=is_narrow)
 
     def _one_stays(
         self, i: Instruction, at: np.ndarray, warps: np.ndarray, values: Values | None, flat: np.ndarray | None = None
@@ -289,12 +289,12 @@ class SharedShadow:
             own = (of_one[0][:, None] // WORD + np.arange(len(at) // len(flat))).reshape(-1)
             tables = table.kept
             if (tables.who[own] == NOBODY).all() and not (tables.read_line[own].any() or tables.read_by[own].any()):
-                tables.who[own], tables.line[own] = MBARRIER, i.line
+                tables.who[own], tables.line[own] = MBARRIER, i.site
                 return
         who, a = table.who[at], WordAccess(i, at, warps, "write")
         self.findings.tell(a, rule.last_writers(a, np.where(who == MBARRIER, NOBODY, who)), rule.readers(a))
         table.parts.written_whole(at)
-        table.who[at], table.line[at], table.strong[at] = MBARRIER, i.line, False
+        table.who[at], table.line[at], table.strong[at] = MBARRIER, i.site, False
 
     def passes_copy(self, i: Instruction, flat: np.ndarray, size: int, numbers: np.ndarray, values: Values | None) -> bool:
         """cp.async of the running threads writes `size` bytes at places `flat`; the open operations of their warps have
@@ -306,7 +306,7 @@ class SharedShadow:
             return False
         places, threads = np.ascontiguousarray(flat, np.int64), self.x.threads
         done = self._noted(
-            lambda: shared_loops.copy(places, size // WORD, threads, numbers, i.line, table.tables, table.known),
+            lambda: shared_loops.copy(places, size // WORD, threads, numbers, i.site, table.tables, table.known),
             lambda: table.places(flat, size),
         )
         if done == 2:
@@ -328,7 +328,7 @@ class SharedShadow:
         self.findings.tell(a, rule.strong_bytes(a, np.uint8(WHOLE)))
         table.parts.written_whole(at)
         table.strong_bytes.forget(at)
-        table.who[at], table.line[at], table.strong[at] = own, i.line, False
+        table.who[at], table.line[at], table.strong[at] = own, i.site, False
         table.mark[at] = marks = self.lanes.marks(warps, self._lanes_of(len(at) // self.x.n * WORD))
         table.mark[at[table.mark[at] != marks]] |= MANY
         if (table.who[at] != own).any():
@@ -395,7 +395,7 @@ class SharedShadow:
             mark,
             op.number,
             facts_of(op.kind).is_generic,
-            op.instruction.line,
+            op.instruction.site,
             self.rule.looks_for_reads(op),
         )
         done = self._noted(
@@ -425,7 +425,7 @@ class SharedShadow:
             marks,
             owns,
             facts_of(first.kind).is_generic,
-            first.instruction.line,
+            first.instruction.site,
             self.rule.looks_for_reads(first),
         )
         done = self._noted(
@@ -463,7 +463,7 @@ class SharedShadow:
         # not checked again after a read of them
         if not facts_of(op.kind).is_generic and (addresses := at[rule.are_addresses(at)]).size:
             table.read_line[addresses], table.read_when[addresses] = 0, 0
-        table.who[at], table.line[at], table.strong[at] = OPERATIONS + op.number, i.line, False
+        table.who[at], table.line[at], table.strong[at] = OPERATIONS + op.number, i.site, False
 
     def _tell(self, op: Operation, at: np.ndarray, suspects: Suspects) -> None:
         """Report suspects of words that an operation writes."""

@@ -65,7 +65,7 @@ class Suspect:
     `lacks`.
 
     If `formal` is set, only an instruction is missing that compilers leave out. If `weak` is set, the instruction is
-    there, and too weak. The two warps of a race are `warps`. The line of the earlier access is `line`. The earlier
+    there, and too weak. The two warps of a race are `warps`. The site of the earlier access is `line`. The earlier
     operation is `op`. The load of an update is `load`. If the present access knows more than the rule, `why` has its
     reason.
     """
@@ -109,7 +109,7 @@ class SharedRule:
         return self.clocks.confirmed(late, test, but=but)
 
     def _access(self, a: WordAccess, warp: int) -> Access:
-        return self.reporting.access(a.does, warp, a.i.line)
+        return self.reporting.access(a.does, warp, a.i.site)
 
     def _written_at(self, place: int) -> Access:
         """The last write of a word."""
@@ -243,7 +243,7 @@ class SharedRule:
     def _strong_lines(self) -> list[int]:
         """The lines of strong stores and of atomic operations."""
         body = self.x.launch.program.inlined.body
-        return [i.line for i in body if i.op in ("atom", "red") or (i.op == "st" and scope_of(i))]
+        return [i.site for i in body if i.op in ("atom", "red") or (i.op == "st" and scope_of(i))]
 
     def joint_writers(self, a: WordAccess, exempt: Callable[[Operation], np.ndarray] | None = None) -> Suspects:
         """Operations besides the last one that still write words. `exempt` are the words that an operation may write
@@ -323,14 +323,14 @@ class SharedRule:
                 theirs, warps = self.reporting.by(op, "read"), (warp, int(op.warps[0]))
                 yield Suspect("wait", a.at[late], self._access(a, warp), theirs, formal, warps=warps, op=op)
 
-    def is_unordered(self, op: Operation, line: int, at: np.ndarray) -> bool:
-        """Is an operation that now writes words not ordered after their readers, by the instruction of a line?"""
+    def is_unordered(self, op: Operation, site: int, at: np.ndarray) -> bool:
+        """Is an operation that now writes words not ordered after their readers, by the instruction of a site?"""
         clocks, first, per_cluster = self.clocks, int(op.warps[0]), self.table.per_cluster
         readers = first // per_cluster * per_cluster + np.arange(per_cluster)
         if (self.table.read_when[at] > clocks.has_seen(first, readers)).any():
             return True
         by = self.table.readers_among(at)
-        return any(self.operations[n].instruction.line == line and not clocks.read_done[first, clocks.column(n)] for n in by)
+        return any(self.operations[n].instruction.site == site and not clocks.read_done[first, clocks.column(n)] for n in by)
 
     # ---- lanes of one warp
 
@@ -377,7 +377,7 @@ class SharedRule:
     @functools.cached_property
     def _volatile_lines(self) -> list[int]:
         body = self.x.launch.program.inlined.body
-        return [i.line for i in body if i.op == "st" and "volatile" in i.modifiers]
+        return [i.site for i in body if i.op == "st" and "volatile" in i.modifiers]
 
     def _is_polled(self, load: Instruction) -> bool:
         if id(load) not in self._polled:
@@ -414,7 +414,7 @@ class SharedRule:
     @functools.cached_property
     def _updating_lines(self) -> list[int]:
         body = self.x.launch.program.inlined.body
-        return [i.line for i in body if i.op == "st" and id(i) in self._updates]
+        return [i.site for i in body if i.op == "st" and id(i) in self._updates]
 
     def lost_updates(self, a: WordAccess) -> Suspects:
         """Warps store, by relaxed or volatile stores, a value that they compute from such a load of the same word:
@@ -432,7 +432,7 @@ class SharedRule:
             places, first, which = np.unique(at, return_index=True, return_inverse=True)
             found, formal = distinct(places[which.reshape(-1)[warps != warps[first][which.reshape(-1)]]]), ""
         if len(found):
-            line = int(table.line[found[0]]) if late.any() else a.i.line
+            line = int(table.line[found[0]]) if late.any() else a.i.site
             mine, load = Access("write", "a warp", a.i), self._updates[id(a.i)]
             yield Suspect("atomicity", found, mine, self._written_at(found[0]), formal, line=line, load=load)
 
@@ -539,7 +539,7 @@ class SharedRule:
         """Must reads of threads without fence.proxy.async before the overwriting operation be reported (rule
         order.proxy_reads)? Once for each instruction.
         """
-        return not facts_of(op.kind).is_generic and self.x.launch.result.findings.found("X003", op.instruction.line, "read") is None
+        return not facts_of(op.kind).is_generic and self.x.launch.result.findings.found("X003", op.instruction, "read") is None
 
     def unfenced_reads(self, op: Operation, at: np.ndarray) -> Suspects:
         """Reads of threads in words that an operation overwrites, with no fence.proxy.async between."""
@@ -559,7 +559,7 @@ class SharedRule:
                 theirs = Access("read", "threads", load)
             else:
                 theirs = Access("read", f"warp {self.reporting.warp(reader)}", self.reporting.unfenced_load(op.instruction))
-            line = 0 if theirs.instruction is None else theirs.instruction.line
+            line = 0 if theirs.instruction is None else theirs.instruction.site
             yield Suspect("fence", places, self.reporting.by(op, "write"), theirs, line=line, warps=(warp, reader))
 
     def unfenced_writes(self, op: Operation, at: np.ndarray, who: np.ndarray) -> Suspects:

@@ -289,8 +289,9 @@ class SharedTable:
 
     def last_writer(self, word: int) -> Instruction | None:
         """The last writer of a word."""
-        does = "copy" if self.who[word] >= OPERATIONS else "write"
-        found: Instruction | None = self.x.program.access_at(int(self.line[word]), does, "shared")
+        if self.who[word] >= OPERATIONS:
+            return self.operations[int(self.who[word]) - OPERATIONS].instruction
+        found: Instruction | None = self.x.program.sites.get(int(self.line[word]))
         return found
 
     def beside(self, word: int) -> Instruction | None:
@@ -306,10 +307,10 @@ class SharedTable:
 
     def write(self, i: Instruction, at: np.ndarray, warps: np.ndarray) -> None:
         """Warps have written words, each by several lanes for all that is known so far."""
-        self.who[at], self.when[at], self.line[at], self.strong[at] = warps, self.clocks.clock[warps], i.line, False
+        self.who[at], self.when[at], self.line[at], self.strong[at] = warps, self.clocks.clock[warps], i.site, False
         self.mark[at] |= MANY
 
     def read(self, i: Instruction, at: np.ndarray, warps: np.ndarray) -> None:
         """Warps have read words."""
         self.read_when[at, warps % self.per_cluster] = self.clocks.clock[warps]
-        self.read_line[at] = i.line
+        self.read_line[at] = i.site

@@ -78,7 +78,7 @@ class Doubt:
         None, the store is the use. The access `made` has computed the used value from it.
         """
         finding = self.finding
-        if self.is_used or (self.is_copied and not in_kernel) or self.findings.found(finding.code, finding.line, finding.operation) is None:
+        if self.is_used or (self.is_copied and not in_kernel) or self.findings.before(finding) is None:
             return False
         self.is_used = True
         more = [half for half in (made, by if by is None or isinstance(by, Half) else by(self)) if half is not None]
@@ -92,7 +92,7 @@ class Doubt:
         added to the remark once. `by` None: the launch is over.
         """
         finding = self.finding
-        remark = self.findings.found(finding.code, finding.line, finding.operation)
+        remark = self.findings.before(finding)
         if remark is None or not remark.is_milder or self.is_told:
             return False
         self.is_told = True

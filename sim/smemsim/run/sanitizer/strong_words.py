@@ -44,7 +44,7 @@ class StrongWords:
         tables = table.tables
         when, line = (tables.changed_when, tables.changed_line) if changed else (tables.polled_when, tables.polled_line)
         when[at, warps % table.per_cluster] = self.clocks.clock[warps]
-        line[at] = i.line
+        line[at] = i.site
 
     def observe(self, at: np.ndarray, warps: np.ndarray) -> None:
         """Warps read words. The strong writes that they observe (for an atomic with those before it) happen
@@ -64,8 +64,8 @@ class StrongWords:
 
     @functools.cached_property
     def _lines(self) -> dict[str, set[int]]:
-        """The lines of atomic operations."""
-        return {op: {i.line for i in self.table.x.launch.program.inlined.body if i.op == op} for op in ("atom", "red")}
+        """The sites of atomic operations."""
+        return {op: {i.site for i in self.table.x.launch.program.inlined.body if i.op == op} for op in ("atom", "red")}
 
     def have_observed(self, at: np.ndarray, warps: np.ndarray, others: np.ndarray, when: np.ndarray) -> np.ndarray:
         """Which clocks of others' strong writes to words happen before the present actions of warps, because a strong

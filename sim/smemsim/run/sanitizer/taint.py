@@ -209,15 +209,15 @@ class Taint:
         """The mark of an instruction that reads uninitialised shared memory. `is_whole`: its whole
         result is affected.
         """
-        return self.origins.of(("shared", i.line), lambda user: self.is_used(i.line, user, is_voted=self.is_voted), is_whole=is_whole)
+        return self.origins.of(("shared", i.site), lambda user: self.is_used(i.site, user, is_voted=self.is_voted), is_whole=is_whole)
 
     def padding(self, i: Instruction) -> int:
         """The mark of uninitialised bytes of shared memory next to written bytes of the same element. Compilers copy
         the padding of structures.
         """
         return self.origins.of(
-            ("shared padding", i.line), lambda user: self.is_used(i.line, user, is_copied=self.is_stored, is_voted=self.is_voted),
-            computed=lambda by: lambda user: self.is_used(i.line, user, is_voted=self.is_voted),
+            ("shared padding", i.site), lambda user: self.is_used(i.site, user, is_copied=self.is_stored, is_voted=self.is_voted),
+            computed=lambda by: lambda user: self.is_used(i.site, user, is_voted=self.is_voted),
         )  # fmt: skip
 
     def loads(self, threads: np.ndarray, marks: np.ndarray, size: int) -> None:

@@ -136,7 +136,7 @@ class MapsInMemory:
             if is_acquired
             else ("acquire", f"{ACQUIRE} [map], 128 after what orders the two, in the thread that issues {i.at}")
         )
-        mine, theirs = self.reporting.access("read", warp, i.line), self.reporting.access("write", written.warp, other.line)
+        mine, theirs = self.reporting.access("read", warp, i.site), self.reporting.access("write", written.warp, other.site)
         said = races.map_unfenced(mine, theirs, address, kind)
         self.reporting.tell(
             i, said, repair, BECAUSE,

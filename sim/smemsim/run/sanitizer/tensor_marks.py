@@ -72,7 +72,7 @@ class TensorMarks:
         nobody = self.are_unwritten(cells)
         found: np.ndarray = np.zeros((*cells.shape, WORD), np.int32) if self.marks is None else self.marks.reshape(-1, WORD)[cells]
         if nobody.any():
-            mark = self.taint.origins.of(("tensor", i.line), functools.partial(self.unwritten_is_used, i.line), is_whole=bool(nobody.all()))
+            mark = self.taint.origins.of(("tensor", i.site), functools.partial(self.unwritten_is_used, i.site), is_whole=bool(nobody.all()))
             found = self.taint.origins.join(found, np.where(nobody, mark, 0).astype(np.int32)[..., None])
         return found
 
@@ -111,7 +111,7 @@ class TensorMarks:
         if is_sum:
             self.sums.add(a.i.line)
         if is_followed(a.i):
-            self.early.setdefault(a.i.line, (a.i, np.zeros(self.table.cells.who.shape, bool)))[1][a.at] |= nobody
+            self.early.setdefault(a.i.site, (a.i, np.zeros(self.table.cells.who.shape, bool)))[1][a.at] |= nobody
         else:
             said, _ = uninitialised(self.findings.where(a.at, nobody), a.i)
             self.table.x.launch.find(said.code, a.i, said.what, self._repair(a, nobody))
@@ -153,12 +153,12 @@ class TensorMarks:
         where = self.findings.where((cta, slice(0, LANES), slice(0, COLUMNS)), lines == line)
         return f"{fills[line].at} ({fills[line].name}) has written only {where}", False
 
-    def unwritten_is_used(self, line: int, user: Instruction | None) -> None:
-        """An uninitialised value that a line read is used."""
-        if line in self.late:
-            self.late.pop(line)()
-        elif line in self.early:
-            i, cells = self.early[line]
+    def unwritten_is_used(self, site: int, user: Instruction | None) -> None:
+        """An uninitialised value that an instruction read is used."""
+        if site in self.late:
+            self.late.pop(site)()
+        elif site in self.early:
+            i, cells = self.early[site]
             cta = int(np.argmax(cells.any((1, 2))))
             where = self.findings.where((cta, slice(0, LANES), slice(0, COLUMNS)), cells[cta])
             said, milder = uninitialised(where, i, user, is_voted=self.taint.is_voted)

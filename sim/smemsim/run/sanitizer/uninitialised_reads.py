@@ -49,7 +49,7 @@ def _runs(at: np.ndarray) -> str:
 
 
 class UninitialisedReads:
-    """By line: the instruction, the uninitialised words that it read, and the last wait of the reader."""
+    """By site: the instruction, the uninitialised words that it read, and the last wait of the reader."""
 
     def __init__(self, x: Wave, reporting: Reporting, table: SharedTable) -> None:
         self.to_change: np.ndarray = np.zeros(0, np.int64)  # words that red.async is about to change
@@ -65,7 +65,7 @@ class UninitialisedReads:
         """Warps read words, of which these bytes have no value: wrong at once, unless the value is followed, which
         may be thrown away.
         """
-        words = self._reads.setdefault(i.line, (i, np.zeros(self.table.words, np.uint8)))[1]
+        words = self._reads.setdefault(i.site, (i, np.zeros(self.table.words, np.uint8)))[1]
         if not is_followed(i):
             own = np.zeros(self.table.words, np.uint8)
             np.bitwise_or.at(own, at, bits & ~np.uint8(padding))
@@ -74,8 +74,8 @@ class UninitialisedReads:
                 np.bitwise_or.at(own, at, bits)
             self._say(i, own, is_copied=is_copied)
         np.bitwise_or.at(words, at, np.asarray(bits, np.uint8))
-        if i.line not in self._waits and (waited := self.reporting.last_wait(warps, at)) is not None:
-            self._waits[i.line] = waited
+        if i.site not in self._waits and (waited := self.reporting.last_wait(warps, at)) is not None:
+            self._waits[i.site] = waited
 
     @property
     def has_read(self) -> bool:
@@ -83,14 +83,14 @@ class UninitialisedReads:
         return bool(self._reads)
 
     def comes(self, op: Operation, runs: WordRanges, is_unordered: Callable[[int, np.ndarray], bool]) -> None:
-        """An operation brings words. `is_unordered` says, for a line and words, whether it is not ordered after their
+        """An operation brings words. `is_unordered` says, for a site and words, whether it is not ordered after their
         readers.
         """
-        for line, (i, words) in list(self._reads.items()):
+        for site, (i, words) in list(self._reads.items()):
             late = runs.words[words[runs.words] != 0]
-            if late.size and is_unordered(line, late):
-                del self._reads[line]
-                waited = self._waits.get(line)
+            if late.size and is_unordered(site, late):
+                del self._reads[site]
+                waited = self._waits.get(site)
                 why, repair = self.reporting.passed_early(waited, op)
                 if not why:
                     why, repair = self.reporting.other_stage(waited, late, op)
@@ -103,14 +103,14 @@ class UninitialisedReads:
                 tell = functools.partial(self.reporting.find, i, late, said, repair)
                 self.reporting.came_late(i, tell, self.late)
 
-    def is_used(self, line: int, user: Instruction | None, *, is_copied: bool = False, is_voted: bool = False) -> None:
-        """An instruction uses a value that a line read so. No user: it cannot be used any more. `is_copied`,
+    def is_used(self, site: int, user: Instruction | None, *, is_copied: bool = False, is_voted: bool = False) -> None:
+        """An instruction uses a value that one read so. No user: it cannot be used any more. `is_copied`,
         `is_voted`: `end_of`.
         """
-        if line in self.late:
-            self.late.pop(line)()
-        elif line in self._reads:
-            self._say(*self._reads[line], user, is_copied=is_copied, is_voted=is_voted)
+        if site in self.late:
+            self.late.pop(site)()
+        elif site in self._reads:
+            self._say(*self._reads[site], user, is_copied=is_copied, is_voted=is_voted)
 
     def _say(
         self, i: Instruction, words: np.ndarray, user: Instruction | None = None, *, is_copied: bool = False, is_voted: bool = False
@@ -147,8 +147,7 @@ class UninitialisedReads:
         if by is None:
             return f"write it before {i.at} reads it (a store or a copy, then a barrier); no instruction has written to the shared memory of this CTA"
         program = self.x.program
-        is_sure = sum(len(program.accesses_at(by.line, does, "shared")) for does in ("write", "copy")) <= 1
-        named = f"{by.at}{f' ({by.name})' * is_sure}"
+        named = f"{by.at} ({by.name})"
         left = int(self.table.blank_bytes(np.array([place]))[0]) & bits
         if left != bits:
             return f"write these bytes before {program.named(i)} reads them: {named} writes {'some of them' if left else 'them'} only after that"
@@ -159,12 +158,12 @@ class UninitialisedReads:
 
     def nothing_came(self) -> None:
         """Nothing can continue: uninitialised reads were meant to wait for loads that are still to come."""
-        loads = [i for i in self.reporting.lines.values() if i.op == "cp" and "mbarrier::complete_tx::bytes" in i.modifiers]
-        for line, (i, words) in list(self._reads.items()):
+        loads = [i for i in self.reporting.sites.values() if i.op == "cp" and "mbarrier::complete_tx::bytes" in i.modifiers]
+        for site, (i, words) in list(self._reads.items()):
             of_cta = (words != 0).reshape(len(self.x.ctas), -1).sum(axis=1).max()
-            if loads and of_cta >= LOADED and self.x.launch.result.findings.pop(("R507", line), None) is not None:
+            if loads and of_cta >= LOADED and self.x.launch.result.findings.take_back("R507", i):
                 loads_of = Access("write", f"issued later, or never: the load{'s' * (len(loads) > 1)} at {lines_of(loads)}")
-                why, repair = self.reporting.passed_early(self._waits.get(line))
+                why, repair = self.reporting.passed_early(self._waits.get(site))
                 said = read_before_issue(Access("read", _reader(i), i), loads_of, why=why or "nothing makes the reader wait for the loads")
                 self.reporting.find(i, np.flatnonzero(words), said, repair or self._missing_wait(i, loads))
 

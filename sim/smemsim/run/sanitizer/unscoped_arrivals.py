@@ -95,7 +95,7 @@ class UnscopedArrivals:
             "libraries write this, and one program failed (CUTLASS issue 3324)"
         )
         self.reporting.find(
-            i, places, races.unordered(self.reporting.access("read", warp, i.line), theirs, why=why), f".release.cluster in {arrival.at}",
+            i, places, races.unordered(self.reporting.access("read", warp, i.site), theirs, why=why), f".release.cluster in {arrival.at}",
             milder=Severity.NOTE, other=line,
         )  # fmt: skip
 

@@ -565,7 +565,7 @@ def _check_cluster(barrier: Mbarrier, x: Wave) -> None:
         # As many bytes as expected, and others were never written: the second copy should have written those.
         at, why, right = again
         # that the copy comes over another in flight, which this explains
-        x.launch.result.findings.pop(("X005", at.line), None)
+        x.launch.result.findings.take_back("X005", at)
         x.launch.find("X005", at, f"{why}; no copy writes other bytes that are read", right, because="PTX ISA 9.1 §8 (memory consistency)")
 
 

@@ -281,7 +281,7 @@ class _Global:
         room = x.launch.options.overrun - self.size
         if room < 0 or (at.view(np.uint64)[bad] - ends[bad] > np.uint64(room)).any():
             outside(x, self.i, "global", at, part, bad, self.size)
-        if x.launch.result.findings.found("X001", self.i.line) is None:
+        if x.launch.result.findings.found("X001", self.i) is None:
             find_outside(x, self.i, "global", at, part, bad, self.size)
 
 
