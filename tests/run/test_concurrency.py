@@ -361,6 +361,8 @@ MULTICAST = """@%p1 mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 512; mov
 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%r21], [%rd2], 256, [bar], %h1; L:"""
 
 
+SECOND_LD = "tcgen05.ld.sync.aligned.32x32b.x1.b32 {%r15}, [%r14];"
+USED_AGAIN = "add.u32 %r9, %r15, 1;"
 USED = f"add.u32 %r9, %r20, %r21; {RESULT}"
 BEFORE, AFTER = "tcgen05.fence::before_thread_sync;", " tcgen05.fence::after_thread_sync;"
 
@@ -873,6 +875,10 @@ KERNELS = (
     Kernel("tensor memory, registers used",            tensor(done=f"tcgen05.wait::ld.sync.aligned; {USED}"), arch="sm_100a", block=128),
     Kernel("tensor memory, registers used before the wait", tensor(done=f"{USED} tcgen05.wait::ld.sync.aligned;"), arch="sm_100a", block=128),
     Kernel("tensor memory, registers used, no wait follows", tensor(done=USED), arch="sm_100a", block=128, remarks="X007"),
+    Kernel("tensor memory, two loads, each waited for", tensor(done=f"{WAITED_LD} {USED} {SECOND_LD} {WAITED_LD} {USED_AGAIN}"), arch="sm_100a", block=128),
+    Kernel("tensor memory, two loads, one wait before all uses", tensor(done=f"{SECOND_LD} {WAITED_LD} {USED} {USED_AGAIN}"), arch="sm_100a", block=128),
+    Kernel("tensor memory, two loads, one wait after all uses", tensor(done=f"{USED} {SECOND_LD} {USED_AGAIN} {WAITED_LD}"), arch="sm_100a", block=128),
+    Kernel("tensor memory, two loads, the first not waited for", tensor(done=f"{USED} {SECOND_LD} {WAITED_LD} {USED_AGAIN}"), arch="sm_100a", block=128, remarks="X007"),
     Kernel("tensor memory, registers used behind a branch, no wait", tensor(done=f"@!%p2 bra U; {USED} U:"), arch="sm_100a", block=32, remarks="X007"),
     Kernel("tensor memory, stored and loaded, waited for", tensor(done=OWN_CELLS.format("tcgen05.wait::st.sync.aligned;")), arch="sm_100a", block=128),
     Kernel("tensor memory, stored and loaded",         tensor(done=OWN_CELLS.format("")), arch="sm_100a", block=128, remarks="X012"),

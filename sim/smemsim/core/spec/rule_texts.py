@@ -151,7 +151,7 @@ _TCGEN05 = RuleTopic(
             "The machine code does not need it: ptxas makes each instruction that names such a register wait for the load. "
             "So smemsim accepts a use before tcgen05.wait::ld.",
             "tcgen05.ld, then add.f32 on a loaded register, then tcgen05.wait::ld: right.",
-            "A use before the wait is silent. A load that no wait follows is the remark X007.",
+            "A use before the wait is silent. It is the remark X007 if no wait follows the load, or only a wait for the next load.",
         ),
         "tcgen05.own_stores": RuleText(
             "tcgen05.st, then tcgen05.ld of one warp",

@@ -71,22 +71,51 @@ class Named:
         return self._users[id(load)]
 
     def _find_user(self, load: Instruction) -> Instruction | None:
+        """`unwaited_user`. If the registers are named before the next load, a wait after that load is the wait of that
+        one; not in a program that waits only after uses, as those of Triton and Gluon do.
+        """
         block, n = self._places[id(load)]
-        todo, seen, user = [(block.index, n + 1)], set[int](), None
+        todo, seen, user = [(block.index, n + 1, False)], set[int](), None
         while todo:
-            index, first = todo.pop()
+            index, first, is_named = todo.pop()
             for i in self._program.blocks[index].instructions[first:]:
                 if i.op == "tcgen05" and i.modifiers[0] == "wait::ld":
                     return None
-                if user is None and _bits(i) & self.registers(load) and not self.is_load(i):
-                    user = i
+                if self.is_load(i):
+                    if is_named and self._waits_first:
+                        return user
+                elif _bits(i) & self.registers(load):
+                    user, is_named = user or i, True
             ways = following(self._program, index)
             if ways is None:  # it is not known where that goes
                 return None
             new = [to for to in ways if to < len(self._program.blocks) and to not in seen]
             seen.update(new)
-            todo += [(to, 0) for to in reversed(new)]
+            todo += [(to, 0, is_named) for to in reversed(new)]
         return user
+
+    @functools.cached_property
+    def _waits_first(self) -> bool:
+        """Has a load of the program its tcgen05.wait::ld before the first instruction that names its registers?"""
+        loads = (i for block in self._program.blocks for i in block.instructions if self.is_load(i))
+        return any(self._is_waited_first(load) for load in loads)
+
+    def _is_waited_first(self, load: Instruction) -> bool:
+        """`_waits_first` of one load, up to the next branch."""
+        block, n = self._places[id(load)]
+        index, first, seen = block.index, n + 1, set[int]()
+        while index < len(self._program.blocks) and index not in seen:
+            for i in self._program.blocks[index].instructions[first:]:
+                if i.op == "tcgen05" and i.modifiers[0] == "wait::ld":
+                    return True
+                if _bits(i) & self.registers(load):
+                    return False
+            seen.add(index)
+            ways = following(self._program, index)
+            if ways is None or len({*ways}) != 1:
+                return False
+            index, first = next(iter(ways)), 0
+        return False
 
     def are_unused(self, load: Instruction, store: Instruction, *, is_pending: bool) -> bool:
         """Does a tcgen05.st follow a load without tcgen05.wait::ld, and without an instruction that names registers of
