@@ -744,6 +744,28 @@ def test_the_right_code_of_a_fat_binary_is_chosen_and_the_reason_told(device):
     assert chosen(images(ptx_for("sm_100f")), "sm_103a")[0].target == "sm_100f"
 
 
+@pytest.mark.parametrize(
+    ("newer", "arch", "is_told"),
+    [
+        ((2, 90, b"cubin"), "sm_90a", True),
+        ((2, 90, b"cubin"), "sm_100a", False),  # a card of another family does not run it
+        ((2, 80, b"cubin"), "sm_90a", False),  # neither does this card; it compiles the PTX
+        ((1, 90, ptx_for("sm_90a")), "sm_90a", False),  # smemsim runs the PTX for the card
+    ],
+)
+def test_machine_code_that_a_card_prefers_to_the_ptx_is_named_once(newer, arch, is_told):
+    device, told = VirtualDevice(arch, policy=Policy(quiet=True)), []
+    device.tell = told.append
+    kind, number, code = newer
+    code = cubin() if kind == 2 else code
+    for _ in range(2):
+        device.load(fat((1, 80, ptx_for("sm_80"), 0, 0), (kind, number, code, 0, 0)))
+    assert len(told) == is_told
+    if is_told:
+        assert "machine code for sm_90, which a card runs, and smemsim runs its PTX for sm_80" in told[0]
+        assert "code=compute_90a" in told[0]
+
+
 def packed(by, text):
     if by == "lz4":
         return lz4.block.compress(text, store_size=False), 0x2011
@@ -891,7 +913,7 @@ def test_of_several_codes_the_cards_own_its_familys_and_the_newest_older_one_are
             assert ("older" in why, "family" in why) == (best not in ("sm_103a", "sm_100f"), best == "sm_100f")
     for some in ([in_cubin, texts["sm_103a"]], [texts["sm_103a"], in_cubin]):
         assert chosen(some, "sm_103a")[0].origin == "PTX", "the text of a cubin lacks the lines of the source"
-    for none, says in (([texts["sm_100a"]], "there is PTX for sm_100a, which sm_103a does not run"), ([], "there is no code and no PTX"),
+    for none, says in (([texts["sm_100a"]], r"there is PTX for sm_100a, which sm_103a does not run; choose sm_100a \(--arch\), or compile"), ([], "there is no code and no PTX"),
                        (images(cubin()), "there is machine code for sm_90 and no PTX")):  # fmt: skip
         with pytest.raises(InputError, match=says):
             chosen(none, "sm_103a")

@@ -17,11 +17,24 @@ from collections.abc import Iterator, Sequence
 
 from smemsim.base.budget import ask
 from smemsim.base.errors import InputError
+from smemsim.core.spec.architectures import MACHINES
 from smemsim.core.spec.targets import family_of, how_it_runs, target_number
 from smemsim.virtual.line_tables import with_locations
 from smemsim.virtual.linker import linked
 
-__all__ = ["HOST_SECTION", "Image", "NoCode", "at_address", "chosen", "images", "of_parts", "registers_of", "sections", "size_of"]
+__all__ = [
+    "HOST_SECTION",
+    "Image",
+    "NoCode",
+    "at_address",
+    "chosen",
+    "images",
+    "of_parts",
+    "passed_over",
+    "registers_of",
+    "sections",
+    "size_of",
+]
 
 
 FATBIN_MAGIC, WRAPPER_MAGIC, ELF_MAGIC = 0xBA55ED50, 0x466243B1, b"\x7fELF"
@@ -134,6 +147,25 @@ def chosen(found: Sequence[Image], arch: str) -> tuple[Image, str]:
     return best, f"{best.origin} for {best.target}{_REASONS[how_it_runs(best.target, arch)]}{of}"
 
 
+def passed_over(found: Sequence[Image], arch: str) -> str:
+    """A sentence if a card would take machine code whose PTX is not there, and smemsim takes older PTX. Else "".
+
+    >>> old, new = Image("sm_80", ".target sm_80", "PTX"), Image("sm_90", "", "machine code")
+    >>> passed_over([old, new], "sm_90a").partition("; ")[0]
+    'the program has machine code for sm_90, which a card runs, and smemsim runs its PTX for sm_80'
+    >>> passed_over([old, Image("sm_90a", ".target sm_90a", "PTX"), new], "sm_90a")
+    ''
+    """
+    best = chosen(found, arch)[0].target
+    newer = [i.target for i in found if not i.ptx and _is_for(i.target, arch) and target_number(i.target) > target_number(best)]
+    if not newer:
+        return ""
+    return (
+        f"the program has machine code for {max(newer, key=target_number)}, which a card runs, and smemsim runs its PTX for {best}; "
+        f"the two differ if the source asks for __CUDA_ARCH__; {_ADD.format(arch.removeprefix('sm_'))}"
+    )
+
+
 def of_parts(parts: Sequence[Sequence[Image]], arch: str) -> str:
     """The PTX of a program: of the linked code (`-rdc=true`), then of each file that the driver would link.
 
@@ -161,7 +193,9 @@ def _why_not(found: Sequence[Image], arch: str) -> str:
     add = _ADD.format(arch.removeprefix("sm_"))
     with_ptx = [image.target for image in found if image.ptx]
     if with_ptx:
-        return f"there is PTX for {', '.join(with_ptx)}, which {arch} does not run; {add}"
+        cards = [card for card in MACHINES if any(how_it_runs(target, card) for target in with_ptx)]
+        other = next((card for card in cards if card in with_ptx), cards[0] if cards else "")
+        return f"there is PTX for {', '.join(with_ptx)}, which {arch} does not run; {f'choose {other} (--arch), or ' * bool(other)}{add}"
     machine = ", ".join(dict.fromkeys(image.target for image in found if not image.ptx))
     return f"there is {f'machine code for {machine}' if machine else 'no code'} and no PTX: smemsim runs PTX; {add}"
 

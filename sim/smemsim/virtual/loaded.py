@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from smemsim.base.errors import InputError, SmemsimError
 from smemsim.virtual import fatbin
@@ -23,6 +23,7 @@ class LoadedCode:
         self.device = device
         self.modules: list[Module] = []
         self.log = ""
+        self._has_passed_over = False
         self.refused: list[str] = []
         self.references: set[str] = set()  # products of cuBLAS whose missing simulation is reported
         self.refuses: Callable[[str], None] = lambda why: None
@@ -33,7 +34,9 @@ class LoadedCode:
         """
         self.log = ""
         try:
-            image, why = fatbin.chosen(fatbin.images(code.encode() if isinstance(code, str) else code), self.device.card.arch)
+            found = fatbin.images(code.encode() if isinstance(code, str) else code)
+            image, why = fatbin.chosen(found, self.device.card.arch)
+            self.note_passed_over(found)
         except fatbin.NoCode as e:
             self.refuse(f"no code for {self.device.card.arch}: {e}")
             raise CudaError(INVALID_PTX if _is_text(code) else NO_BINARY, str(e)) from None
@@ -64,6 +67,12 @@ class LoadedCode:
         """Keep for the end that something was not simulated, without a line of its own."""
         self.refused.append(why)
         self.refuses(why)
+
+    def note_passed_over(self, found: Sequence[fatbin.Image]) -> None:
+        """Print once that a card would run other code of the program than smemsim."""
+        if not self._has_passed_over and (told := fatbin.passed_over(found, self.device.card.arch)):
+            self._has_passed_over = True
+            self.device.tell(told)
 
     def unload(self, module: Module) -> None:
         """A module's variables are given back."""

@@ -37,13 +37,16 @@ class CodeCalls(Handles):
     def _load_first(self, parts: list[bytes], managed: list[str]) -> Module:
         """The codes of a wrapper: the program's own code, and those that were linked into it."""
         try:
-            text = fatbin.of_parts([fatbin.images(part) for part in parts], self.device.arch)
+            found = [fatbin.images(part) for part in parts]
+            text = fatbin.of_parts(found, self.device.arch)
         except fatbin.NoCode as e:
             self.device.code.refuse(f"no code for {self.device.arch}: {e}")
             raise CudaError(NO_BINARY, str(e)) from None
         except InputError as e:
             self.device.code.refuse(str(e))
             raise CudaError(INVALID_IMAGE, str(e)) from None
+        if len(found) == 1:
+            self.device.code.note_passed_over(found[0])
         return self.device.load(text, managed=managed)
 
     def unload(self, module: int) -> None:
