@@ -519,7 +519,8 @@ class Together:
 
     def __init__(self, issues: Sequence[Issue]) -> None:
         self.issues = tuple(issues)
-        self._boxes = [box for issue in issues for box in _columns_of_d(issue)]
+        columns = {issue.mma: boxes_of_d(issue.mma.d) for issue in issues}
+        self._boxes = [(issue.tensor[cta], first, end) for issue in issues for cta, _, first, end in columns[issue.mma]]
         self._in_place = _in_place(issues) if _are_added_in_place(issues) else []
         self._windows = Windows([memory for issue in issues for memory in issue.shared])
 

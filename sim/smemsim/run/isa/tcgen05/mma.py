@@ -7,7 +7,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -30,6 +30,7 @@ from smemsim.core.machine.tcgen05 import (
 from smemsim.core.machine.tmem.address import TmemAddress
 from smemsim.core.machine.tmem.copy import tcgen05_shift
 from smemsim.core.machine.tmem.layout import ATmemLayout, Copies, cells_of_a, cells_of_d, cells_of_metadata, cells_of_scales
+from smemsim.core.machine.tmem.memory import TensorMemory
 from smemsim.core.ptx.module import Address, Immediate, Instruction, Vector
 from smemsim.core.spec.assumptions import in_force, remembered
 from smemsim.core.spec.disputes import DISPUTE_QUESTIONS
@@ -52,7 +53,6 @@ from smemsim.run.slots import Slot
 from smemsim.run.word_ranges import WORD, read_runs
 
 if TYPE_CHECKING:
-    from smemsim.run.checks import Checks
     from smemsim.run.engine.wave import Cta, Wave
     from smemsim.run.isa.registers import Read
     from smemsim.run.lower.program import Linker
@@ -111,7 +111,6 @@ class _Mma:
         operands.end()
         self.more = more
         self._batches: Slot[dict[Any, _Batch]] = Slot(lambda x: {})  # by the threads and the words of the operands
-        self._issues: Slot[dict[Any, _Issued]] = Slot(lambda x: {})  # by the thread and the words of the operands
         self._made: dict[Any, Prepared] = {}  # by the words of the operands, and what is assumed
 
     def run(self, x: Wave) -> None:
@@ -136,27 +135,23 @@ class _Mma:
     def _run_in_turn(self, x: Wave, threads: np.ndarray, given: dict[str, np.ndarray]) -> _Batch | None:
         """Run the instructions of threads with these words; the batch, if there is one alone."""
         columns = {name: np.broadcast_to(words, threads.shape).tolist() for name, words in given.items()}
-        lanes = list(zip(*(np.broadcast_to(read(x), threads.shape).tolist() for read in self.lanes), strict=True)) if self.lanes else []
-        if len(threads) > 1:
+        each = list(zip(*columns.values(), strict=True))
+        lanes = list(zip(*(np.broadcast_to(read(x), threads.shape).tolist() for read in self.lanes), strict=True))
+        with refusals(x, self.i):
+            groups = [self._group(x, cta) for cta in x.ctas.those(x.cta_of[threads].tolist())]
+        waiting = list(range(len(threads)))
+        if len(set(groups)) < len(groups):
             added = zip(threads.tolist(), columns["d"], columns["enable_input_d"], strict=True)
             same = ((thread, d) for thread, d, adds in added if adds)
             check_alone(x, self.i, same, f"the same {self.i.name}", "the product is added", "PTX ISA 9.1 §9.7.16.10.9")
-        ctas = x.ctas.those(x.cta_of[threads].tolist())
-        waiting = list(range(len(threads)))
-        while waiting:  # threads of one CTA, which an elect.sync should have made one, come after each other
-            now: list[int] = []
-            taken: set[int] = set()
-            for n in waiting:
-                mine = {member.index for member in group_of(x, self.i, ctas[n], self.group)}
-                if not mine & taken:
-                    now.append(n)
-                    taken |= mine
+        while waiting:  # threads of one group, which an elect.sync should have made one, come after each other
+            now = sorted({groups[n]: n for n in reversed(waiting)}.values())
             waiting = [n for n in waiting if n not in now]
-            each = [
-                (ctas[n], int(threads[n]), {name: column[n] for name, column in columns.items()}, lanes[n] if lanes else ()) for n in now
-            ]
             with refusals(x, self.i):
-                operations = [self._issued(x, cta, thread, values, mask) for cta, thread, values, mask in each]
+                operations = []
+                for n in now:
+                    made = self._prepared(tuple(columns), each[n], lanes[n] if lanes else (), groups[n].tensor[0].arch)
+                    operations.append(_Issued(int(threads[n]), groups[n].members, groups[n].issue(made)))
                 batch = self._batch(x, operations)
             self._run_together(x, batch)
         return batch if len(now) == len(threads) else None
@@ -223,35 +218,37 @@ class _Mma:
                 cta_group=self.group,
             )
 
-    def _issued(self, x: Wave, cta: Cta, thread: int, values: dict[str, Any], lanes: tuple[int, ...]) -> _Issued:
-        """The operation that a thread issues with these words. It is one value each time, since a loop uses the same
-        words again.
-        """
-        words = (*values.values(), *lanes, in_force())
-        issued = self._issues(x)
-        found = issued.get((thread, words))
-        if found is not None:
-            return found
-        if len(issued) >= MOST_WORDS * len(x.ctas):
-            issued.clear()
-        members = group_of(x, self.i, cta, self.group)
-        tensor, shared = tuple([tensor_of(member) for member in members]), tuple([member.shared for member in members])
-        made = self._made.get(words)
-        if made is None:
-            if len(self._made) >= MOST_WORDS:
-                self._made.clear()
-            made = self._made[words] = self._prepared(values, lanes, tensor[0].arch)
-        asks = None if x.checks is None else functools.partial(_are_unwritten, x.checks, np.array([member.index for member in members]))
-        found = issued[thread, words] = _Issued(thread, members, Issue(made, tensor, shared, asks))
+    def _group(self, x: Wave, cta: Cta) -> _Group:
+        """The group of CTAs whose memories an instruction of this CTA works on."""
+        kept = _GROUPS(x)
+        found = kept.get((cta.index, self.group))
+        if found is None:
+            members = group_of(x, self.i, cta, self.group)
+            indices = np.array([member.index for member in members])
+            found = kept[cta.index, self.group] = kept.setdefault(
+                (members[0].index, self.group),
+                _Group(
+                    members,
+                    tuple([tensor_of(member) for member in members]),
+                    tuple([member.shared for member in members]),
+                    None if x.checks is None else functools.partial(_are_unwritten, x, indices),
+                ),
+            )
         return found
 
-    def _prepared(self, values: dict[str, Any], lanes: tuple[int, ...], arch: str) -> Prepared:
-        """The meaning of these words."""
-        words = {name: value for name, value in values.items() if name != "idesc"}
-        if self.in_tensor:
-            words["a"] = TmemAddress.decode(words["a"], "a")
-        given: dict[str, Any] = {"cta_group": self.group, "ws": self.ws, "scale_vec": self.scale_vec, "disable_output_lane": lanes}
-        return prepared(Tcgen05Mma(descriptor_of(values["idesc"], self.kind), arch, **given, **words))
+    def _prepared(self, names: tuple[str, ...], words: tuple[Any, ...], lanes: tuple[int, ...], arch: str) -> Prepared:
+        """The meaning of these words of the operands with these names."""
+        key = words, lanes, in_force()
+        if (made := self._made.get(key)) is None:
+            if len(self._made) >= MOST_WORDS:
+                self._made.clear()
+            values: dict[str, Any] = dict(zip(names, words, strict=True))
+            idesc = descriptor_of(values.pop("idesc"), self.kind)
+            if self.in_tensor:
+                values["a"] = TmemAddress.decode(values["a"], "a")
+            given: dict[str, Any] = {"cta_group": self.group, "ws": self.ws, "scale_vec": self.scale_vec, "disable_output_lane": lanes}
+            made = self._made[key] = prepared(Tcgen05Mma(idesc, arch, **given, **values))
+        return made
 
     def _note(self, x: Wave, operation: _Issued, *, is_unwritten: bool) -> None:
         """Note what is remarked, and what the results rest on."""
@@ -303,9 +300,27 @@ class _Mma:
         )
 
 
-def _are_unwritten(checks: Checks, members: np.ndarray, cta: np.ndarray, lane: np.ndarray, column: np.ndarray) -> np.ndarray:
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Group:
+    """The CTAs whose memories one instruction works on, and these memories."""
+
+    members: tuple[Cta, ...]
+    tensor: tuple[TensorMemory, ...]
+    shared: tuple[SharedMemory, ...]
+    are_unwritten: Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray] | None
+
+    def issue(self, mma: Prepared) -> Issue:
+        """The instruction on these memories."""
+        return Issue(mma, self.tensor, self.shared, self.are_unwritten)
+
+
+_GROUPS: Slot[dict[tuple[int, int], _Group]] = Slot(lambda x: {})  # by the index of a CTA, and `.cta_group`
+
+
+def _are_unwritten(x: Wave, members: np.ndarray, cta: np.ndarray, lane: np.ndarray, column: np.ndarray) -> np.ndarray:
     """Which cells of the CTAs of a group has no instruction written?"""
-    return checks.are_unwritten(cells_at(members[cta], lane, column))
+    cells, checks = cells_at(members[cta], lane, column), x.checks
+    return np.zeros(cells.shape, bool) if checks is None else checks.are_unwritten(cells)
 
 
 @remembered(1024)
