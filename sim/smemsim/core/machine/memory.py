@@ -548,9 +548,9 @@ class Windows:
         self._are_beside = len(memories) > 1 and all(memory._is_beside(first) for memory in memories)
         self._begins = np.array([memory.at for memory in memories], np.int64)  # bytes
         self._some: dict[tuple[int, ...], Windows] = {}
-        known: dict[int, int] = {}
-        # equal ones are one memory
-        self.numbers = tuple(known.setdefault(id(memory), len(known)) for memory in memories)
+        ids = [*map(id, memories)]
+        known = {memory: number for number, memory in enumerate(dict.fromkeys(ids))}
+        self.numbers = tuple([known[memory] for memory in ids])  # equal ones are one memory
         self._owners, self._chunks = Owners.begins_of([memory._owners for memory in memories])
 
     def some(self, numbers: tuple[int, ...]) -> Windows:

@@ -520,6 +520,7 @@ class Together:
     def __init__(self, issues: Sequence[Issue]) -> None:
         self.issues = tuple(issues)
         columns = {issue.mma: boxes_of_d(issue.mma.d) for issue in issues}
+        self._is_one = len(columns) == 1  # the same instruction of all
         self._boxes = [(issue.tensor[cta], first, end) for issue in issues for cta, _, first, end in columns[issue.mma]]
         self._in_place = _in_place(issues) if _are_added_in_place(issues) else []
         self._windows = Windows([memory for issue in issues for memory in issue.shared])
@@ -554,7 +555,7 @@ class Together:
         """
         issues, number = self.issues, "BA".index(side)
         first = issues[0].mma
-        if all(issue.mma is first for issue in issues):
+        if self._is_one:
             bits, missing = first.shared_operands[number].bits_of(self._windows)
             return bits.reshape(len(issues), -1, bits.shape[2]), np.asarray(missing.reshape(len(issues), -1).any(axis=1))
         read = [_bits_among(found, issues, n, side, issue.mma.shared_operands[number]) for n, issue in enumerate(issues)]
@@ -574,10 +575,8 @@ def _are_added_in_place(issues: Sequence[Issue]) -> bool:
     if not mma.adds_in_place or not is_added_in_place(row_of(mma.i.kind, mma.i.a_type, mma.i.b_type, mma.i.d_type), mma.i.d_type):
         return False
     form = mma.i, mma.options, mma.d.cta_group
-    return all(
-        issue.mma is mma or (issue.mma.adds_in_place and (issue.mma.i, issue.mma.options, issue.mma.d.cta_group) == form)
-        for issue in issues
-    ) and all(memory.room is room for issue in issues for memory in issue.tensor)
+    others, rooms = {issue.mma for issue in issues}, {id(memory.room) for issue in issues for memory in issue.tensor}
+    return rooms == {id(room)} and all(other.adds_in_place and (other.i, other.options, other.d.cta_group) == form for other in others)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

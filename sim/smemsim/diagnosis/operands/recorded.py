@@ -132,7 +132,6 @@ class Reads(MergeableObserver):
         self.warps = WarpSums()
         self._in_order: tuple[list[Product], list[Issued]] | None = None
         self.sums: list[Any] | None = None  # of the products in order (sums.py), when they have been asked for
-        self._scales: bool | None = None
         self._looked_up_lines: dict[int, bool] = {}  # of tensor loads, whether their coordinates come from memory
         self._forget()
 
@@ -244,7 +243,9 @@ class Reads(MergeableObserver):
             for delivery in event.deliveries:
                 self._loaded(x, x.ctas[first.index - first.rank + delivery.cta_rank], event)
         elif isinstance(event, Copy):
-            followed = self._is_scaled(x) and [self.factors.copied(x, cta, event, self._places_read) for cta in _group_of(x, event)]
+            followed = x.launch.program.has(_is_scaled) and [
+                self.factors.copied(x, cta, event, self._places_read) for cta in _group_of(x, event)
+            ]
             self.copies += not (followed and all(followed))
 
     def _loaded_together(self, x: Wave, loads: Sequence[Load]) -> None:
@@ -347,14 +348,6 @@ class Reads(MergeableObserver):
             return Noted(operand.number, operand.major, *told)
         return None if operand is None else self._operand(trace, cta, use, operand, places, writer)
 
-    def _is_scaled(self, x: Wave) -> bool:
-        """Has the program products of tcgen05 that are block-scaled or sparse?"""
-        if self._scales is None:
-            self._scales = any(
-                i.op == "tcgen05" and not {"block_scale", "sp"}.isdisjoint(i.modifiers) for i in x.launch.program.inlined.body
-            )
-        return self._scales
-
     def _scaled(self, x: Wave, events: Sequence[Mma]) -> None:
         """Note the scale factors and the metadata of products."""
         for event in events:
@@ -380,7 +373,7 @@ class Reads(MergeableObserver):
     def tensor_stored(self, x: views.Wave, i: Instruction, access: TensorAccess) -> None:
         """The factors in these boxes are overwritten."""
         wave = cast("Wave", x)
-        if self._is_scaled(wave):
+        if wave.launch.program.has(_is_scaled):
             for _, cta, lane, first, end in access.boxes:
                 self.factors.overwritten(wave, wave.ctas[cta], first, end, lane // WARP_LANES)
 
@@ -392,7 +385,7 @@ class Reads(MergeableObserver):
             self._metadata(wave, products, products.metadata)
 
     def _multiplies(self, x: Wave, products: Products) -> None:
-        if self._is_scaled(x):
+        if x.launch.program.has(_is_scaled):
             self._scaled(x, products.all)
         if self._multiply_together(x, products):
             return
@@ -779,6 +772,11 @@ class Reads(MergeableObserver):
                         [numbers[id(load)] for load in read.loads], [c - d for c, d in zip(read.at, read.corner, strict=True)], read.share,
                     ))  # fmt: skip
         return hashlib.blake2b(repr(key).encode(), digest_size=16).digest()
+
+
+def _is_scaled(i: Instruction) -> bool:
+    """Is this a product of tcgen05 that is block-scaled or sparse?"""
+    return i.op == "tcgen05" and not {"block_scale", "sp"}.isdisjoint(i.modifiers)
 
 
 def _is_changed(shared: SharedMemory, places: Places, writer: np.ndarray, trace: CtaTrace) -> bool:

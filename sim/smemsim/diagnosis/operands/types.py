@@ -22,8 +22,9 @@ def other_type(event: Mma, side: str, load: Issued) -> Finding | None:
     none of what the load brought. A remark for bf16 by a map of FLOAT16, which brings the same bytes.
     """
     tm, dtype = load.transfer.tensor_map, event.a_type if side == "a" else event.b_type
-    is_named_so = tm.data_type.name == WORDS and dtype == "bf16" and event.a_type == event.b_type
-    right = READ_AS.get(tm.data_type.name, (dtype,))
+    named = tm.data_type.name
+    is_named_so = named == WORDS and dtype == "bf16" and event.a_type == event.b_type
+    right = READ_AS.get(named, (dtype,))
     if dtype in right:
         return None
     is_word, is_as_wide = event.idesc is not None, element_format(dtype).bits == tm.type_row.bits

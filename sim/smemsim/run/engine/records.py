@@ -231,6 +231,7 @@ class Events(Sequence[Event]):
     def __init__(self) -> None:
         self._parts: list[list[Event] | Products] = []
         self._count = 0
+        self._transfers: tuple[int, list[Load | Store | Bulk | Copy]] | None = None  # of so many events
 
     def append(self, event: Event) -> None:
         """One more."""
@@ -258,9 +259,12 @@ class Events(Sequence[Event]):
         self._parts.append(products)
         self._count += products.count
 
-    def transfers(self) -> Iterator[Load | Store | Bulk | Copy]:
+    def transfers(self) -> Sequence[Load | Store | Bulk | Copy]:
         """All but the matrix instructions."""
-        return (event for part in self._parts if isinstance(part, list) for event in part if not isinstance(event, Mma))
+        if self._transfers is None or self._transfers[0] != self._count:
+            lists = (part for part in self._parts if isinstance(part, list))
+            self._transfers = self._count, [event for part in lists for event in part if not isinstance(event, Mma)]
+        return self._transfers[1]
 
     def different_products(self) -> Iterator[Mma]:
         """The matrix instructions, of CTAs that do the same those of the first."""

@@ -242,6 +242,14 @@ class Program:
         default_factory=dict
     )  # seconds per cluster in the last launch, with the sanitizer and without it
 
+    _tested: dict[Callable[[Instruction], bool], bool] = dataclasses.field(default_factory=dict, repr=False)  # by `has`
+
+    def has(self, test: Callable[[Instruction], bool]) -> bool:
+        """Is `test`, a function of a module, true of an instruction? The answer is kept: each launch may ask."""
+        if test not in self._tested:
+            self._tested[test] = any(map(test, self.inlined.body))
+        return self._tested[test]
+
     @functools.cached_property
     def starts(self) -> dict[int, int]:
         """The block of each instruction, by identity."""

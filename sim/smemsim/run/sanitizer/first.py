@@ -661,14 +661,10 @@ class SanitizerOfFirst(Events):
 
     @_or_of_all
     def fence_async(self, x: Wave, i: Instruction) -> Any:
-        if not self.is_alike or (self.history is not None and self._tells_fences_apart and not is_for_shared(i)):
+        # beside fences that do not cover global memory, the others must be recorded
+        if not self.is_alike or (self.history is not None and self.x.program.has(is_for_shared) and not is_for_shared(i)):
             return OF_ALL
         return self.first.fence_async(self.view, i)
-
-    @functools.cached_property
-    def _tells_fences_apart(self) -> bool:
-        """Are there fences that do not cover global memory? Then the other fences must be recorded."""
-        return any(is_for_shared(i) for i in self.x.program.inlined.body)
 
     @_or_of_all
     def waited_for_launch(self, x: Wave, i: Instruction) -> Any:

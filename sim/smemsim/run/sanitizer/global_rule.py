@@ -81,7 +81,7 @@ class GlobalRule:
         # Proxy fences that are for global memory in particular, and what their warp had seen.
         self._fences: list[tuple[Operation, np.ndarray]] = []
         # Is there such a fence? Then `order.fenced` says nothing of global memory.
-        self._has_narrow = self.x.alike(is_for_shared, lambda: any(map(is_for_shared, program.inlined.body)))
+        self._has_narrow = program.has(is_for_shared)
         self._nothing = np.zeros_like(self.clocks.fenced) if self._has_narrow else self.clocks.fenced[:0]
 
     def remembered(self) -> list[int]:

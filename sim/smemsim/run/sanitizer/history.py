@@ -76,12 +76,20 @@ def addresses_of(root: Root, launch: Launch) -> list[int]:
 
 def may_lack_fence(program: Program) -> bool:
     """Can a thread of the program read a flag or a ticket by a relaxed operation without a later fence?"""
-    return any(i.op == "atom" or (i.op == "ld" and bool(scope_of(i))) for i in program.inlined.body)
+    return program.has(_may_read_flag)
+
+
+def _may_read_flag(i: Instruction) -> bool:
+    return i.op == "atom" or (i.op == "ld" and bool(scope_of(i)))
 
 
 def has_device_fence(program: Program) -> bool:
     """Has the program a fence that reaches other launches?"""
-    return any(i.op in {"fence", "membar"} and not {"gl", "gpu", "sys"}.isdisjoint(i.modifiers) for i in program.inlined.body)
+    return program.has(_is_device_fence)
+
+
+def _is_device_fence(i: Instruction) -> bool:
+    return i.op in {"fence", "membar"} and not {"gl", "gpu", "sys"}.isdisjoint(i.modifiers)
 
 
 def may_be_written(launch: Launch) -> set[int] | None:
@@ -103,10 +111,12 @@ def may_be_written(launch: Launch) -> set[int] | None:
 
 def releases_dependents(launch: Launch) -> bool:
     """Can launches after this one start before it has ended?"""
-    program = launch.program
-    return "griddepcontrol" in program.uses and any(
-        i.op == "griddepcontrol" and "launch_dependents" in i.modifiers for i in program.inlined.body
-    )
+    program: Program = launch.program
+    return program.has(_lets_others_begin)
+
+
+def _lets_others_begin(i: Instruction) -> bool:
+    return i.op == "griddepcontrol" and "launch_dependents" in i.modifiers
 
 
 class Observed(NamedTuple):

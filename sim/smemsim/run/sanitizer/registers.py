@@ -175,6 +175,7 @@ def _bits(i: Instruction) -> int:
 
 
 _given: weakref.WeakKeyDictionary[Program, frozenset[int]] = weakref.WeakKeyDictionary()  # `RegistersInFlight._given`
+_all_used: weakref.WeakKeyDictionary[Program, frozenset[int]] = weakref.WeakKeyDictionary()  # `RegistersInFlight._used`
 
 
 @functools.lru_cache(maxsize=1024)
@@ -313,7 +314,11 @@ class RegistersInFlight:
     @functools.cached_property
     def _used(self) -> frozenset[int]:
         """The registers whose values some instruction uses, anywhere in the program."""
-        return frozenset().union(*(i.used for i in self.x.program.inlined.body))
+        program = self.x.program
+        found = _all_used.get(program)
+        if found is None:
+            found = _all_used[program] = frozenset().union(*(i.used for i in program.inlined.body))
+        return found
 
     def _blank(self, slots: frozenset[int]) -> frozenset[int]:
         """Those of some registers that get a value from wgmma alone."""

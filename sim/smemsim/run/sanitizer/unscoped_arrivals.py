@@ -48,7 +48,7 @@ class UnscopedArrivals:
     def may_matter(x: Wave) -> bool:
         """Has the launch such arrivals, and may its CTAs read what threads of others store in shared memory?"""
         program = x.program
-        if x.launch.cluster_size == 1 or not any(_is_unscoped(i) for i in program.inlined.body):
+        if x.launch.cluster_size == 1 or not program.has(_is_unscoped):
             return False
         return _reads_afar(program) or _multiplies_in_pairs(program)
 
