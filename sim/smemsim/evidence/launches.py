@@ -481,7 +481,7 @@ class LaunchFile:
         for n, (arg, parameter) in enumerate(zip(self.about["args"], parameters, strict=False)):
             given, wanted = str(arg.get("type", "b"))[0], parameter.type[0]
             if given != wanted and "f" in (given, wanted) and "b" not in (given, wanted):
-                fix = f"--arg {parameter.type}:{arg['value']:g}" if are_options else _line_for(parameter)
+                fix = _option_for(parameter, arg["value"]) if are_options else _line_for(parameter)
                 raise InputError(
                     f"{self.called}: args[{n}]: type = {arg['type']}, parameter {parameter.name} is .{parameter.type}; write {fix}"
                 )
@@ -557,6 +557,17 @@ def _line_for(parameter: Parameter) -> str:
     return _toml({"value": 0, "type": kind} if VALUES.get(kind) == parameter.size else {"bytes": "00" * parameter.size})
 
 
+def _option_for(parameter: Parameter, value: float) -> str:
+    """The option --arg for a parameter that a number of another type was given for.
+
+    >>> _option_for(Parameter("n", "u32", align=4, size=4), 3.0), _option_for(Parameter("a", "u64", align=8, size=8), 0.5)
+    ('--arg u32:3', '--arg zeros:f32:1024 for an array, --arg u64:0 for a number')
+    """
+    if parameter.type == "u64":
+        return "--arg zeros:f32:1024 for an array, --arg u64:0 for a number"
+    return f"--arg {parameter.type}:{int(value) if float(value).is_integer() else 0}"
+
+
 def _why(e: Exception) -> str:
     return f"there is no {e}" if isinstance(e, KeyError) else str(e)
 
@@ -594,6 +605,8 @@ def read_launch_file(
                 "allow its folder with --source FOLDER"
             )
     kernel = pathlib.Path(ptx) if ptx is not None else path.parent / about.get("ptx", KERNEL)
+    if ptx is None and "ptx" not in about and not kernel.exists():
+        raise InputError(f'{path}: has no key ptx, and {kernel} is not there; add ptx = "FILE", or smemsim run FILE --launch {path}')
     name = path.parent.name if path.name in NAMES else path.stem
     return LaunchFile(name, read_text(kernel), about, path.parent, str(path))
 
