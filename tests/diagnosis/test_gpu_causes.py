@@ -11,6 +11,7 @@ import smemsim
 from gpu_faults import RING, Fault, launched, sub
 from launches import found, kernel
 from launches import run as executed
+from smemsim.core.finding import OR
 
 HEAD = """.version 8.8
 .target sm_90a
@@ -240,6 +241,8 @@ def test_a_stage_that_is_loaded_again_before_anybody_has_read_it(parity, arrives
     )
     done, _ = executed(body.format(wait, arrives).replace("; ", ";\n"), [np.arange(64, dtype=np.uint32), np.zeros(1, np.uint32)], block=64)
     told = {f.code: f"{f.message} {f.repair}" for f in done.result.findings.values()}
+    fixes = [f.repair.split(OR) for f in done.result.findings.values() if f.code == "X005"]
+    assert all(len(each) == 1 + bool(parity) for each in fixes)  # one in each row
     assert ("no thread has read yet what the earlier copy brought" in told.get("X005", "")) == (words is not None)
     assert words in told["X005"] if words else not told
 

@@ -29,14 +29,13 @@ from smemsim.run.sanitizer.global_table import GlobalTable
 from smemsim.run.sanitizer.happens_before import Formal
 from smemsim.run.sanitizer.history import ArrayShadow
 from smemsim.run.sanitizer.races import Access, Clauses
-from smemsim.run.sanitizer.reporting import BARRIER, LOOKS_AGAIN, Reporting, maybe_flag, relaxed_flag
+from smemsim.run.sanitizer.reporting import BARRIER, LOOKS_AGAIN, SECTIONS, Reporting, maybe_flag, relaxed_flag
 from smemsim.run.sanitizer.unused_reads import Pending
 from smemsim.run.scopes import GPU
 
 __all__ = ["GlobalFindings", "is_past_l1"]
 
 
-BECAUSE = "PTX ISA 9.1 §8.7.1 (data races)"
 PAST_L1 = frozenset(("cg", "cv", "wt"))  # cache operators
 # Races of different kinds between two lines are reported one by one: the kind in `History.told`.
 KINDS: dict[Lacks, str] = {"order": "", "atomicity": "", "proxy fence": "crosses", "reader fence": "unfenced", "multiprocessor": "follows"}
@@ -119,12 +118,14 @@ class GlobalFindings:
         operation, arrays, clauses = f"global memory, line {other.line}", (a.array.region.begin,), said.clauses
         if said.is_note:
             self.x.launch.find(
-                clauses.code, a.i, clauses.what, said.repair, because=BECAUSE, milder=Severity.NOTE, operation=operation, other=other,
+                clauses.code, a.i, clauses.what, said.repair, because=SECTIONS[clauses.code], milder=Severity.NOTE, operation=operation, other=other,
                 arrays=arrays, why=clauses.why, halves=clauses.halves,
             )  # fmt: skip
         else:
             excuse: Formal = "" if suspects.lacks == "proxy fence" else formal
-            self.reporting.tell(a.i, clauses, said.repair, BECAUSE, formal=excuse, cause=operation, other=other, arrays=arrays)
+            self.reporting.tell(
+                a.i, clauses, said.repair, SECTIONS[clauses.code], formal=excuse, cause=operation, other=other, arrays=arrays
+            )
 
     # ---- in words
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from smemsim.base.distinct import distinct
-from smemsim.core.finding import Touched, Value
+from smemsim.core.finding import OR, Touched, Value
 from smemsim.core.ptx.module import Address, Immediate, Instruction
 from smemsim.core.spec.findings import Severity
 from smemsim.run.async_ops import Delivery, facts_of
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from smemsim.run.lower.program import Program
     from smemsim.run.views import Cta, Wave
 
-__all__ = ["BARRIER", "WORD", "Reporting", "Waited", "maybe_flag", "relaxed_flag"]
+__all__ = ["BARRIER", "SECTIONS", "WORD", "Reporting", "Waited", "maybe_flag", "relaxed_flag"]
 
 
 WORD = 4
@@ -745,4 +745,4 @@ class Reporting:
             change = f"move {name} of {self.x.program.at(*lines)} after the reads"
         else:
             return ""
-        return f". The wait in {wait.at} at {named} {why}. If it is the mbarrier of this stage: {change}"
+        return f"{OR}if {named}, where {wait.at} waits, is the mbarrier of this stage: {change}. That wait {why}"

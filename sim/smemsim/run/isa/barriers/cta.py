@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from smemsim.base.distinct import distinct
-from smemsim.base.errors import InputError
+from smemsim.base.errors import HardwareTrap, InputError
 from smemsim.core.finding import Half, ranges
 from smemsim.core.ptx.module import Immediate, Instruction, Operand
 from smemsim.core.spec.barriers import CTA_BARRIERS
+from smemsim.core.spec.traps import ILLEGAL_INSTRUCTION
 from smemsim.run.engine.traps import find_misuse, misuse, thread_name
 from smemsim.run.engine.wave import EXITED, WARP, Cta, Wait, are_whole_warps
 from smemsim.run.events import barrier_key
@@ -659,24 +660,30 @@ def _settle(x: Wave, barriers: list[NamedBarrier], i: Instruction) -> None:
 
 
 def _check_reduction(x: Wave, barrier: NamedBarrier, lines: np.ndarray) -> None:
-    """X010 if threads arrive in one phase by `barrier.red`, and others by `barrier.sync` or `barrier.arrive`: that is
-    unpredictable (PTX ISA 9.1 §9.7.13.1).
+    """X010 if threads arrive in one phase by `barrier.red`, and others by `barrier.sync`, `barrier.arrive` or another
+    reduction: that is unpredictable (PTX ISA 9.1 §9.7.13.1). The kernel ends, as on an H200.
     """
     came = [(wait.instruction, wait.threads - barrier.cta.first) for wait, _ in barrier.waits]
     left = lines.copy()  # of threads that arrive and do not wait
     left[np.concatenate([threads for _, threads in came])] = 0
     came += [(i, np.flatnonzero(left == i.line)) for line in distinct(left[left > 0]).tolist() if (i := _at(x, line)) is not None]
-    reductions, others = ([each for each in came if ("red" in each[0].modifiers) is wanted] for wanted in (True, False))
-    if not reductions or not others:
+    red = next(i for i, _ in came if "red" in i.modifiers)
+    other = next((i for i, _ in came if _reduces(i) != _reduces(red)), None)
+    if other is None:
         return
-    (red, _), (other, _) = reductions[0], others[0]
     halves = [(i, np.concatenate([threads for one, threads in came if one is i])) for i in (red, other)]
+    what = f"{barrier.title}: threads execute {red.name}, and others {other.name}, in one phase of the barrier"
     x.launch.find(
-        "X010", red, f"{barrier.title}: threads execute {red.name}, and others {other.name}, in one phase of the barrier",
-        f"let all threads of the barrier execute {red.at}, or use another barrier number there",
+        "X010", red, what, f"let all threads of the barrier execute {red.at}, or use another barrier number there",
         halves=tuple(Half("arrive", _warps(x, distinct((barrier.cta.first + threads) // WARP).tolist()), i) for i, threads in halves),
-        why="the PTX ISA calls this unpredictable; an H200 ended the launch with error 715", because="PTX ISA 9.1 §9.7.13.1",
+        why="the PTX ISA calls this unpredictable; a test program on an H200 ended with error 715", because="PTX ISA 9.1 §9.7.13.1",
     )  # fmt: skip
+    raise HardwareTrap(what, cuda_error=ILLEGAL_INSTRUCTION)
+
+
+def _reduces(i: Instruction) -> str:
+    """The type of the result of `barrier.red`; "" for another barrier instruction."""
+    return i.modifiers[-1] if "red" in i.modifiers else ""
 
 
 def _meet(x: Wave, barriers: list[NamedBarrier]) -> None:
