@@ -15,7 +15,7 @@ import pytest
 from gpu_faults import CLUSTER, FAULTS, RING, Fault, launched
 from smemsim import Gpu, InputError, Run, TensorMap, check
 from smemsim.core.finding import OR
-from smemsim.core.spec.findings import CODES, CONSEQUENCES, UPSTREAM
+from smemsim.core.spec.findings import CODES, CONSEQUENCES, UPSTREAM, Severity
 from smemsim.diagnosis.operands import recorded
 
 ROWS, BOX = 64, 64  # of a tile with the 128B swizzle: 64 elements of 16 bits
@@ -396,6 +396,18 @@ def test_boxes_that_leave_out_elements_are_not_checked(box: tuple[int, ...], ste
         0 if any(1 < step < size for step, size in zip(steps_of, box, strict=True)) else 4,
         4,
     )
+
+
+@pytest.mark.parametrize("step", [1, 2], ids=["checked", "not checked"])
+def test_an_operand_that_is_not_checked_does_not_work_by_accident(step: int):
+    """Code 2 is 128B on tcgen05, and 64B for wgmma: D302. If the box leaves out rows, the reads are not checked."""
+    gpu = Gpu("sm_90a")
+    a = changed(tensor(gpu, (4, 4 * ROWS, BOX), (BOX, step * ROWS, 1)), element_strides=(1, step, 1))
+    wrong = 2 << 62 | word() & (1 << 62) - 1
+    found = run(kernel(1, [Load(0, 0, (0, 0, 0))], steps(0, 0, word_a=wrong, word_b=wrong)), gpu, a)
+    told = [f for f in (*found.findings, *found.remarks) if f.code == "D302"]
+    assert {f.severity for f in told} == {Severity.WRONG if step == 1 else Severity.NOTE}
+    assert "by accident" not in found.text()
 
 
 def contraction(

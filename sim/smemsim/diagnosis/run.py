@@ -237,9 +237,12 @@ def _of_check(f: Finding, written: Written | None, name: str, reads: Reads | Non
     at = InLaunch(i, name, touched=_touched(i, reads), arrays=() if written is None else written.arrays(f))
     has_cause = bool(f.changes or f.repair or f.why)
     why, repair = ("", "") if has_cause or reads is None or not isinstance(event, Mma) else loaded_twice(reads, event, f.path.side)
+    # nothing says that an unchecked operand works
+    is_note = f.severity is Severity.LUCK and written is not None and written.is_unchecked(f)
     return dataclasses.replace(
         f,
         at=at,
+        severity=Severity.NOTE if is_note else f.severity,
         what=f"{operand}{f.what}",
         why=why or f.why,
         repair=_repair_of_map(f) or f.repair or repair or _WITHOUT_FIX.get(f.code, ""),

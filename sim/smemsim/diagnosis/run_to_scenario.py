@@ -78,14 +78,24 @@ class Written:
             names[number] = first
         return names
 
+    def _operand(self, f: Finding) -> AnyOperand | None:
+        """The operand that a finding about the scenario names."""
+        step = None if f.path.step is None else self.scenario.steps[f.path.step]
+        operand = getattr(step, f.path.side, None) if f.path.side else None
+        return operand if isinstance(operand, AnyOperand) else None
+
+    def is_unchecked(self, f: Finding) -> bool:
+        """Does a finding name an operand whose intended tile is not known?"""
+        operand = self._operand(f)
+        return operand is not None and operand.meant is None
+
     def arrays(self, f: Finding) -> tuple[int, ...]:
         """The places in global memory of the maps and tensors that a finding about the scenario names or that must
         change; for an operand those of its meant tensor.
         """
         found: list[object] = []
-        step = None if f.path.step is None else self.scenario.steps[f.path.step]
-        operand = getattr(step, f.path.side, None) if f.path.side else None
-        if isinstance(operand, AnyOperand) and operand.meant is not None:
+        operand = self._operand(f)
+        if operand is not None and operand.meant is not None:
             found.append(self.scenario.tensors[operand.meant.tensor].address)
         for path in (f.path, f.about, *(change.path for change in f.changes)):
             if path.table == "map" and path.name in self.scenario.maps:
