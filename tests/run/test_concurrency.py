@@ -1977,3 +1977,21 @@ def test_an_asynchronous_writer_is_named_and_not_the_fence_on_its_line(read, bes
     mapa.shared::cluster.u32 %r11, %r5, %r4; mapa.shared::cluster.u32 %r12, %r12, %r4; {sends} {waits()} ld.shared.u32 %r9, [{read}]; {RESULT}"""))  # fmt: skip
     assert [f.code for f in done.findings] == ["R507"] * bool(beside)
     assert all(f"({beside}) has written only bytes next to them" in f.repair for f in done.findings)
+
+
+def on_lines(kernel: Kernel, text: str) -> list[tuple[str, str, tuple[str, ...]]]:
+    """What is found in a kernel with this body: codes, instructions, and those of the accesses."""
+    gpu = smemsim.Gpu(kernel.arch)
+    arrays = [gpu.array(np.zeros(1024, np.uint32)), gpu.array(np.arange(1024, dtype=np.uint32))]
+    shape = {"grid": kernel.grid or kernel.cluster, "block": kernel.block, "cluster": kernel.cluster}
+    done = gpu.launch(f"{HEAD.format(arch=kernel.arch)}{text}\nret;\n}}\n", "k", args=arrays, progress=False, **shape)
+    halves = ((f, [half.instruction for half in f.halves]) for f in (*done.findings, *done.remarks))
+    return sorted((f.code, f.instruction, tuple(i.text for i in own if i is not None)) for f, own in halves)
+
+
+@pytest.mark.parametrize("kernel", [k for k in KERNELS if k.grid or "copies A" in k.name] + [*KERNELS[::5]], ids=lambda k: k.name)
+def test_a_kernel_on_one_line_is_told_the_same(kernel):
+    """Inline assembly has many instructions on one line of PTX."""
+    found = on_lines(kernel, kernel.body.replace("; ", ";\n"))
+    assert {code for code, _, _ in found} >= {kernel.found, kernel.remarks} - {""}
+    assert on_lines(kernel, kernel.body.replace("\n", " ")) == found

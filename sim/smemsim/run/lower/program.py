@@ -324,22 +324,6 @@ class Program:
                 found[i.site] = i
         return found
 
-    def tensor_access_at(self, line: int, does: str) -> Instruction | None:
-        """The first instruction of a line that "read"s or "write"s tensor memory. If there is none, another one of the
-        line.
-        """
-        own = (i for i in self._tensor_accesses.get(line, ()) if (i.modifiers[0] == "ld") is (does == "read"))
-        return next(own, self.lines.get(line))
-
-    @functools.cached_property
-    def _tensor_accesses(self) -> dict[int, list[Instruction]]:
-        """The loads and stores of tensor memory of each line."""
-        found: dict[int, list[Instruction]] = {}
-        for i in self.inlined.body:
-            if i.op == "tcgen05" and i.modifiers[0] in ("ld", "st"):
-                found.setdefault(i.line, []).append(i)
-        return found
-
     @staticmethod
     def may_access(i: Instruction, does: str, space: str) -> bool:
         """May an instruction "read" or "write" shared or global memory?"""

@@ -115,7 +115,7 @@ class GlobalFindings:
         theirs = Access("read" if row[loops.ROLE] == loops.READER else "write", self._name(who), other)
         words = mine, theirs, self.where(a.i, a.array, int(row[loops.CELL]))
         said = self._worded(a, other, int(row[loops.EPOCH]), suspects.lacks, words, is_near=is_near, flag=flag)
-        operation, arrays, clauses = f"global memory, line {other.line}", (a.array.region.begin,), said.clauses
+        operation, arrays, clauses = races.operation_with("global memory", other), (a.array.region.begin,), said.clauses
         if said.is_note:
             self.x.launch.find(
                 clauses.code, a.i, clauses.what, said.repair, because=SECTIONS[clauses.code], milder=Severity.NOTE, operation=operation, other=other,
@@ -376,5 +376,5 @@ class GlobalFindings:
         self.x.launch.find(
             said.code, i, said.what, "ld.global without .nc (no const __restrict__, no __ldg, for what the kernel writes)",
             because="PTX ISA 9.1 §9.7.9.9 (ld.global.nc): the memory is read-only as long as the kernel runs", milder=Severity.NOTE,
-            operation=f"global memory, line {other.line}", other=other, arrays=(array.region.begin,), why=said.why, halves=said.halves,
+            operation=races.operation_with("global memory", other), other=other, arrays=(array.region.begin,), why=said.why, halves=said.halves,
         )  # fmt: skip

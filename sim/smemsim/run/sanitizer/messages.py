@@ -23,7 +23,7 @@ from smemsim.core.spec.findings import Severity
 from smemsim.run.lower.dataflow import message_flags, message_loads
 from smemsim.run.sanitizer.across_waves import ACROSS_WAVES, StrongStore
 from smemsim.run.sanitizer.happens_before import VectorClocks
-from smemsim.run.sanitizer.races import Access, unordered
+from smemsim.run.sanitizer.races import Access, operation_with, unordered
 from smemsim.run.sanitizer.reporting import WORD, Reporting
 
 if TYPE_CHECKING:
@@ -126,5 +126,5 @@ class Messages:
         said = unordered(own, theirs, f"a word of {where}", why)
         self.x.launch.find(
             said.code, i, said.what, repair, why=said.why, halves=said.halves, because="PTX ISA 9.1 §8.8 to 8.10", milder=Severity.NOTE,
-            operation=f"{where}, line {stored.instruction.line}", other=stored.instruction,
+            operation=operation_with(where, stored.instruction), other=stored.instruction,
         )  # fmt: skip

@@ -339,7 +339,7 @@ class Operations:
         thread.
         """
         is_ordered = facts_of(kind).is_in_order or "bulk_group" in i.modifiers
-        return is_ordered * ((threads + 1) * _LINES + i.line)
+        return is_ordered * ((threads + 1) * _LINES + i.site)
 
     def remembers(self, op: Operation, cta: int = 0) -> bool:
         """Does an operation still have a number; of one that stands for all, that of a CTA?"""

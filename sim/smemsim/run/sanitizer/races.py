@@ -29,6 +29,7 @@ __all__ = [
     "mbarrier_in_flight",
     "mbarrier_not_visible",
     "non_coherent",
+    "operation_with",
     "overwritten_in_flight",
     "own_tensor_access",
     "read_before_arrival",
@@ -44,6 +45,11 @@ __all__ = [
 UNORDERED = "nothing orders the two"
 _STORES = "TMA and the tensor core may not see ordinary stores before fence.proxy.async"
 _PROXY = "TMA and the tensor core may write before ordinary loads and stores are complete, unless fence.proxy.async follows these"
+
+
+def operation_with(memory: str, other: Instruction) -> str:
+    """What sets apart the races of one instruction: the memory and the other instruction."""
+    return f"{memory}, line {other.line}" + f", {other.name}" * (other.nth > 0)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -454,9 +454,9 @@ class RegistersInFlight:
         """X007: an instruction uses a register of a wgmma in flight. If ptxas makes it right, it is a remark."""
         operand = "D" if slot in op.registers.results | op.registers.copies else "A"
         rule = IN_FLIGHT[f"{operand} {how}"]
-        if (op.instruction.line, how) in self._told:
+        if (op.instruction.site, how) in self._told:
             return
-        self._told.add((op.instruction.line, how))
+        self._told.add((op.instruction.site, how))
         told = f" ({' or '.join(rule.told)})" if rule.told else ""
         why = "registers of a wgmma must not be accessed before wgmma.wait_group"
         if rule.is_safe:

@@ -155,7 +155,7 @@ class ReleaseMissingReads:
     def _tell(self, i: Instruction, at: int, reader: int, lane: int, tick: _Tick) -> None:
         warp, release, line = self.reporting.warp(reader), tick.release, int(self.shared.read_line[at])
         whose = f"lane {lane}" if lane != SEVERAL else "other lanes"
-        mine, theirs = Access("write", "a warp", i), Access("read", f"{whose} of warp {warp}", self.reporting.at(line, "read"))
+        mine, theirs = Access("write", "a warp", i), Access("read", f"{whose} of warp {warp}", self.reporting.at(line))
         why = f"lane {tick.by} releases, at {release.at} ({release.name}), and {whose} has not synchronised with it in between"
         if self._is_custom(line, tick):
             self.reporting.excuses["lane"] = release

@@ -28,7 +28,7 @@ from smemsim.run.marks import LANE_BITS
 from smemsim.run.sanitizer.happens_before import VectorClocks
 from smemsim.run.sanitizer.lanes import ONLY_WAIT, Lanes
 from smemsim.run.sanitizer.operations import MATRIX, Operation
-from smemsim.run.sanitizer.races import LANES_APART, Access, unordered
+from smemsim.run.sanitizer.races import LANES_APART, Access, operation_with, unordered
 from smemsim.run.sanitizer.reporting import Reporting
 from smemsim.run.sanitizer.synchronisation import ALL_LANES, by_warps
 from smemsim.run.warps import EXITED, WARP
@@ -518,7 +518,7 @@ class ReleaseMissingWrites:
             said = unordered(mine, theirs, self.name(i, memory, at), why)
             self.x.launch.find(
                 said.code, i, said.what, repair, why=said.why, halves=said.halves, because="PTX ISA 9.1 §8.8 (release and acquire patterns), 9.7.13.2",
-                operation=f"global memory, line {one.store.line}", other=one.store, milder=milder,
+                operation=operation_with("global memory", one.store), other=one.store, milder=milder,
             )  # fmt: skip
 
 

@@ -327,19 +327,18 @@ class Reporting:
         cta, own = divmod(int(warp), self._per_cta)
         return str(own) if len(self.x.ctas) == 1 else f"{own} of CTA {self.x.ctas[cta].number}"
 
-    def access(self, does: str, warp: Any, site: int, space: str = "shared") -> Access:
-        """An access of a warp, by the site of its instruction (of tensor memory: the line)."""
-        return Access(does, f"warp {self.warp(warp)}", self.at(site, does, space))
+    def access(self, does: str, warp: Any, site: int) -> Access:
+        """An access of a warp, by the site of its instruction."""
+        return Access(does, f"warp {self.warp(warp)}", self.at(site))
 
     def line(self, *lines: int) -> str:
-        """Lines of the PTX in a sentence, with those of the source."""
+        """Lines of the PTX, or sites, in a sentence, with those of the source."""
         named: str = self.x.program.at(*lines)
         return named
 
-    def at(self, site: int, does: str, space: str = "shared") -> Instruction | None:
-        """The instruction of a site. Of tensor memory: that of a line which can do this."""
-        found: Instruction | None = self.x.program.tensor_access_at(site, does) if space == "tensor" else self.sites.get(site)
-        return found
+    def at(self, site: int) -> Instruction | None:
+        """The instruction of a site."""
+        return self.sites.get(site)
 
     def ends(self, first: Instruction | None, then: Instruction) -> tuple[str, str]:
         """The two accesses of a race in a sentence: their lines, or "the first access" and "the second" if one

@@ -127,7 +127,7 @@ class SharedFindings:
         write and read before the access. The result is "" without such a flag.
         """
         (one, other), at = suspect.warps, int(suspect.at[0])
-        first = self.reporting.at(suspect.line, "write")
+        first = self.reporting.at(suspect.line)
         if a.reader is not None or first is None or suspect.theirs.does != "write" or self.table.who[at] != other:
             return "", ""
         lacks = self.clocks.flag_lacks(one, self.clocks.grid.wave, other, int(self.table.when[at]))
@@ -137,7 +137,7 @@ class SharedFindings:
 
     def _maybe_flag(self, a: WordAccess, suspect: Suspect) -> str:
         """The fix if a relaxed store after an earlier write of the same CTA may be meant as a flag; "" without one."""
-        (one, other), first = suspect.warps, self.reporting.at(suspect.line, "write")
+        (one, other), first = suspect.warps, self.reporting.at(suspect.line)
         is_near = one // self.table.per_cta == other // self.table.per_cta
         if first is None or suspect.theirs.does != "write" or not is_near:
             return ""
@@ -145,7 +145,7 @@ class SharedFindings:
 
     def _fenced_barrier(self, line: int, i: Instruction) -> str:
         """What to put between a store at `line` and an operation that reads the bytes."""
-        writer = self.reporting.at(line, "write")
+        writer = self.reporting.at(line)
         fence = None if writer is None else self.reporting.following(writer, "fence.proxy.async")
         if fence is None:
             return "put fence.proxy.async and then a barrier between {} and {}".format(*self.reporting.ends(writer, i))

@@ -236,7 +236,7 @@ class SharedRule:
         self, a: WordAccess, at: np.ndarray, mine: int, other: int, byte: int, line: int, formal: Formal, does: str = "write"
     ) -> Suspect:  # fmt: skip
         who = f"warp {self.reporting.warp(other)}, byte {byte}"
-        theirs = Access(does, who, self.reporting.at(int(line), does))
+        theirs = Access(does, who, self.reporting.at(int(line)))
         return Suspect("order", at, self._access(a, mine), theirs, formal, warps=(int(mine), int(other)), line=int(line))
 
     @functools.cached_property
@@ -343,7 +343,7 @@ class SharedRule:
             first = int(np.argmax(late))
             other, line = int(self.table.mark[a.at[first]]) & MANY, int(self.table.line[a.at[first]])
             who = f"lane {other} of the same warp" if other != SEVERAL else "other lanes of the same warp"
-            yield self._of_lanes(a, late, lanes, Access("write", who, self.reporting.at(line, "write")), line)
+            yield self._of_lanes(a, late, lanes, Access("write", who, self.reporting.at(line)), line)
 
     def lanes_read(self, a: WordAccess, lanes: np.ndarray) -> Suspects:
         """Other lanes of a writing lane's warp that have read words, and have not synchronised with it since."""
@@ -352,7 +352,7 @@ class SharedRule:
             late &= ~a.values.lay_there
         if late.any():
             line = int(self.table.read_line[a.at[int(np.argmax(late))]])
-            theirs = Access("read", "another lane of the same warp", self.reporting.at(line, "read"))
+            theirs = Access("read", "another lane of the same warp", self.reporting.at(line))
             yield self._of_lanes(a, late, lanes, theirs, line)
 
     def _of_lanes(self, a: WordAccess, late: np.ndarray, lanes: np.ndarray, theirs: Access, line: int) -> Suspect:
@@ -467,7 +467,7 @@ class SharedRule:
                 yield self._of_scope(a, places, int(line[places[0]]), formal)
 
     def _of_scope(self, a: WordAccess, at: np.ndarray, line: int, formal: Formal) -> Suspect:
-        theirs = Access("access", "another CTA", self.reporting.at(line, "access"))
+        theirs = Access("access", "another CTA", self.reporting.at(line))
         return Suspect("scope", at, Access("access", "a warp", a.i), theirs, formal, line=line)
 
     # ---- an operation reads
@@ -554,7 +554,7 @@ class SharedRule:
             # the table has the line of the last reader alone, which may have its fence
             last = (tables.read_mark[places] >> LANE_BITS + PART_BITS) % self.lanes.count % per_cluster
             n = int(np.argmax(late[np.arange(len(places)), last]))
-            load, reader = self.reporting.at(int(tables.read_line[places[n]]), "read"), int(readers[np.argmax(late[n])])
+            load, reader = self.reporting.at(int(tables.read_line[places[n]])), int(readers[np.argmax(late[n])])
             if late[n, last[n]]:
                 theirs = Access("read", "threads", load)
             else:

@@ -85,7 +85,7 @@ class TensorFindings:
     def _of_warp(self, a: CellAccess, suspect: Suspect) -> tuple[Access, str, str]:
         access = "ld" if suspect.does == "read" else "st"
         warps = self._warps(suspect, a.at)
-        theirs = Access(suspect.does, warps, self.reporting.at(suspect.line, suspect.does, "tensor"))
+        theirs = Access(suspect.does, warps, self.reporting.at(suspect.line))
         if suspect.is_pending:
             wait = f"tcgen05.wait::{access}.sync.aligned after {self.reporting.line(suspect.line)}, then a barrier before {a.i.at}"
             return (
@@ -105,9 +105,9 @@ class TensorFindings:
 
     def _tell_own(self, a: CellAccess, suspect: Suspect) -> None:
         """A remark: a warp accesses what its own tcgen05.st or .ld may still access."""
-        other = self.reporting.at(suspect.line, suspect.does, "tensor")
+        other = self.reporting.at(suspect.line)
         if other is not None:
-            said = races.own_tensor_access(self._mine(a), self.reporting.access(suspect.does, a.warp, suspect.line, "tensor"), WANTED)
+            said = races.own_tensor_access(self._mine(a), self.reporting.access(suspect.does, a.warp, suspect.line), WANTED)
             wait = f"tcgen05.wait::{'ld' if suspect.does == 'read' else 'st'}.sync.aligned after {self.reporting.line(suspect.line)}"
             self.x.launch.find(
                 said.code, a.i, said.what, wait, because="PTX ISA 9.1 §9.7.16.6.4.2", milder=Severity.NOTE, operation=other.name, other=other,
@@ -145,7 +145,7 @@ class TensorFindings:
             self.x.launch.find(
                 "X017", i, f"the numbers that tcgen05.st wrote to {self.where(at, held > 0)} are overwritten, and no instruction has read them",
                 "enable-input-d true for the first instruction too, if the sum begins with the numbers in D", because=because, milder=Severity.NOTE,
-                halves=(self._mine(a).half, self.reporting.access("lost", warp, int(self.table.cells.line[at].flat[0]), "tensor").half),
+                halves=(self._mine(a).half, self.reporting.access("lost", warp, int(self.table.cells.line[at].flat[0])).half),
                 why="a sum that begins with enable-input-d false does not add to the old numbers",
             )  # fmt: skip
         elif is_cut(held):
@@ -182,7 +182,7 @@ class TensorFindings:
         who, is_product = cells.who[a.at], cells.unread[a.at] == PRODUCT
         for number in distinct(who[is_product & (who >= OPERATIONS)]).tolist() if is_product.any() else ():
             by = self.reporting.operations[number - OPERATIONS]
-            if by.instruction.line not in read or not is_product[who == number].all():
+            if by.instruction.site not in read or not is_product[who == number].all():
                 continue
             self.x.launch.find(
                 "X017", by.instruction, "the last product is lost: no instruction has read it when its columns are given back",
@@ -193,7 +193,7 @@ class TensorFindings:
 
     def _lost(self, by: Operation, i: Instruction) -> Half:
         """The product that is lost."""
-        again = ", in the iteration before" * (by.instruction.line >= i.line)
+        again = ", in the iteration before" * ((by.instruction.line, by.instruction.nth) >= (i.line, i.nth))
         return Half("lost", f"the product of warp {self.reporting.warp(by.warps[0])}{again} ({by.instruction.name})", by.instruction)
 
     def read_as(self, i: Instruction, at: Any, before: Operation, dtype: str) -> None:

@@ -94,7 +94,7 @@ class TensorMarks:
         halves of uninitialised cells stay uninitialised.
         """
         self.table.unfold()
-        mark = np.int32(self.taint.origins.of(("tensor half", i.line), functools.partial(self._half_is_used, i)))
+        mark = np.int32(self.taint.origins.of(("tensor half", i.site), functools.partial(self._half_is_used, i)))
         before = np.zeros(1, np.int32) if self.marks is None else self.marks.reshape(-1, WORD)[cells][..., WORD // 2 :]
         upper = np.where((self.table.cells.who.reshape(-1)[cells] == NOBODY)[..., None], mark, before).astype(np.int32)
         self.put_parts(cells, np.concatenate([marks, np.broadcast_to(upper, marks.shape)], axis=-1))
@@ -109,7 +109,7 @@ class TensorMarks:
     def _reads_unwritten(self, a: CellAccess, nobody: np.ndarray, *, is_sum: bool) -> None:
         """Cells are read that nothing has written: R507, when the value is used if it is followed."""
         if is_sum:
-            self.sums.add(a.i.line)
+            self.sums.add(a.i.site)
         if is_followed(a.i):
             self.early.setdefault(a.i.site, (a.i, np.zeros(self.table.cells.who.shape, bool)))[1][a.at] |= nobody
         else:
@@ -122,7 +122,7 @@ class TensorMarks:
         if is_late:
             return f"write these cells before {a.i.at} reads them: {elsewhere} writes them only after that"
         has_filled = f": so far {elsewhere}" if elsewhere else " (tcgen05.st or tcgen05.cp, and its wait)"
-        if a.i.line in self.sums:
+        if a.i.site in self.sums:
             first = "enable-input-d false for the first instruction that adds into D"
             begins = f"if the sum begins with numbers in D, such as a bias: write these cells first{has_filled}"
             return f"{begins}; or {first}" if elsewhere else f"{first}; or {begins}"
@@ -137,9 +137,9 @@ class TensorMarks:
         """
         cells, cta = self.table.cells, a.at[0]
         # numbers for D are read by no other instruction, as scale factors are
-        is_filled = cells.unread[cta] >= FILL if a.i.line in self.sums else cells.who[cta] != NOBODY
+        is_filled = cells.unread[cta] >= FILL if a.i.site in self.sums else cells.who[cta] != NOBODY
         lines = cells.line[cta] * is_filled
-        fills = {i.line: i for i in self.table.x.program.inlined.body if i.op == "tcgen05" and i.modifiers[0] in _WRITERS}
+        fills = {i.site: i for i in self.table.x.program.inlined.body if i.op == "tcgen05" and i.modifiers[0] in _WRITERS}
         if since := set(distinct(lines[a.at[1:]][nobody]).tolist()) & fills.keys():
             return fills[min(since)].at, True
         here = distinct(np.arange(COLUMNS)[a.at[2]][nobody.any(axis=0)])
@@ -179,10 +179,10 @@ class TensorMarks:
         Not if the reader was complete before the operation was issued: then it could not wait.
         """
         reporting = self.findings.reporting
-        for line, (reader, cells) in list(self.early.items()):
+        for site, (reader, cells) in list(self.early.items()):
             missed = cells[at] & (self.table.cells.who[at] == NOBODY) & self.rule.are_read_late(at, warp)
-            if missed.any() and line != i.line:
-                del self.early[line]
+            if missed.any() and site != i.site:
+                del self.early[site]
                 said = races.tensor_read_early(reader, i, self.findings.where(at, missed))
                 repair = f"{reporting.commit_of(i, reader)}; wait for the parity of this round"
                 tell = functools.partial(

@@ -100,7 +100,7 @@ class TensorShadow(TensorMarks):
             self._read.add((cta, int(cells.line[cta, lane, first])))
             cells.unread[at] = 0
             group = (int(self.x.tid[warp * WARP]) // WARP) // GROUP
-            cells.read_line[at] = i.line
+            cells.read_line[at] = i.site
             if self.rule.named.at_once(i):
                 cells.read_when[(group, *at)] = self.table.clocks.clock[warp]
             else:
@@ -121,9 +121,9 @@ class TensorShadow(TensorMarks):
             a = CellAccess(i, at, warp, "write")
             self._reach(a)
             self.findings.tell(a, self.rule.readers(a), self.rule.own_loads(a))
-            cells.who[at], cells.when[at], cells.line[at] = warp, PENDING, i.line
+            cells.who[at], cells.when[at], cells.line[at] = warp, PENDING, i.site
             cells.unread[at] = FILL if are_alike else NUMBERS
-            self.table.unwaited.stores.setdefault(warp, []).append((at, warp, i.line))
+            self.table.unwaited.stores.setdefault(warp, []).append((at, warp, i.site))
 
     def are_touched(self, boxes: Sequence[tuple[int, int, int, int, int]], lanes: int) -> bool:
         """Has any access touched a cell of boxes, in the form of `write`?"""
@@ -190,32 +190,32 @@ class TensorShadow(TensorMarks):
         cells = self.table.cells
         fills = cells.unread[at] >= FILL
         lines = distinct(cells.line[at][fills]).tolist() if fills.any() else ()
-        return {self._part_of_line.get(line, -1) for line in lines}
+        return {self._part_of.get(line, -1) for line in lines}
 
     @functools.cached_property
-    def _part_of_line(self) -> dict[int, int]:
-        """By line a number that instructions share between which no branch and no label lies."""
+    def _part_of(self) -> dict[int, int]:
+        """By site a number that instructions share between which no branch and no label lies."""
         inlined = self.x.program.inlined
         labels, count, parts = {*inlined.labels.values()}, 0, {}
         for n, i in enumerate(inlined.body):
             count += n in labels
-            parts[i.line] = count
+            parts[i.site] = count
             count += i.op == "bra"
         return parts
 
     # ---- operations
 
     def begin(self, i: Instruction, thread: int, kind: str) -> Operation:
-        """An operation that a thread issues; those of one line that one commit completes are one."""
+        """An operation that a thread issues; those of one instruction that one commit completes are one."""
         self.table.unfold()
-        op = self.table.issued.open.get((thread, i.line))
+        op = self.table.issued.open.get((thread, i.site))
         return self.table.begun(thread, self.operations.begin(i, thread, kind)) if op is None else op
 
     def begin_together(self, i: Instruction, threads: Sequence[int], kind: str, *what: Sequence[Any]) -> list[Operation]:
         """`begin` of several; see `Sanitizer.begin_together`."""
         knowledge, held_open = self.table.knowledge, self.table.issued.open
         own = 0 if knowledge is None or not knowledge.is_the_same() else cast("Cohort", self.x.cohort).own_count(threads, *what)
-        held = [held_open[thread, i.line] for thread in threads[:own] if (thread, i.line) in held_open]
+        held = [held_open[thread, i.site] for thread in threads[:own] if (thread, i.site) in held_open]
         if own and len(held) == own:
             return held
         if knowledge is None or not own or held:
@@ -249,7 +249,7 @@ class TensorShadow(TensorMarks):
             self._joins(op, at)
             cells.unread[at] = 0
         for at in of_writes:
-            cells.unread[at], cells.who[at], cells.line[at] = PRODUCT, OPERATIONS + op.number, op.instruction.line
+            cells.unread[at], cells.who[at], cells.line[at] = PRODUCT, OPERATIONS + op.number, op.instruction.site
         return True
 
     def _joins(self, op: Operation, at: Any) -> None:
@@ -319,7 +319,7 @@ class TensorShadow(TensorMarks):
                 self.findings.lost(a)
                 self._summed |= self._fills(at)
             cells.unread[at] = PRODUCT if is_product else 0
-            cells.who[at], cells.line[at] = OPERATIONS + op.number, i.line
+            cells.who[at], cells.line[at] = OPERATIONS + op.number, i.site
 
     def commit(self, commits: Sequence[tuple[int, Mbarrier]]) -> None:
         """tcgen05.commit of threads: all its own operations so far are complete when the phase of the barrier is. Of

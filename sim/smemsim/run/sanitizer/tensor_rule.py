@@ -171,7 +171,7 @@ class TensorRule:
             return
         lines = self.table.cells.read_line[a.at]
         for line in distinct(lines[read_when > 0]).tolist():
-            load, own = self.x.program.tensor_access_at(line, "read"), lines == line
+            load, own = self.x.program.sites.get(line), lines == line
             if load is not None and self.named.are_unused(load, a.i, is_pending=bool((read_when[own] == PENDING).any())):
                 yield Suspect(own, "read", warp=a.warp, line=line, is_own=True)
 

@@ -246,13 +246,13 @@ class TensorTable:
         """Somebody touches tensor memory of a CTA: the cells get what was added there last."""
         for op, (_, lanes, first, end) in self.added.pop(cta, {}).values():
             at = (cta, lanes, slice(first, end))
-            self.cells.who[at], self.cells.read_by[at], self.cells.line[at] = OPERATIONS + op.number, op.number + 1, op.instruction.line
+            self.cells.who[at], self.cells.read_by[at], self.cells.line[at] = OPERATIONS + op.number, op.number + 1, op.instruction.site
 
     # ---- operations of threads
 
     def begun(self, thread: int, op: Operation) -> Operation:
         """A thread has issued an operation, which is returned."""
-        self.issued.open[thread, op.instruction.line] = op
+        self.issued.open[thread, op.instruction.site] = op
         flags, stride = self.issued.flags, self.x.stride
         if thread not in flags:
             self.issued.by_several |= any(other // stride == thread // stride for other in flags)

@@ -89,7 +89,7 @@ class UnscopedArrivals:
             arrival = next(iter(self._arrivals.values()))
         _TOLD(self.x.launch).add(arrival.name)
         line = int(self.shared.line[places[0]])
-        theirs = Access("write", f"warp {self.reporting.warp(other)}", self.reporting.at(line, "write"))
+        theirs = Access("write", f"warp {self.reporting.warp(other)}", self.reporting.at(line))
         why = (
             f"only {arrival.name} of {arrival.at} orders the two: by the PTX ISA an arrival without a scope releases to its own CTA (.cta), and ptxas compiles it so; "
             "libraries write this, and one program failed (CUTLASS issue 3324)"
