@@ -216,7 +216,7 @@ def _heat(heat: Heat) -> str:
     heads = "".join(f"<th scope=col class=num>{html.escape(head)}</th>" for head in heat.heads)
     rows = "".join(
         f"<tr><td class=heatbar><i{'' if line.says else ' class=fine'} style='width:{line.share:.0%}'></i></td><td class=num>{line.share:.0%}</td>"
-        f'<td class=mono>{html.escape(line.where)}</td><td class=mono title="{html.escape(line.says)}">{html.escape(line.text[:LONGEST_LINE])}'
+        f'<td class="mono where">{html.escape(line.where)}</td><td class=mono title="{html.escape(line.says)}">{html.escape(line.text[:LONGEST_LINE])}'
         f"{f'<br><span class=dim>{html.escape(_says(line))}</span>' if _says(line) else ''}</td>"
         f"{''.join(f'<td class=num>{html.escape(number)}</td>' for number in line.numbers)}</tr>"
         for line in heat.lines
