@@ -260,10 +260,11 @@ class Once(Generic[T]):
 
 
 class Lazily(Sequence[T]):
-    """`count` values, each made when something asks for it."""
+    """`count` values, each made when something first asks for it."""
 
     def __init__(self, count: int, make: Callable[[int], T]) -> None:
         self._count, self._make = count, make
+        self._made: dict[int, T] = {}
 
     def __len__(self) -> int:
         return self._count
@@ -276,10 +277,12 @@ class Lazily(Sequence[T]):
 
     def __getitem__(self, n: int | slice) -> T | list[T]:
         if isinstance(n, slice):
-            return [self._make(k) for k in range(*n.indices(self._count))]
+            return [self[k] for k in range(*n.indices(self._count))]
         if n >= self._count:
             raise IndexError(n)
-        return self._make(n)
+        if n not in self._made:
+            self._made[n] = self._make(n)
+        return self._made[n]
 
 
 @dataclasses.dataclass(eq=False, kw_only=True)
