@@ -191,6 +191,21 @@ def test_what_holds_others_up_is_told_first():
     assert found(body.format("mov.u32 %r3, 1;"), block=96) == {}
 
 
+@pytest.mark.parametrize("gives", ["", "mbarrier.arrive.shared::cta.b64 _, [ready];"])
+def test_the_mbarrier_at_which_nothing_arrives_is_the_cause_of_a_hang(gives):
+    """Warp 0 waits until warp 1 has freed the accumulator, and warp 1 until it is ready: each could arrive elsewhere."""
+    body = f""".shared .b64 stage; .shared .b64 free; .shared .b64 ready; @%p9 mbarrier.init.shared::cta.b64 [stage], 1;
+    @%p9 mbarrier.init.shared::cta.b64 [free], 1; @%p9 mbarrier.init.shared::cta.b64 [ready], 1; bar.sync 0;
+    and.b32 %r4, %r1, 31; setp.ne.u32 %p3, %r4, 0; @%p3 exit; setp.ge.u32 %p1, %r1, 32; @%p1 bra EPILOGUE; {gives}
+    W: mbarrier.try_wait.parity.shared::cta.b64 %p2, [free], 0; @!%p2 bra W; mbarrier.arrive.shared::cta.b64 _, [stage]; bra E;
+    EPILOGUE: mbarrier.try_wait.parity.shared::cta.b64 %p2, [ready], 0; @!%p2 bra EPILOGUE; mbarrier.arrive.shared::cta.b64 _, [free]; E:"""
+    text = kernel(0, body.replace("; ", ";\n"))
+    findings = smemsim.Gpu("sm_90a").launch(text, block=64, progress=False).findings
+    line = next(n for n, one in enumerate(text.split("\n"), 1) if "EPILOGUE: " in one)
+    assert [(f.code, f.line == line, f.cause is None) for f in findings] == [("X006", True, True), ("X006", False, False)] * (not gives)
+    assert all("no instruction of the kernel can arrive at it" in f.why for f in findings[:1])
+
+
 # ---- own ranks
 
 

@@ -373,6 +373,16 @@ def test_a_barrier_that_somebody_never_reaches_hangs(body, words):
     assert words in messages["X006"]
 
 
+@pytest.mark.parametrize(("waits", "ended"), [(True, "warp 3 ended"), (False, "warps 2, 3 ended")])
+def test_a_warp_of_which_one_lane_waits_has_not_ended(waits, ended):
+    """Lane 0 of warp 2 waits for an arrival that never comes; its other lanes, and warp 3, have exited."""
+    body = f"""@%p9 mbarrier.init.shared::cta.b64 [bar], 1; bar.sync 0; setp.lt.u32 %p1, %r1, 64; @%p1 bra MEET;
+    setp.ne.u32 %p2, %r1, 64; @%p2 exit; {"W: mbarrier.try_wait.parity.shared::cta.b64 %p3, [bar], 0; @!%p3 bra W;" * waits} exit; MEET: bar.sync 1, 128;"""
+    done, _ = run(body, [], block=N)
+    (why,) = (f.why for f in done.result.findings.values() if "barrier 1" in f.why)
+    assert why.endswith(f"{ended} without arriving")
+
+
 def test_lanes_that_wait_for_lanes_at_an_mbarrier_are_no_cause():
     body = """@%p9 mbarrier.init.shared::cta.b64 [bar], 2; bar.warp.sync -1; @!%p9 bra J;
     W: mbarrier.try_wait.parity.shared::cta.b64 %p1, [bar], 0; @!%p1 bra W; J: bar.warp.sync -1;"""

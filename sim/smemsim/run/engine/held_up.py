@@ -8,12 +8,13 @@ from collections.abc import Iterable
 import numpy as np
 
 from smemsim.base.distinct import distinct
-from smemsim.core.ptx.module import Instruction
+from smemsim.core.ptx.module import Address, Instruction
+from smemsim.core.ptx.origins import symbols_behind
 from smemsim.run.engine.wave import EXITED, GATHERING, PARKED, YIELDED, Wait, Wave
 from smemsim.run.lower.cfg import following
 from smemsim.run.slots import Slot
 
-__all__ = ["brings_bytes", "could_come", "reached", "roots"]
+__all__ = ["brings_bytes", "could_come", "feeders", "reached", "roots"]
 
 
 MOST = 128  # waits that are looked at
@@ -71,6 +72,21 @@ def _feeds(i: Instruction) -> bool:
     return arrives or commits or brings_bytes(i) or (i.op == "cp" and "arrive" in i.modifiers)
 
 
+def feeders(x: Wave, offset: int) -> list[Instruction]:
+    """The instructions that could arrive at the mbarrier of an address, or bring it bytes: all of the kernel, except
+    those whose address the text computes from other variables.
+    """
+    places, body = x.program.places, x.program.inlined.body
+    own = places.shared_at(offset)
+
+    def may(i: Instruction) -> bool:
+        addresses = [one for one in i.operands if isinstance(one, Address) and one.coordinates is None]
+        names = symbols_behind(body, addresses[-1]) if addresses else frozenset()  # the mbarrier is the last address
+        return not names or (own.name in names if own is not None else not all(places.of(name).size for name in names))
+
+    return [i for i in body if _feeds(i) and may(i)]
+
+
 def _meets(i: Instruction, wait: Instruction) -> bool:
     """Is an instruction an arrival at a barrier of threads of the kind that others wait at?"""
     return i.op in ("bar", "barrier") and "warp" not in i.modifiers and ("cluster" in i.modifiers) == ("cluster" in wait.modifiers)
@@ -86,7 +102,8 @@ def _holders(x: Wave, wait: Wait) -> np.ndarray:
     first = int(wait.threads[0]) // cluster * cluster
     others = np.setdiff1d(np.arange(first, min(first + cluster, x.total)), wait.threads)
     again = could_come(x, others, known)
-    return again if again.size else could_come(x, others, (i.line for i in body if _feeds(i)))
+    may = feeders(x, wait.touched[0].begin) if wait.touched else [i for i in body if _feeds(i)]
+    return again if again.size else could_come(x, others, (i.line for i in may))
 
 
 def roots(x: Wave) -> set[int]:

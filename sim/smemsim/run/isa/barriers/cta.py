@@ -406,8 +406,9 @@ class NamedBarrier:
         count = int(self.arrived.sum())
         text = f"{self.title}: {count} thread{'s have' if count != 1 else ' has'} arrived (warp{'s' * (len(came) > 1)} {_list(came)}, {self._lines(x)})"
         if self.count is not None:
+            runs = distinct(np.flatnonzero(x.pc[self.own] < EXITED) // WARP).tolist()  # one lane may go on alone
             gone = distinct(np.flatnonzero(~self.arrived & (x.pc[self.own] >= EXITED)) // WARP).tolist()
-            over = [warp for warp in gone if warp not in came]
+            over = [warp for warp in gone if warp not in came and warp not in runs]
             ended = f"; warp{'s' * (len(over) > 1)} {_list(over)} ended without arriving" if over else ""
             return f"{text}; it is for {self.count}, so {self.count - self._counted(x)} more must come{ended}"
         return f"{text}, {len(self.missing(x))} have not"

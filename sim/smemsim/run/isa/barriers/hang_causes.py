@@ -17,7 +17,7 @@ from smemsim.core.ptx.module import Instruction, Register
 from smemsim.core.ptx.origins import number_of, origin
 from smemsim.core.spec.barriers import MBARRIER_ARRIVALS
 from smemsim.core.spec.findings import Severity
-from smemsim.run.engine.held_up import could_come
+from smemsim.run.engine.held_up import could_come, feeders
 from smemsim.run.engine.wave import WARP, Cta, Wait
 from smemsim.run.isa.barriers.byte_rounds import Event
 from smemsim.run.isa.barriers.mbarrier import ADDS_OWN, Delivery, Mbarrier
@@ -833,6 +833,8 @@ def _describe(barrier: Mbarrier, i: Instruction, x: Wave, phase: int) -> str:
         none = "" if any(state.done.values()) else "; no thread and no bytes have arrived"
         if none and (commit := _commit_elsewhere(barrier, x)) is not None:
             none = f"; {commit[0]}"
+        elif none and not feeders(x, barrier.offset):
+            none += ", and no instruction of the kernel can arrive at it"
         said += f": {lacks}{f'; {when}: {known}' if known else none}"
     elif has_begun:
         said += f"; of phase {state.phase}, {lacks}"
