@@ -1537,6 +1537,33 @@ def test_findings_about_other_bytes_are_no_consequences():
     assert [f.because for f in (found["R507"], found["X006"]) if "consequence" in f.because] == []
 
 
+# Threads of warp 1 write the 64 bytes behind the tiles, one of them bytes of B's third K step: without a fence.
+BEHIND = "sub.u32 %r2, %tid, 32; setp.lt.u32 %q, %r2, 16; mov.u32 %r1, spare; mad.lo.u32 %r1, %r2, 4, %r1; @%q st.shared.u32 [%r1], %tid;"
+INSIDE = "add.u32 %r1, %tiles, 64; setp.eq.u32 %q, %tid, 32; @%q st.shared.u32 [%r1], 0; bar.sync 0;"
+
+
+@pytest.mark.parametrize(
+    ("by", "before", "inside", "own", "following"),
+    [
+        (32, BEHIND, "", set(), set()),
+        (384, BEHIND, "", {"R502"}, {"X003"}),
+        (384, "", INSIDE, {"R502", "X003"}, set()),
+        (32, "", INSIDE, {"X003"}, set()),
+    ],
+    ids=["right", "past the tile", "wrong steps, and a missing fence", "a missing fence"],
+)
+def test_races_outside_of_a_tile_follow_from_its_wrong_k_steps(by: int, before: str, inside: str, own: set[str], following: set[str]):
+    gpu = Gpu("sm_90a")
+    a, b = tensor(gpu, (ROWS, BOX), (BOX, ROWS)), tensor(gpu, (ROWS, BOX), (BOX, ROWS))
+    products = [Product(TILE + by * k, 32 * k, first=inside if not k else "") for k in range(4)]
+    found = run(
+        kernel(2, [Load(1, 0, (0, 0)), Load(0, TILE, (0, 0))], products, before=before), gpu, a, b, try_fixes=False, shared_bytes=2048
+    )
+    grave = [f for f in found.findings if f.severity in ("trap", "wrong")]
+    assert {f.code for f in grave if f.cause is None} == own, found.text()
+    assert {f.code for f in grave if f.cause is not None and f.cause.code == "R502"} >= following, found.text()
+
+
 def test_every_code_has_a_place_among_causes():
     assert set(UPSTREAM) == set(CODES)
     assert set(CODES) > CONSEQUENCES

@@ -25,16 +25,21 @@ HALVES_OF_UPDATE = 3  # a load and the stores of both threads
 BULK_SIZE = "A103"  # its bytes are cut off, so another number comes than is expected
 
 
-def with_causes(findings: Sequence[Finding], touched_by: Callable[[Instruction], Sequence[Touched]] = lambda i: ()) -> list[Finding]:
+def with_causes(
+    findings: Sequence[Finding],
+    touched_by: Callable[[Instruction], Sequence[Touched]] = lambda i: (),
+    strays: Callable[[Finding, Finding], bool] = lambda cause, f: False,
+) -> list[Finding]:
     """Findings, the most upstream first, each with the first one before it that it follows from.
 
     It is about the same instruction or the same bytes, an mbarrier's among them. If several waits never end, the
     later ones follow from the first. The same holds for loads of one mbarrier with the same finding. `touched_by` gives
-    the bytes of a load and of the mbarriers on which it completes.
+    the bytes of a load and of the mbarriers on which it completes. `strays` says if a finding is about bytes that a
+    wrong operand (the first argument) reads outside of its tile.
     """
     done: list[Finding] = []
     for f in sorted(findings, key=lambda f: any(_is_of_word(other, f) for other in findings)):
-        cause = next((other for other in done if _is_cause(other, f, touched_by)), None)
+        cause = next((other for other in done if _is_cause(other, f, touched_by) or (other.severity in GRAVE and strays(other, f))), None)
         done.append(f if cause is None else _following(f, cause))
     return done
 

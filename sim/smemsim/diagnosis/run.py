@@ -7,7 +7,7 @@ import dataclasses
 import functools
 import pathlib
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from smemsim.base.errors import InputError, SmemsimError
@@ -51,7 +51,7 @@ from smemsim.diagnosis.outputs import Output
 from smemsim.diagnosis.pairs import halves
 from smemsim.diagnosis.pipeline import Pipeline
 from smemsim.diagnosis.report import Report, cause_of, fitting, rests_on, target_of
-from smemsim.diagnosis.run_to_scenario import Written, judged, scenario_of
+from smemsim.diagnosis.run_to_scenario import STRAYED, Written, judged, scenario_of
 from smemsim.diagnosis.trials.outcome import Outcomes, with_outcome
 from smemsim.diagnosis.unwritten import extents_of, with_extent
 from smemsim.run.counters import Counters, Counting
@@ -108,7 +108,8 @@ def findings_of(
         return []
     sources = Sources(body)
     findings = [_placed(f, sources) for f in findings]
-    return _grouped(with_causes(findings, lambda i: _touched(i, reads)), sources)
+    strays = _strays(written, reads, {(f.code, f.line) for f in findings})
+    return _grouped(with_causes(findings, lambda i: _touched(i, reads), strays), sources)
 
 
 def _is_mild(f: Finding) -> bool:
@@ -217,6 +218,34 @@ def _of_operand(p: Product, side: str, arch: str, line: int) -> Iterator[Touched
         with contextlib.suppress(SmemsimError):
             addresses = operand.addresses(arch)
             yield Touched(p.cta, int(addresses.min()), int(addresses.max()) + 1)
+
+
+def _strays(written: Written | None, reads: Reads | None, found: Collection[tuple[str, int]]) -> Callable[[Finding, Finding], bool]:
+    """Is a finding about bytes outside of the tile, which a later K step reads because of a wrong operand (the cause)?
+
+    The first K step, which reads the tile, has no such finding: its tile is complete.
+    """
+
+    def find(cause: Finding, f: Finding) -> bool:
+        path = cause.check.path if cause.check is not None else None
+        if path is None or not path.side or path.step is None or written is None or reads is None or f.code not in STRAYED:
+            return False
+        item = written.steps[path.step]
+        if not isinstance(item, Product) or f.line not in {event.instruction.line for event in item.events[1:]}:
+            return False
+        lines = {event.instruction.line for event in item.events}
+        if (f.code, item.events[0].instruction.line) in found or item.events[0].instruction.line == f.line or not f.touched:
+            return False
+        tiles = (
+            [read for read in (p.a[0], p.b[0]) if read is not None]
+            for p in reads.products
+            if lines & {e.instruction.line for e in p.events}
+        )
+        return any(
+            side and not any(mine.meets(other) for read in side for other in _of_loads(read.loads) for mine in f.touched) for side in tiles
+        )
+
+    return find
 
 
 def _of_sanitizer(f: Finding, name: str, reads: Reads | None) -> Finding:

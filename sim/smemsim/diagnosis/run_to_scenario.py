@@ -28,7 +28,7 @@ from smemsim.diagnosis.scenario import AnyOperand, Buffer, MapArguments, Meant, 
 from smemsim.run.engine.launch import Launch
 from smemsim.run.engine.records import Load, Mma
 
-__all__ = ["Written", "judged", "scenario_of"]
+__all__ = ["STRAYED", "Written", "judged", "scenario_of"]
 
 
 # ---- A run as a scenario: the loads and matrix instructions of a CTA, each operand with what it was meant to be
