@@ -489,3 +489,22 @@ def test_a_parity_is_no_fix_if_the_wait_finds_one_phase_complete_again(parity: s
     first = ran(INIT.format(1) + body)[0].findings[0]
     assert (first.code, first.tried) == ("X006", is_tried)
     assert first.repair.startswith("parity n & 1 in line") == is_tried
+
+
+@pytest.mark.parametrize(
+    ("branch", "block", "is_tried"),
+    [
+        ("", 32, True),
+        ("", 20, True),
+        ("setp.lt.u32 %p2, %r1, 32; @!%p2 bra E;\n", 32, True),
+        ("setp.lt.u32 %p2, %r1, 16; @!%p2 bra E;\n", 32, False),
+        ("setp.lt.u32 %p2, %r1, 16; @!%p2 ret;\n", 32, False),
+    ],
+    ids=["no branch", "a smaller warp", "all lanes take it", "some lanes take it", "the others exit"],
+)
+def test_a_barrier_of_a_warp_is_no_fix_in_a_branch_that_some_lanes_do_not_take(branch: str, block: int, is_tried: bool):
+    """Its mask names all lanes, and each lane of the mask must execute it."""
+    body = OWN + "st.shared.b32 [%r3], %r1;\n" + branch + READ.replace("128", "4") + "E: bar.warp.sync 0xffffffff;\n"
+    first = next(f for f in ran(body, block=block)[0].findings if f.code == "X008")
+    assert first.tried == is_tried
+    assert first.repair.startswith("bar.warp.sync (__syncwarp) between")

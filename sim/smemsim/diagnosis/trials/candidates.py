@@ -78,7 +78,8 @@ class Candidate(NamedTuple):
     If `is_beside` is set, the text of the finding's fix is kept, since it names other changes too. If `is_other` is
     set, the text of the finding's fix names another change.
 
-    Before or after `barriers` there is a new barrier of all threads. The waits `parities` have another parity.
+    Before or after `barriers` there is a new barrier of all threads, before `warp_barriers` one of whole warps. The
+    waits `parities` have another parity.
     """
 
     edits: tuple[Edit, ...]
@@ -87,6 +88,7 @@ class Candidate(NamedTuple):
     is_beside: bool = False
     is_other: bool = False
     barriers: tuple[Instruction, ...] = ()
+    warp_barriers: tuple[Instruction, ...] = ()
     parities: tuple[Instruction, ...] = ()
 
 
@@ -790,7 +792,10 @@ def _barrier(f: Finding, at: InLaunch, i: Instruction, code: _Code) -> Iterator[
         yield from _barrier_after_fence(at, i, code)
     if at.within_warp:
         yield Candidate(
-            (code.put("bar.warp.sync 0xffffffff;", i, is_before=True),), f"bar.warp.sync (__syncwarp) before {i.at}", is_all=False
+            (code.put("bar.warp.sync 0xffffffff;", i, is_before=True),),
+            f"bar.warp.sync (__syncwarp) before {i.at}",
+            is_all=False,
+            warp_barriers=(i,),
         )
     elif f.touched:
         yield Candidate(

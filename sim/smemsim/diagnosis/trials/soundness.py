@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,12 +11,15 @@ from smemsim.core.ptx.module import Instruction
 from smemsim.diagnosis.trials.candidates import Candidate
 from smemsim.run.events import Observer
 from smemsim.run.isa.barriers.cta import have_parted_at
+from smemsim.run.warps import WARP
 
 __all__ = ["Soundness", "observer_of"]
 
 
 def observer_of(candidate: Candidate) -> Soundness | None:
     """The observer of a trial; None for a change that needs none."""
+    if candidate.warp_barriers:
+        return WarpSoundness(candidate)
     return Soundness(candidate) if candidate.barriers or candidate.parities else None
 
 
@@ -65,3 +69,18 @@ class Soundness(Observer):
             for first in threads[np.unique(threads >> 5, return_index=True)[1]].tolist():
                 self._waits_twice |= self._passed.get((barrier, first), -1) >= phase
                 self._passed[barrier, first] = phase
+
+
+class WarpSoundness(Soundness):
+    """Observes a new bar.warp.sync with all lanes in its mask: all lanes of the warp must execute it."""
+
+    def __init__(self, candidate: Candidate) -> None:
+        super().__init__(candidate)
+        self._lines = {i.line for i in candidate.warp_barriers}
+
+    def executes(self, x: Any, instructions: Sequence[Instruction]) -> None:
+        """Lanes execute the new barrier together."""
+        if any(i.name == "bar.warp.sync" and i.line in self._lines for i in instructions):
+            warps, lanes = np.unique(x.threads >> 5, return_counts=True)
+            left = x.launch.threads - warps % (x.stride // WARP) * WARP  # the last warp of a CTA may have fewer lanes
+            self._is_apart |= bool((lanes < np.minimum(left, WARP)).any())
