@@ -1012,6 +1012,25 @@ def test_the_steps_of_one_pair_of_tensors_are_judged_by_themselves(order: tuple[
     assert [f.code for f in run(kernel(4, loads, products), gpu, *maps).findings] == codes
 
 
+@pytest.mark.parametrize(
+    ("sums", "codes"),
+    [
+        ([(1, 0, 3, 2)], ["R508"]),
+        ([(1, 0, 3, 2), (0, 1, 2, 3)], []),  # the imaginary and the real part of complex numbers
+        ([(1, 0, 3, 2), (1, 0, 3, 2)], ["R508"]),
+        ([(2, 3, 0, 1)], []),  # rotated
+        ([(0, 1, 2, 3)], []),
+    ],
+)
+def test_steps_that_are_exchanged_in_all_sums_have_a_remark(sums: list[tuple[int, ...]], codes: list[str]):
+    gpu = Gpu("sm_90a")
+    maps = [tensor(gpu, (64, 64), (BOX, ROWS)) for _ in "AB"]
+    products = [Product(32 * k, TILE + 32 * n, d=32 * d) for d, order in enumerate(sums) for n, k in enumerate(order)]
+    done = run(kernel(2, [Load(0, 0, (0, 0)), Load(1, TILE, (0, 0))], products), gpu, *maps)
+    assert (done.findings, [f.code for f in done.remarks]) == ([], codes), done.text()
+    assert all("k = 0 of A is multiplied with k = 16 of B" in f.what for f in done.remarks)
+
+
 @pytest.mark.parametrize("used", [1, 2, 3])
 def test_steps_of_a_loaded_tile_may_be_left_out(used: int):
     """The last K steps of a tile, or one in the middle: nothing that is stored depends on them."""

@@ -34,6 +34,7 @@ from smemsim.diagnosis.filled import Filling
 from smemsim.diagnosis.fills import exchanged_boxes
 from smemsim.diagnosis.numbers import Rounding, Tolerance
 from smemsim.diagnosis.operands.boxes import cut_off, loaded_twice, nan_fills, stray_boxes
+from smemsim.diagnosis.operands.exchanged_steps import exchanged_steps
 from smemsim.diagnosis.operands.fragment_factors import wrong_fragments
 from smemsim.diagnosis.operands.looked_up import milder_if_looked_up
 from smemsim.diagnosis.operands.maps import of_maps
@@ -664,7 +665,13 @@ class Run(metaclass=OwnMembers):
             if self.reads is not None and not stored and self._has_ended and not others & {"X006", "X010"}:
                 stored = repeated_products(self.reads, self.launch) or never_loaded(self.reads, self.launch)
         if self.reads is not None:
-            stored = [*stored, *cut_off(self.reads, self.launch.memory), *nan_fills(self.reads), *stray_boxes(self.reads)]
+            stored = [
+                *stored,
+                *cut_off(self.reads, self.launch.memory),
+                *nan_fills(self.reads),
+                *stray_boxes(self.reads),
+                *exchanged_steps(self.reads),
+            ]
             if not others & {"X006", "X010"} and not self.interrupted and not self.out_of_time:  # else sums may go on
                 stored = [*stored, *self._of_warps(self.reads)]
             if self._has_ended:

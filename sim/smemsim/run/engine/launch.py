@@ -626,8 +626,8 @@ class Launch:
         halves: tuple[Half, ...] = (),
         numbers: Mapping[str, Value] | None = None,
     ) -> None:
-        """Add a finding at an instruction. The same code at the same line is added once for each `operation`, with the
-        highest severity.
+        """Add a finding at an instruction. The same code at the same instruction is added once for each `operation`,
+        with the highest severity.
 
         Use `milder` for findings that are formally errors, but that a user cannot act on, since compilers write them.
         The message says why.

@@ -27,26 +27,26 @@ MOST_OUTPUT = 1 << 26  # characters that all printf of a launch write
 class Findings(dict[tuple[str | int, ...], Finding]):
     """The findings of a launch: one for a code at an instruction, and a further one for each other operation there.
 
-    The findings of another process are `known`. The CTAs in which races of a code, a line, an operation and a severity
-    were seen are `ctas`.
+    The findings of another process are `known`. The CTAs in which races of a code, an instruction, an operation and a
+    severity were seen are `ctas`.
     """
 
     def __init__(
         self, found: Mapping[tuple[str | int, ...], Finding] | None = None, known: Iterable[Finding] = (),
-        ctas: Mapping[tuple[str, int, str, bool], set[int]] | None = None,
+        ctas: Mapping[tuple[str, int, str, str, bool], set[int]] | None = None,
     ) -> None:  # fmt: skip
         super().__init__(found or {})
         self._known = {id(finding): finding for finding in known}
         self._ctas = dict(ctas or {})
         self.kept = 0  # times that one was kept or replaced
 
-    def in_cta(self, code: str, line: int, operation: str, number: int, *, is_milder: bool) -> None:
+    def in_cta(self, code: str, i: Instruction, operation: str, number: int, *, is_milder: bool) -> None:
         """A race of two accesses is in a CTA, by its number in the grid."""
-        self._ctas.setdefault((code, line, operation, is_milder), set()).add(number)
+        self._ctas.setdefault((code, i.line, operation, i.text, is_milder), set()).add(number)
 
     def ctas(self, finding: Finding) -> tuple[int, ...]:
         """The CTAs in which a race was seen, in ascending order; none if they are not known."""
-        return tuple(sorted(self._ctas.get((finding.code, finding.line, finding.operation, finding.is_milder), ())))
+        return tuple(sorted(self._ctas.get((finding.code, finding.line, finding.operation, finding.instruction, finding.is_milder), ())))
 
     def found(self, code: str, i: Instruction, operation: str = "") -> Finding | None:
         """The finding of a code at an instruction; if there are several, that of the same operation."""

@@ -234,7 +234,7 @@ class Reporting:
         cta, is_milder = self.x.ctas[int(places[0]) // per_cta], bool(formal) or bool(held) or milder is not None
         if milder is None:  # else the rule looks once for each instruction, and not in each CTA
             for index in distinct(places // per_cta).tolist():
-                self.x.launch.result.findings.in_cta(code, i.line, cause, self.x.ctas[index].number, is_milder=is_milder)
+                self.x.launch.result.findings.in_cta(code, i, cause, self.x.ctas[index].number, is_milder=is_milder)
         before = self.x.launch.result.findings.found(code, i, cause)
         if before is not None and not self.x.launch.result.findings.is_lesser(before, is_milder, within_warp=within_warp):
             return
@@ -293,7 +293,7 @@ class Reporting:
         """
         code, excuse = said.code, self.excuses.get(formal)
         if cta is not None:
-            self.x.launch.result.findings.in_cta(code, i.line, cause, cta.number, is_milder=excuse is not None)
+            self.x.launch.result.findings.in_cta(code, i, cause, cta.number, is_milder=excuse is not None)
         if excuse is None:
             self.x.launch.find(
                 code, i, said.what, repair, because=because, touched=touched, operation=cause, other=other, within_warp=within_warp, arrays=arrays,

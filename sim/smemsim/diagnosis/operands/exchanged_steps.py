@@ -1,0 +1,47 @@
+"""K steps of one operand that are exchanged with their neighbours, in all sums of two tensors.
+
+For example: each k = 0 of A is multiplied with k = 16 of B, each k = 16 of A with k = 0 of B. The imaginary part of
+complex numbers is such a sum, and the real part beside it is not.
+"""
+
+from __future__ import annotations
+
+import collections
+
+from smemsim.core.finding import Finding, at_instruction
+from smemsim.core.spec.findings import Severity
+from smemsim.diagnosis.operands.read import Product
+from smemsim.diagnosis.operands.recorded import Reads
+
+__all__ = ["exchanged_steps"]
+
+
+def exchanged_steps(reads: Reads) -> list[Finding]:
+    """R508 as a remark for the first two tensors whose K steps are exchanged so in all sums."""
+    of_tensors: dict[tuple[int, int], list[Product]] = collections.defaultdict(list)
+    if any(p.pairs_freely for p in reads.products):
+        for p in reads.products:
+            if p.a[0] is not None and p.b[0] is not None:
+                of_tensors[p.a[0].base, p.b[0].base].append(p)
+    for products in of_tensors.values():
+        pairs = {
+            (a.at[1], b.at[1]): event
+            for p in products
+            for event, a, b in zip(p.events, p.a, p.b, strict=True)
+            if a is not None and b is not None and not event.is_sparse
+        }
+        if not pairs or any((b, a) not in pairs or abs(a - b) != event.k for (a, b), event in pairs.items()):
+            continue
+        (a, b), event = min(pairs.items(), key=lambda pair: pair[0])
+        return [
+            at_instruction(
+                "R508",
+                event.instruction,
+                f"neighbouring K steps are exchanged: k = {a} of A is multiplied with k = {b} of B, and k = {b} of A with k = {a} of B",
+                "the same k in both descriptors, unless the steps are parts of complex numbers",
+                why="no sum of the launch multiplies the same k of these two tensors, as the real part of complex numbers would",
+                arrays=tuple(read.loads[0].transfer.tensor_map.global_address for read in products[0].first if read is not None),
+                milder=Severity.NOTE,
+            )
+        ]
+    return []
