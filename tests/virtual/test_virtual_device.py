@@ -1310,8 +1310,13 @@ def test_the_environment_says_the_policy_and_a_mistake_names_the_variable():
     said = Policy(strict=True, ctas=(0, 2), limit_seconds=1.5, on_finding="raise").environment()
     assert said == {"SMEMSIM_STRICT": "1", "SMEMSIM_CTAS": "0,2", "SMEMSIM_LIMIT_SECONDS": "1.5", "SMEMSIM_ON_FINDING": "raise"}
     assert Policy.of(said) == Policy(strict=True, ctas=(0, 2), limit_seconds=1.5, on_finding="raise")
-    for name, text in (("SMEMSIM_LIMIT_SECONDS", "soon"), ("SMEMSIM_STRICT", "maybe"), ("SMEMSIM_CTAS", "3-1")):
-        with pytest.raises(Exception, match=name):
+    for name, text, wanted in (
+        ("SMEMSIM_LIMIT_SECONDS", "soon", "a number above 0"),
+        ("SMEMSIM_LIMIT", "0.5", "a whole number above 0"),
+        ("SMEMSIM_STRICT", "maybe", "1 or 0"),
+        ("SMEMSIM_CTAS", "3-1", "numbers of CTAs, as 0-3 or 0,5, or sample"),
+    ):
+        with pytest.raises(InputError, match=f"{name} .*needs {wanted}"):
             Policy.of({name: text})
 
 

@@ -271,8 +271,9 @@ def test_the_summary_counts_launches_kernels_and_what_was_found():
 )  # fmt: skip
 def test_options_of_the_environment_are_numbers_above_0_and_yes_or_no(fresh, name, text, value):
     fresh.setenv(f"SMEMSIM_{name}", text)
+    wanted = {"STRICT": "1 or 0", "LIMIT": "a whole number above 0"}.get(name, "a number above 0")
     if value is None:
-        with pytest.raises(InputError, match=f"SMEMSIM_{name} = .*: needs {'1 or 0' if name == 'STRICT' else 'a number above 0'}"):
+        with pytest.raises(InputError, match=f"SMEMSIM_{name} = .*: needs {wanted}"):
             Policy.of()
     else:
         assert getattr(Policy.of(), name.lower()) == value

@@ -215,7 +215,7 @@ def _unseen(found: list[Any], heard: _Heard, policy: Any, code: int) -> str:
     if heard.has_died:
         return "; the process of the device ended before the program (see above): not all of the program was simulated"
     if heard.news.refused:
-        return "; some code of the program cannot run here (see above) and was not simulated"
+        return "; a part of the program cannot run here (see above) and was not simulated"
     if heard.running:
         return f", ended during {', '.join(f'launch {name}' for name in heard.running)}, which was not checked"
     ran = sum(not x.refused for x in found)

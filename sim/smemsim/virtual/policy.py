@@ -237,8 +237,11 @@ def _read(name: str, text: str, kind: Any) -> Any:
             if not value > 0:
                 raise ValueError
             return value
+    except InputError:
+        raise
     except ValueError:
-        raise InputError(f"{name} = {shown(text)}: needs {'1 or 0' if bool in kinds else 'a number above 0'}") from None
+        wanted = "1 or 0" if bool in kinds else "a whole number above 0" if int in kinds else "a number above 0"
+        raise InputError(f"{name} = {shown(text)}: needs {wanted}") from None
     return pathlib.Path(text) if pathlib.Path in kinds else text
 
 
