@@ -972,9 +972,9 @@ def test_boxes_of_touching_rows_that_overlap_are_taps_of_a_convolution(rows: int
         (64, (160, 0), []),
         (64, (8, 32), ["R508"]),
         (64, (32, 0), ["R508"]),
-        (32, (64, 0), ["R504"]),
+        (32, (64, 0), []),
     ],
-    ids=["hop 8", "hop 32", "hop 160", "of more signals", "wrong k", "exchanged coordinates", "the next box along k"],
+    ids=["hop 8", "hop 32", "hop 160", "of more signals", "wrong k", "exchanged coordinates", "hop 64"],
 )
 @pytest.mark.parametrize("side", [0, 1])
 def test_boxes_of_the_same_rows_at_two_k_are_frames_of_a_signal(rows: int, second: tuple[int, int], codes: list[str], side: int):
@@ -989,6 +989,22 @@ def test_boxes_of_the_same_rows_at_two_k_are_frames_of_a_signal(rows: int, secon
         products += steps(*((at, at + TILE) if side == 0 else (at + TILE, at)))
     found = run(kernel(2, loads, products), gpu, *((x, w) if side == 0 else (w, x)))
     assert [f.code for f in found.findings] == codes, found.text()
+
+
+@pytest.mark.parametrize(("count", "codes"), [(4, []), (3, ["R508"])], ids=["right", "a K step is missing"])
+def test_rows_past_a_tile_that_the_program_may_ignore_are_no_frames(count: int, codes: list[str]):
+    """B has 32 rows in two boxes of 64 k. With N = 64, an instruction reads on from the first box into the second one,
+    whose own K steps follow.
+    """
+    gpu = Gpu("sm_90a")
+    a, b = tensor(gpu, (ROWS, 2 * BOX), (BOX, ROWS), name="A"), tensor(gpu, (32, 2 * BOX), (BOX, 32), name="B")
+    at = [2 * TILE, 2 * TILE + TILE // 2]
+    loads = [Load(0, n * TILE, (n * BOX, 0)) for n in range(2)]
+    loads += [Load(1, to, (n * BOX, 0), TILE // 2) for n, to in enumerate(at)]
+    spare = Load(0, 3 * TILE, (0, 0))
+    found = run(kernel(2, [*loads, spare], [*steps(0, at[0]), *steps(TILE, at[1])[:count]]), gpu, a, b)
+    assert [f.code for f in (*found.findings, *found.remarks) if "the tile of B" in f.what] == codes, found.text()
+    assert found.judged.instructions == 4 + count
 
 
 @pytest.mark.parametrize(("grid", "tiles", "codes"), [(1, 2, []), (2, 2, ["R508"]), (3, 2, []), (2, 4, []), (4, 1, ["R508"])])

@@ -5,7 +5,8 @@ by all?
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterator
+import itertools
+from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -89,6 +90,7 @@ def unread(reads: Reads, elsewhere: Collection[int] = (), *, is_missed: bool = T
     """
     findings: dict[str, Finding] = {}
     tiles: dict[tuple[int, int, str], _Tile] = {}
+    firsts = {(id(read.loads[0]), side) for p in reads.products for side in ("a", "b") for read in getattr(p, side) if read is not None}
     for p in reads.products:
         for side in ("a", "b"):
             rows = p.events[0].rows_of(side)
@@ -103,7 +105,7 @@ def unread(reads: Reads, elsewhere: Collection[int] = (), *, is_missed: bool = T
                     tile = tiles.get(key) or tiles.setdefault(key, _Tile(load, side, read, _inside(load)))
                     if load.event.instruction.line in elsewhere:
                         tile.wanted[:] = False
-                    if sure:
+                    if sure and not _are_frames(read, [load for load in read.loads[1:] if (id(load), side) in firsts]):
                         tile.mark(read, event, rows, event.k_of(side))
                     else:
                         tile.wanted[:] = False
@@ -113,6 +115,16 @@ def unread(reads: Reads, elsewhere: Collection[int] = (), *, is_missed: bool = T
             found = [panel]
         return [*findings.values(), *found]
     return list(findings.values())
+
+
+def _are_frames(read: OperandRead, begun: Sequence[Issued]) -> bool:
+    """Are the rows of an operand the same rows of a tensor, in boxes that follow one another along k, as frames of a
+    signal? No operand begins in the later boxes: those `begun` belong to the next K steps of a tile with fewer rows.
+    """
+    k, at = (0 if read.along_k else 1), sorted(load.event.coordinates for load in read.loads)
+    box = read.loads[0].transfer.tensor_map.box_dim[k]
+    hops = {(other[k] - one[k], other[1 - k] - one[1 - k]) for one, other in itertools.pairwise(at)}
+    return not begun and hops == {(box, 0)}
 
 
 def _all_unread(tiles: dict[tuple[int, int, str], _Tile], *, is_missed: bool) -> list[Finding]:
