@@ -9,7 +9,7 @@ that it is in warp 0.
 import dataclasses
 import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
@@ -1979,14 +1979,20 @@ def test_an_asynchronous_writer_is_named_and_not_the_fence_on_its_line(read, bes
     assert all(f"({beside}) has written only bytes next to them" in f.repair for f in done.findings)
 
 
-def on_lines(kernel: Kernel, text: str) -> list[tuple[str, str, tuple[str, ...]]]:
-    """What is found in a kernel with this body: codes, instructions, and those of the accesses."""
+def accesses(f: smemsim.Finding) -> tuple[str, ...]:
+    """The instructions of the accesses of a finding."""
+    return tuple(half.instruction.text for half in f.halves if half.instruction is not None)
+
+
+def on_lines(
+    kernel: Kernel, text: str, of: Callable[[smemsim.Finding], tuple[str, ...]] = accesses
+) -> list[tuple[str, str, tuple[str, ...]]]:
+    """What is found in a kernel with this body: codes, instructions, and more of each finding."""
     gpu = smemsim.Gpu(kernel.arch)
     arrays = [gpu.array(np.zeros(1024, np.uint32)), gpu.array(np.arange(1024, dtype=np.uint32))]
     shape = {"grid": kernel.grid or kernel.cluster, "block": kernel.block, "cluster": kernel.cluster}
     done = gpu.launch(f"{HEAD.format(arch=kernel.arch)}{text}\nret;\n}}\n", "k", args=arrays, progress=False, **shape)
-    halves = ((f, [half.instruction for half in f.halves]) for f in (*done.findings, *done.remarks))
-    return sorted((f.code, f.instruction, tuple(i.text for i in own if i is not None)) for f, own in halves)
+    return sorted((f.code, f.instruction, of(f)) for f in (*done.findings, *done.remarks))
 
 
 @pytest.mark.parametrize("kernel", [k for k in KERNELS if k.grid or "copies A" in k.name] + [*KERNELS[::5]], ids=lambda k: k.name)
@@ -1995,3 +2001,9 @@ def test_a_kernel_on_one_line_is_told_the_same(kernel):
     found = on_lines(kernel, kernel.body.replace("; ", ";\n"))
     assert {code for code, _, _ in found} >= {kernel.found, kernel.remarks} - {""}
     assert on_lines(kernel, kernel.body.replace("\n", " ")) == found
+
+
+def test_a_relaxed_wait_is_named_among_others_on_its_line():
+    ((_, _, found),) = on_lines(Kernel("", ""), loaded(RELAXED).replace("\n", " "), lambda f: (f.why, f.repair))
+    assert ".relaxed" in found[0]
+    assert ".acquire instead of .relaxed" in found[1]

@@ -47,7 +47,7 @@ LOOKS_AGAIN = "the atomic operation checks the value again, so an old value does
 PARITY = 2  # operand of try_wait.parity
 MOST_FLAGS = 3  # lines that may set a flag
 MOST_BROUGHT = 4  # copies of a phase that are listed
-# an mbarrier, the line of the wait, and what its last phase brought
+# an mbarrier, the site of the wait, and what its last phase brought
 Waited: TypeAlias = tuple[Mbarrier, int, list[Delivery]]
 _EXCUSED: dict[Formal, tuple[str, str]] = {  # why each of EXCUSES is formally wrong, and what to write
     "relaxed": ("by the PTX ISA it releases nothing", "barrier.cluster.arrive.release in {at}"),
@@ -490,9 +490,9 @@ class Reporting:
         "" if it was not.
         """
         barrier, line, _ = self.waits.get(warp, (None, 0, []))
-        if barrier is None or line not in self.lines or not _counts(barrier, op):
+        if barrier is None or line not in self.sites or not _counts(barrier, op):
             return ""
-        named, wait = self.x.program.places.mbarrier_named(barrier.offset), self.lines[line]
+        named, wait = self.x.program.places.mbarrier_named(barrier.offset), self.sites[line]
         apart = next((i for i in self.sites.values() if i.op == "mbarrier" and i.modifiers[:1] == ("expect_tx",)), None)
         expected = (
             f"; if an arrival ends the phase before {apart.at} expects the bytes: mbarrier.arrive.expect_tx in place of both"
@@ -613,14 +613,14 @@ class Reporting:
         copies).
         """
         barrier, line, brought = waited or (None, 0, [])
-        wait = self.lines.get(line)
+        wait = self.sites.get(line)
         if barrier is None or wait is None or not is_wait(wait) or "parity" not in wait.modifiers:
             return "", ""
         if not (barrier.state.is_counting if op is None else _counts(barrier, op) or self._is_committed(op.instruction, wait)):
             return "", ""
         parity = wait.operands[PARITY]
         named = self.x.program.places.mbarrier_named(barrier.offset)
-        if line in barrier.state.passed.at_first and not before_loads(wait, self.x):
+        if wait.line in barrier.state.passed.at_first and not before_loads(wait, self.x):
             first = "" if isinstance(parity, Immediate) else " in its first round"
             why = f"the wait in {self.line(line)} is for parity 1{first}: it passes at once, before phase 0 of the mbarrier {named} is complete"
             return why, f"parity 0 in {self.line(line)}{first}"
@@ -654,7 +654,7 @@ class Reporting:
     def _ignored_wait(self, op: Operation, warp: int) -> Instruction | None:
         """The last wait of a warp, if it was for the phase of an operation, and no instruction looks at its answer."""
         barrier, line, brought = self.waits.get(warp, (None, 0, []))
-        wait = self.lines.get(line)
+        wait = self.sites.get(line)
         if barrier is None or wait is None or not is_wait(wait) or is_read(wait, self.x.program.inlined.body):
             return None
         if brought and all(d.instruction is not op.instruction for d in brought):
@@ -668,7 +668,7 @@ class Reporting:
     def relaxed_wait(self, warp: int) -> str:
         """The change of the last wait of a warp at an mbarrier, if that wait is relaxed."""
         _, line, _ = self.waits.get(warp, (None, 0, []))
-        i = self.lines.get(line)
+        i = self.sites.get(line)
         if i is None or "relaxed" not in i.modifiers:
             return ""
         return f".acquire instead of .relaxed in {self.line(line)}"
@@ -730,7 +730,7 @@ class Reporting:
         if the wait was for bytes.
         """
         barrier, line, _ = self.waits.get(warp, (None, 0, []))
-        wait = self.lines.get(line)
+        wait = self.sites.get(line)
         if barrier is None or wait is None or not is_wait(wait) or barrier.state.bytes.expecting or barrier.state.deliveries.sources:
             return ""
         state, named = barrier.state, self.x.program.places.mbarrier_named(barrier.offset)

@@ -784,7 +784,7 @@ class Sanitizer(Events, Observer):
         for threads, barrier in waits:
             if self.clocks.orders.might_be and "cta" in i.modifiers and self.clocks.hears_afar(distinct(threads >> 5), barrier):
                 self.reporting.excuses["wait"] = i
-            self.reporting.waits.update(dict.fromkeys(warps_of(threads).tolist(), (barrier, i.line, barrier.state.deliveries.last)))
+            self.reporting.waits.update(dict.fromkeys(warps_of(threads).tolist(), (barrier, i.site, barrier.state.deliveries.last)))
 
     def waited_for_launch(self, x: Wave, i: Instruction) -> None:
         """griddepcontrol.wait of the running threads."""
