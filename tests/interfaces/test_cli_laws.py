@@ -196,6 +196,8 @@ REFUSED = [
     ("plan", "is missing; for example: smemsim plan 128x64 --arch sm_90a --dtype bf16 --major K"),
     ("nothing", "nothing"),
     ("-- --nothing", "--nothing: no such option"),
+    *((f"show 0x4000404000010040 --arch sm_90a --dtype bf16 --major K --rows 16 --k 16 --k-add 0,{number}", f"k_add = {number}: needs a multiple of 16 below 0x40000")
+      for number in (7, 1 << 18, -(1 << 18), 10**22)),
     *((f"{command} folder", "folder: is a folder; name a file in it") for command in ("decode", "map", "show")),
     ("explain ''", "the code is empty: give a code, as X003 (an unset variable of the shell?)"),
     ("exec --arch sm_90a --hooks folder -- true", "folder: is a folder; name a Python file in it"),

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 import click
 
+from smemsim.base.arguments import shown
 from smemsim.base.errors import InputError
 from smemsim.cli.options import json_option
 from smemsim.core.spec.findings import CODES
@@ -98,7 +99,7 @@ def _number(text: str) -> str:
             if speak
             else ""
         )
-        raise InputError(f"{text!r} is not a finding code{hint}; smemsim explain lists them all")
+        raise InputError(f"{shown(text)} is not a finding code{hint}; smemsim explain lists them all")
     return found
 
 

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from smemsim.base.arguments import shown
 from smemsim.base.errors import InputError
 from smemsim.base.members import OwnMembers
 from smemsim.core.finding import Path
@@ -222,6 +223,9 @@ class TilePicture(metaclass=OwnMembers):
         for name, adds in (("k_add", k_add), ("mn_add", mn_add)):
             if adds == []:
                 raise InputError(f"{name}: needs at least one number of bytes, as {name} 0")
+            for bytes_ in adds if isinstance(adds, list) else [adds]:
+                if bytes_ % CHUNK or abs(bytes_) >= REACH:
+                    raise InputError(f"{name} = {shown(bytes_)}: needs a multiple of {CHUNK} below {REACH:#x}, as the start address has it")
         made = made_words(AnyOperand(word=d.word, k_add=frozen(k_add), mn_add=frozen(mn_add)), {}, Path.of("operand"))
         assert made is not None
         if made[0].size * rows * k > MOST_CHUNKS * fmt.elements_per_chunk(packing):
