@@ -132,7 +132,7 @@ def are_apart(tm: TensorMap, boxes: Sequence[tuple[int, ...]]) -> bool:
 
 
 class Transfer(metaclass=OwnMembers):
-    """One TMA transfer of any mode. The box consists of rows, and a row consists of chunks.
+    """One TMA transfer of any mode by a `tensor_map`. The box consists of rows, and a row consists of chunks.
 
     - Array `lines` (int64) has for each row the bytes from the tensor's first element to coordinate 0 of dimension 0.
       Rows out of bounds have `tma_loops.OUTSIDE`.
@@ -156,11 +156,7 @@ class Transfer(metaclass=OwnMembers):
 
     def __init__(self, boxes: Boxes, n: int = 0, operation: str = "") -> None:
         self.boxes, self.n, self.operation = boxes, n, operation  # of a reduction: add, min, ...
-
-    @property
-    def tensor_map(self) -> TensorMap:
-        """The tensor map."""
-        return self.boxes.form.tensor_map
+        self.tensor_map: TensorMap = boxes.form.tensor_map
 
     @property
     def coordinates(self) -> tuple[int, ...]:

@@ -202,9 +202,9 @@ def nan_fills(reads: Reads) -> list[Finding]:
     """
     for p in reads.products:
         for side, held in zip(SIDES, (p.a, p.b), strict=True):
-            found = (_nan(event, read, side) for event, read in zip(p.events, held, strict=False) if read is not None)
-            if (first := next(filter(None, found), None)) is not None:
-                return [first]
+            for event, read in zip(p.events, held, strict=False):
+                if read is not None and (found := _nan(event, read, side)) is not None:
+                    return [found]
     return []
 
 

@@ -50,7 +50,8 @@ class _Entry:
     @property
     def is_fill(self) -> bool:
         """Is an operand nothing but fill? Then its k says little."""
-        return any(read.is_fill for read in self.reads)
+        a, b = self.reads
+        return a.is_fill or b.is_fill
 
     @property
     def has_one_k(self) -> bool:

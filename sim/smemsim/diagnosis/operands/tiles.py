@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -51,8 +51,9 @@ class _Tile:
         along_k = read.along_k
         self.turned.setdefault(along_k, []).append(event)
         at = (read.at, (rows, k)) if along_k else (read.at[::-1], (k, rows))
-        self.is_left |= _covered(read, at) < rows * k
-        for part in _parts(at, self.load):
+        parts = list(_parts(at, self.load))
+        self.is_left |= _count(parts if len(read.loads) == 1 else _parts_of_all(at, read)) < rows * k
+        for part in parts:
             self.wanted[part] = False
 
 
@@ -73,11 +74,15 @@ def _parts(at: tuple[tuple[int, int], tuple[int, int]], load: Issued) -> Iterato
             yield rows, columns
 
 
-def _covered(read: OperandRead, at: tuple[tuple[int, int], tuple[int, int]]) -> int:
-    """How many elements of an operand lie in the boxes that it was read from."""
+def _parts_of_all(at: tuple[tuple[int, int], tuple[int, int]], read: OperandRead) -> list[tuple[slice, slice]]:
+    """The parts of all boxes that an operand was read from; boxes of the same coordinates count once."""
     loads = {load.event.coordinates: load for load in read.loads}.values()
-    parts = [part for load in loads for part in _parts(at, load)]
-    return sum((rows.stop - rows.start) * (columns.stop - columns.start) for rows, columns in parts)
+    return [part for load in loads for part in _parts(at, load)]
+
+
+def _count(parts: Iterable[tuple[slice, slice]]) -> int:
+    """How many elements lie in these parts."""
+    return sum([(rows.stop - rows.start) * (columns.stop - columns.start) for rows, columns in parts])
 
 
 def unread(reads: Reads, elsewhere: Collection[int] = (), *, is_missed: bool = True) -> list[Finding]:

@@ -126,7 +126,7 @@ def _run_one_by_one(wave: Wave, block: Block, marks: Taint | None, left: Sequenc
     for step in block.steps if left is None else left:
         for closure in step.steps if isinstance(step, Segment) else (step,):
             checks.waits_at(wave, block.instructions[wave.step])
-            _run_step(wave, block, closure, marks)
+            _run_step(wave, block, closure, _near(wave, block, marks))
     if block.end is not None:
         checks.waits_at(wave, block.instructions[-1])
 
@@ -148,7 +148,7 @@ def _run_steps(wave: Wave, block: Block, marks: Taint | None, left: Sequence[Any
         steps = tier.steps or steps
     for step in steps:
         if not isinstance(step, Segment):
-            _run_step(wave, block, step, marks)
+            _run_step(wave, block, step, taint if is_doubtful else marks)
         else:
             threads = wave.sel if is_doubtful else step.run(wave)
             if threads is None:
@@ -165,7 +165,7 @@ def _run_closures(wave: Wave, block: Block, steps: Sequence[Plain], marks: Taint
         wave.select(threads)
     try:
         for closure in steps:
-            _run_step(wave, block, closure, marks)
+            _run_step(wave, block, closure, _near(wave, block, marks))
     finally:
         if threads is not kept:
             wave.select(kept)
@@ -180,7 +180,7 @@ def _near(wave: Wave, block: Block, marks: Taint | None) -> Taint | None:
 
 
 def _run_step(wave: Wave, block: Block, step: Plain, marks: Taint | None) -> None:
-    marks = _near(wave, block, marks)
+    """Run one plain step; `marks` is the part of the taint that follows values in doubt through it, if any are near."""
     if marks is None:
         step(wave)
         if wave.taint is not None:
