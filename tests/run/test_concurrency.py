@@ -1794,6 +1794,90 @@ def test_a_finding_says_what_is_there_and_before_which_line_the_rest_must_stand(
     assert re.search(repair, found.repair), found.repair
 
 
+def copied_late(wait: str) -> str:
+    """cp.async, `wait`, and then another cp.async into the word that the thread reads next."""
+    return f"""mul.wide.u32 %rd5, %r1, 4; add.u64 %rd5, %rd5, %rd2; cp.async.ca.shared.global [%r6+1024], [%rd5], 4; cp.async.commit_group;
+    {wait} ld.shared.u32 %r9, [%r6]; {RESULT}"""
+
+
+COPY_NEXT = "cp.async.ca.shared.global [%r6], [%rd5], 4; cp.async.commit_group;"
+PENDING = r"^cp.async.wait_group 1 of line \d+ leaves it pending$"
+AFTER_WAIT = (
+    r"^its group is committed after cp.async.wait_group {} of line \d+, and no wait comes after that: it writes into the stage that is read"
+)
+
+
+@pytest.mark.parametrize(
+    ("wait", "why", "repair"),
+    [
+        (f"{COPY_NEXT} cp.async.wait_group 0;", "", ""),
+        (f"{COPY_NEXT} cp.async.wait_group 1;", PENDING, "^cp.async.wait_group 0 instead of 1"),
+        (
+            f"cp.async.wait_group 1; {COPY_NEXT}",
+            AFTER_WAIT.format(1),
+            "^before line .*wait_group 0.*; or if the bytes are for a later round",
+        ),
+        (
+            f"cp.async.wait_group 0; {COPY_NEXT}",
+            AFTER_WAIT.format(0),
+            "^before line .*wait_group 0.*; or if the bytes are for a later round",
+        ),
+    ],
+)
+def test_a_wait_before_a_copy_is_not_its_wait(wait, why, repair):
+    found = run(Kernel("", copied_late(wait)), try_fixes=False).findings
+    assert [f.code for f in found] == ["X004"] * bool(why)
+    assert all(re.search(why, f.why) and re.search(repair, f.repair) for f in found), [(f.why, f.repair) for f in found]
+
+
+@pytest.mark.parametrize(("block", "others"), [(64, True), (32, False)])
+def test_a_source_that_other_warps_overwrite_needs_a_barrier_after_the_wait(block, others):
+    """The threads of the copy's warp can wait themselves."""
+    found = run(Kernel("", stored_by(wait="@%p14"), block=block), try_fixes=False).findings
+    assert ["and then a barrier: other warps" in f.repair for f in found if f.code == "X005"] == [others]
+
+
+COMMITS = "tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64"
+TWO_BARRIERS = f"{waits()} @!%p3 bra NOT; {waits('[bar+8]', label='V')} NOT: {AFTER}"
+
+
+@pytest.mark.parametrize(("first", "is_right"), [(f"{COMMITS} [bar]", True), ("mbarrier.arrive.shared::cta.b64 _, [bar]", False)])
+def test_an_arrival_in_place_of_a_commit_is_the_fault_also_if_another_warp_has_waited(first, is_right):
+    """Warp 1 waits for a commit, too; the others wait for the arrival."""
+    body = tensor(TWO_BARRIERS, second=f"@%p11 {first}; @%p11 {COMMITS} [bar+8];").replace(init(), init() + init(at="[bar+8]"))
+    found = run(Kernel("", body, block=128, arch="sm_100a"), try_fixes=False).findings
+    assert bool(found) != is_right
+    for f in found:
+        assert re.search(r"^the wait in line \d+ is for mbarrier.arrive.* in line \d+, which does not wait for the operation", f.why), f.why
+        assert f.repair.startswith("tcgen05.commit instead of mbarrier.arrive"), f.repair
+
+
+def cells_read_first(issue: str, wait: str) -> str:
+    """All load cells after `issue` and `wait`; then thread 0 has a tile copied there, for which all wait."""
+    whole = tensor(f"{issue} {wait} {AFTER}", meet=f"{USED} {BEFORE} bar.sync 0; {AFTER} FILL {BEFORE} bar.sync 0; {AFTER}")
+    fill = next(part for part in whole.split("\n") if "tcgen05.cp" in part).strip()
+    last = fill if not issue else ""
+    parity = "0" if not issue else "1"
+    whole = whole.replace(fill, "") if not issue else whole
+    return whole.replace("FILL", f"{last or fill} {waits(parity=parity, label='LAST')} {AFTER}")
+
+
+@pytest.mark.parametrize(
+    ("issue", "wait", "codes"),
+    [(" ", waits(), []), ("", waits(parity="1"), ["R507"]), ("", "", ["R507"])],
+    ids=["right", "parity 1", "no wait"],
+)
+def test_cells_that_a_wait_for_parity_1_does_not_wait_for_are_not_filled_yet(issue, wait, codes):
+    """The copy is issued only after the loads: R507. If a wait passes at once, that is the cause."""
+    found = run(Kernel("", cells_read_first(issue, wait), block=128, arch="sm_100a"), try_fixes=False).findings
+    assert [f.code for f in found] == codes, [str(f) for f in found]
+    for f in found:
+        assert ("is for parity 1: it passes at once, before phase 0" in f.why, f.repair.startswith("parity 0 in")) == (bool(wait),) * 2, (
+            f.why,
+            f.repair,
+        )
+
+
 SECOND = "bar.sync 0; " + LOAD.replace("L:", "N:").replace("bra L", "bra N").replace("[sm]", "[sm+256]")
 
 

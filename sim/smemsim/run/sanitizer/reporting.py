@@ -12,6 +12,7 @@ import numpy as np
 from smemsim.base.distinct import distinct
 from smemsim.core.finding import OR, Touched, Value
 from smemsim.core.ptx.module import Address, Immediate, Instruction
+from smemsim.core.ptx.origins import symbols_behind
 from smemsim.core.spec.findings import Severity
 from smemsim.run.async_ops import Delivery, facts_of
 from smemsim.run.lower.cfg import is_read, leads_past
@@ -426,6 +427,9 @@ class Reporting:
         by = self.who_waited(op, only_read=only_read)
         if by == warp:
             return f"warp {self.warp(by)} has waited for it; another warp that takes part has not"
+        if arrived := self._arrived_instead(op, warp):
+            line, arrive = arrived
+            return f"the wait in {self.line(line)} is for {arrive.name} in {arrive.at}, which does not wait for the operation"
         if by >= 0:
             line = self._line_of_wait(op, by)
             at, after = (f" in {self.line(line)}", self.line(line)) if line else ("", "that wait")
@@ -435,6 +439,8 @@ class Reporting:
         i, left, _ = self._weak_wait(op)
         if i is not None:
             return f"{i.name} {left} of {i.at} leaves it pending"
+        if (i := self._wait_before(op)) is not None:
+            return f"its group is committed after {i.text} of {i.at}, and no wait comes after that"
         if (ignored := self._ignored_wait(op, warp)) is not None:
             return f"no instruction looks at the answer of the wait in {ignored.at}, so no thread has waited for it"
         if self.relaxed_wait(warp) and (line := self._line_of_wait(op, warp)):
@@ -456,12 +462,14 @@ class Reporting:
         by = self.who_waited(op, only_read=only_read) if warp >= 0 else -1
         if found := self.too_weak(op, warp):
             return found
+        if by != warp and (found := self.commit_instead(op, warp)):
+            return found
         if by < 0:
             kind = "tma_store" if op.kind == "bulk" and op.groups.lanes else op.kind
             if kind == "tcgen05.alloc":
                 return BETWEEN.format(*self.ends(op.instruction, before))
             if op.instruction.op == "tcgen05":
-                return self._commit_instead(op, warp) or self.commit_of(op.instruction, before)
+                return self.commit_of(op.instruction, before)
             if kind in _GROUPS:
                 return f"before {self.x.program.named(before)}: {self.group_of(op, *_GROUPS[kind])}" + self._by_issuer(op)
             if found := self._earlier_phase(op, before, warp) or self.far_mbarrier(op, before, warp):
@@ -527,18 +535,28 @@ class Reporting:
         named = f" {self.x.program.places.mbarrier_named(min(offsets))}" if len(offsets) == 1 else ""
         return f"mbarrier.try_wait.parity on the {'load' if facts_of(op.kind).is_load else 'operation'}'s mbarrier{named}"
 
-    def _commit_instead(self, op: Operation, warp: int) -> str:
-        """The fix if a warp has waited for an arrival, and not for an operation of tcgen05. The arrival comes after the
-        operation in the text, but does not wait for it. The result is "" in all other cases.
-        """
-        barrier, line, _ = self.waits.get(warp, (None, 0, []))
-        if barrier is None or _counts(barrier, op):
-            return ""
-        came = [self.lines.get(by) for by, _ in barrier.state.arrivals.by_line]
-        arrive = next((i for i in came if i is not None and _only_arrives(i) and self._leads(op.instruction, i)), None)
+    def commit_instead(self, op: Operation, warp: int) -> str:
+        """The fix of `_arrived_instead`; "" in all other cases."""
+        line, arrive = self._arrived_instead(op, warp) or (0, None)
         if arrive is None:
             return ""
         return f"tcgen05.commit instead of {arrive.name} in {arrive.at}, at the mbarrier that {self.line(line)} waits for"
+
+    def _arrived_instead(self, op: Operation, warp: int) -> tuple[int, Instruction] | None:
+        """The wait of a warp (its line) for an arrival, and not for an operation of tcgen05. The warp that has issued
+        the operation arrives after it in the text, but the arrival does not wait for it. None in all other cases.
+        """
+        barrier, line, _ = self.waits.get(warp, (None, 0, []))
+        if op.instruction.op != "tcgen05" or barrier is None or _counts(barrier, op):
+            return None
+        came = [self.lines.get(by) for by, _ in barrier.state.arrivals.by_line]
+        arrive = next((i for i in came if i is not None and _only_arrives(i) and self._leads(op.instruction, i)), None)
+        return None if arrive is None or int(op.warps[0]) not in self._arrived(barrier) else (line, arrive)
+
+    def _arrived(self, barrier: Mbarrier) -> set[int]:
+        """The warps of the wave that have arrived at an mbarrier."""
+        begin = (barrier.cta.index - barrier.cta.rank) * self._per_cta
+        return {begin + n for n in barrier.state.arrivals.warps}
 
     def _leads(self, i: Instruction, other: Instruction) -> bool:
         """Does a path lead from an instruction to another one?"""
@@ -632,6 +650,19 @@ class Reporting:
         why = f"the wait in {self.line(line)} is for parity {own}: it passes at once, before the phase of this operation at the mbarrier {named} is complete"
         return why, f"parity {1 - own} in {self.line(line)}"
 
+    def passed_before_commit(self, warp: int) -> tuple[str, str]:
+        """`passed_early` of the last wait of a warp, if the mbarrier is one of tcgen05.commit, and nothing has arrived
+        there yet.
+        """
+        barrier, line, brought = self.waits.get(warp, (None, 0, []))
+        if barrier is None or barrier.state.phase or barrier.state.arrivals.by_line:
+            return "", ""
+        place, body = self.x.program.places.shared_at(barrier.offset), self.x.program.inlined.body
+        commits = [i for i in self.sites.values() if i.op == "tcgen05" and i.modifiers[0] == "commit"]
+        of_commits = [symbols_behind(body, one) for i in commits for one in i.operands if isinstance(one, Address)]
+        is_of_commit = any(not names or place is None or place.name in names for names in of_commits)
+        return self.passed_early((barrier, line, brought)) if is_of_commit else ("", "")
+
     def _is_committed(self, i: Instruction, wait: Instruction) -> bool:
         """Does a wait name the mbarrier of the next tcgen05.commit after an instruction?"""
         there = self.following(i, "tcgen05.commit") if i.op == "tcgen05" else None
@@ -649,7 +680,24 @@ class Reporting:
         kind = facts_of(op.kind).group
         i, left = self.group_waits.get((int(op.warps[0]), kind), (None, 0))
         younger = self.groups.younger(op, kind) if i is not None and self.groups is not None else None
-        return (i, left, younger) if younger is not None and younger < left else (None, 0, 0)
+        is_covered = younger is not None and younger < left and not self.groups.is_after_wait(op, kind)  # type: ignore[union-attr]
+        return (i, left, younger) if is_covered and younger is not None else (None, 0, 0)
+
+    def _wait_before(self, op: Operation) -> Instruction | None:
+        """The last wait for a commit group, if the group of an operation was committed after it: that wait cannot be
+        for it.
+        """
+        kind = facts_of(op.kind).group
+        i, _ = self.group_waits.get((int(op.warps[0]), kind), (None, 0))
+        return i if i is not None and self.groups is not None and self.groups.is_after_wait(op, kind) else None
+
+    def or_other_stage(self, op: Operation) -> str:
+        """The alternative cause if a copy of a commit group is issued after the wait of the same round: its bytes are
+        those of a later round.
+        """
+        if facts_of(op.kind).group != "cp.async" or self._wait_before(op) is None:
+            return ""
+        return f"{OR}if the bytes are for a later round: let {op.instruction.at} copy into another stage than the one that is read next"
 
     def _ignored_wait(self, op: Operation, warp: int) -> Instruction | None:
         """The last wait of a warp, if it was for the phase of an operation, and no instruction looks at its answer."""
@@ -720,10 +768,23 @@ class Reporting:
             return room
         if one != other:
             which = "the CTA mask or the destination" if "multicast::cluster" in i.modifiers else "the destination"
+            if named := self._phase_with(op):
+                return f"correct {which} in {i.at}: CTA {one} and CTA {other} load the same bytes in one phase of the mbarrier {named}"
             return f"if the readers need what CTA {one} and CTA {other} load: correct {which} in {i.at}; or {room}"
         if op.instruction is not i and not self._leads(i, op.instruction):
             return f"if the readers need the bytes of both loads: correct the destination in {op.instruction.at} or {i.at}; or {room}"
         return room
+
+    def _phase_with(self, op: Operation) -> str:
+        """The mbarrier whose current phase has the bytes of an operation: its stage is not free, and no thread may have
+        read it yet. "" without one.
+        """
+        for cta, offset in op.barriers.values():
+            barrier = mbarriers(cta).get(offset)
+            now = [] if barrier is None else barrier.state.deliveries.now
+            if any(d.instruction is op.instruction and d.issuer == int(op.warps[0]) // self._per_cta - cta.index + cta.rank for d in now):
+                return self.x.program.places.mbarrier_named(offset)
+        return ""
 
     def _passed_too_soon(self, warp: int) -> str:
         """Why the last wait of a warp passed before a load into a stage that is not free: its parity, or an arrival. ""

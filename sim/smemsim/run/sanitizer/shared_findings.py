@@ -18,7 +18,7 @@ import numpy as np
 
 from smemsim.core.ptx.module import Instruction
 from smemsim.core.spec.findings import Severity
-from smemsim.run.async_ops import is_bulk
+from smemsim.run.async_ops import facts_of, is_bulk
 from smemsim.run.lower.dataflow import updates
 from smemsim.run.sanitizer import races
 from smemsim.run.sanitizer.happens_before import VectorClocks
@@ -189,7 +189,7 @@ class SharedFindings:
         assert op is not None
         if theirs.does == "read":
             said = races.overwritten_in_flight(mine, theirs, why=reporting.unwaited(op, warp, only_read=True))
-            return said, reporting.wait_for(op, a.i, warp, only_read=True)
+            return said, reporting.wait_for(op, a.i, warp, only_read=True) + self._and_barrier(a, suspect)
         if mine.does == "read" and suspect.why:  # it writes together with others
             return races.read_before_arrival(mine, theirs, why=suspect.why), reporting.wait_for(op, a.i)
         if mine.does == "read":
@@ -197,9 +197,23 @@ class SharedFindings:
             warps = np.array([warp]) if a.reader is None else a.reader.warps
             why, repair = reporting.other_stage(reporting.last_wait(warps, suspect.at), own, op)
             why = (why or self.clocks.why_early(warp)).removeprefix(": ") or reporting.unwaited(op, warp)
-            wait = reporting.wait_for(op, a.i, warp if a.reader is None else -1) + reporting.or_free_later(op, warp)
+            other_stage = reporting.or_other_stage(op)
+            why += ": it writes into the stage that is read next" * bool(other_stage)
+            wait = reporting.wait_for(op, a.i, warp if a.reader is None else -1) + reporting.or_free_later(op, warp) + other_stage
             wait = reporting.far_mbarrier(op, a.i, warp) or wait
             return races.read_before_arrival(mine, theirs, why=why), reporting.too_weak(op, warp) or repair or wait
         brought = np.flatnonzero(self.table.who == OPERATIONS + op.number) if a.i.op == "cp" else suspect.at
         said = races.overwritten_in_flight(mine, theirs, why=suspect.why or reporting.unwaited(op, warp))
         return said, reporting.make_room(a.i, a.at, brought if brought.size else suspect.at, op, warp)
+
+    def _and_barrier(self, a: WordAccess, suspect: Suspect) -> str:
+        """The second half of a fix if the source of a copy of a commit group is overwritten by other warps, too: only
+        the thread that has issued the copy can wait for it.
+        """
+        op = suspect.op
+        if op is None or a.reader is not None or facts_of(op.kind).group != "bulk" or self.reporting.who_waited(op, only_read=True) >= 0:
+            return ""
+        if self.reporting.too_weak(op, suspect.warps[0]):
+            return ""
+        warps = np.broadcast_to(a.warps, a.at.shape)[np.isin(a.at, suspect.at)]
+        return ", and then a barrier: other warps write these bytes, too" * bool((warps != op.warps[0]).any())

@@ -41,23 +41,25 @@ def by_warps(threads: np.ndarray) -> list[tuple[int, int]]:
 @dataclasses.dataclass(eq=False)
 class _Groups:
     """The operations of an open group, and of the groups that are committed and not waited for, of some lanes of a warp
-    (a bit set) with the same history. The reads of the first `read` committed groups are complete.
+    (a bit set) with the same history. The reads of the first `read` committed groups are complete. When the lanes last
+    waited, the first `before` of them were committed (-1: they have not waited).
     """
 
     lanes: int
     open: list[Operation] = dataclasses.field(default_factory=list)
     pending: list[list[Operation]] = dataclasses.field(default_factory=list)
     read: int = 0
+    before: int = -1
 
     def of(self, cta: int) -> _Groups:
         """The groups of the same lanes of another CTA, whose operations these stand for."""
         open_, *pending = ([op.of(cta) for op in some] for some in (self.open, *self.pending))
-        return _Groups(self.lanes, open_, pending, self.read)
+        return _Groups(self.lanes, open_, pending, self.read, self.before)
 
     def split(self, lanes: int) -> _Groups:
         """The groups of some of the lanes, which are no longer among these."""
         self.lanes &= ~lanes
-        return _Groups(lanes, list(self.open), [list(group) for group in self.pending], self.read)
+        return _Groups(lanes, list(self.open), [list(group) for group in self.pending], self.read, self.before)
 
 
 class CommitGroups:
@@ -254,12 +256,22 @@ class CommitGroups:
         """How many groups the threads of an operation have committed after its own group, which is pending; None if
         it is not.
         """
+        groups, place = self._found(op, kind)
+        return None if groups is None else len(groups.pending) - place
+
+    def is_after_wait(self, op: Operation, kind: str) -> bool:
+        """Have the threads of an operation waited, and then committed its group, which is pending?"""
+        groups, place = self._found(op, kind)
+        return groups is not None and place > groups.before >= 0
+
+    def _found(self, op: Operation, kind: str) -> tuple[_Groups | None, int]:
+        """The pending group of an operation, counted from 1, and of which groups it is; None if it is not pending."""
         self.unfold(kind)
         for groups in self._groups.get((int(op.warps[0]), kind), ()):
             for n, group in enumerate(groups.pending, 1):
                 if op in group:
-                    return len(groups.pending) - n
-        return None
+                    return groups, n
+        return None, 0
 
     def wait_for(self, op: Operation, warp: int, kind: str) -> list[Operation]:
         """A warp waits for the group of an operation, and so for all earlier ones, committed or not. Returns these
@@ -275,6 +287,7 @@ class CommitGroups:
             over += groups.open
             groups.open = []
         del groups.pending[:count]
+        groups.before = len(groups.pending)
         if over:
             self.clocks.knows(np.array([warp]), over)
         return over
@@ -283,6 +296,7 @@ class CommitGroups:
 def _left_behind(groups: _Groups, left: int, *, only_read: bool) -> list[Operation]:
     """The operations of all groups but the last `left`, for which some lanes wait."""
     count = len(groups.pending) - left
+    groups.before = len(groups.pending)
     if count <= 0:
         return []
     over = [op for done in groups.pending[groups.read * only_read : count] for op in done]
@@ -290,7 +304,7 @@ def _left_behind(groups: _Groups, left: int, *, only_read: bool) -> list[Operati
         groups.read = max(groups.read, count)
     else:
         del groups.pending[:count]
-        groups.read = max(0, groups.read - count)
+        groups.read, groups.before = max(0, groups.read - count), len(groups.pending)
     return over
 
 

@@ -80,7 +80,7 @@ class TensorFindings:
         """The fix: a wait for the commit; before a deallocation, a barrier with the warp that has waited."""
         if a.i.modifiers[0] == "dealloc":
             return self.reporting.wait_for(op, a.i, a.warp, only_read=only_read)
-        return self.reporting.commit_of(op.instruction, a.i)
+        return self.reporting.commit_instead(op, a.warp) or self.reporting.commit_of(op.instruction, a.i)
 
     def _of_warp(self, a: CellAccess, suspect: Suspect) -> tuple[Access, str, str]:
         access = "ld" if suspect.does == "read" else "st"

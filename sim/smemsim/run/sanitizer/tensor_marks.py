@@ -41,6 +41,8 @@ class TensorMarks:
     def __init__(self, taint: Taint) -> None:
         self.taint = taint
         self.early: dict[int, tuple[Instruction, np.ndarray]] = {}  # by line: reads of uninitialised cells
+        # for them, by line: why the wait before them passed at once, and the fix
+        self.passed: dict[int, tuple[str, str]] = {}
         self.sums: set[int] = set()  # the lines that added to them
         # for them, by line: what arrived later, to be reported when the value is used
         self.late: dict[int, Callable[[], None]] = {}
@@ -111,6 +113,8 @@ class TensorMarks:
         if is_sum:
             self.sums.add(a.i.site)
         if is_followed(a.i):
+            if a.i.site not in self.passed:
+                self.passed[a.i.site] = self.findings.reporting.passed_before_commit(a.warp)
             self.early.setdefault(a.i.site, (a.i, np.zeros(self.table.cells.who.shape, bool)))[1][a.at] |= nobody
         else:
             said, _ = uninitialised(self.findings.where(a.at, nobody), a.i)
@@ -163,7 +167,9 @@ class TensorMarks:
             where = self.findings.where((cta, slice(0, LANES), slice(0, COLUMNS)), cells[cta])
             said, milder = uninitialised(where, i, user, is_voted=self.taint.is_voted)
             repair = self._repair(CellAccess(i, (cta, slice(0, LANES), slice(0, COLUMNS)), -1, "read"), cells[cta])
-            self.table.x.launch.find(said.code, i, said.what, repair, milder=milder, why=said.why, halves=said.halves)
+            why, wait = self.passed.get(site, ("", ""))
+            repair, why = f"{wait}; or {repair}" if wait else repair, said.why if milder is not None else why or said.why
+            self.table.x.launch.find(said.code, i, said.what, repair, milder=milder, why=why, halves=said.halves)
 
     def _half_is_used(self, i: Instruction, user: Instruction | None) -> None:
         """R507: the upper halves of cells are used, of which an instruction has written the lower ones alone."""

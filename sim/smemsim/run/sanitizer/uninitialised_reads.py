@@ -4,6 +4,7 @@ that races).
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -119,7 +120,18 @@ class UninitialisedReads:
         places = np.flatnonzero(words)
         where, several = self._where(places, words[places])
         said, milder = uninitialised(where, i, user, is_copied=is_copied, is_voted=is_voted, several=several)
-        self.reporting.find(i, places, said, self._repair(i, int(places[0]), int(words[places[0]])), milder=milder)
+        repair = self._repair(i, int(places[0]), int(words[places[0]]))
+        why, wait = self._passed_early(i.site)
+        if wait:
+            said, repair = said if milder is not None else dataclasses.replace(said, why=why), f"{wait}; or {repair}"
+        self.reporting.find(i, places, said, repair, milder=milder)
+
+    def _passed_early(self, site: int) -> tuple[str, str]:
+        """Why the last wait before an uninitialised read did not wait for the first phase of copies, and the fix."""
+        waited = self._waits.get(site)
+        if waited is None or waited[2] or not (waited[0].state.bytes.expecting or waited[0].state.deliveries.sources):
+            return "", ""
+        return self.reporting.passed_early(waited)
 
     def _where(self, places: np.ndarray, bits: np.ndarray) -> tuple[str, str]:
         """The bytes in the first CTA that has some, as findings call them; their addresses if initialised bytes are
