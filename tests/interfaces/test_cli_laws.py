@@ -191,6 +191,7 @@ REFUSED = [
     ("solve --conflicts --pitch x", "--pitch x: needs a whole number"),
     ("solve --conflicts --pitch 9223372036854775808", "--pitch 9223372036854775808: needs a whole number, below 2^63"),
     ("solve --conflicts --pitch -9223372036854775808", "below 2^63"),
+    (f"replay k.toml --case {10**400}", "needs a whole number, below 2^63"),
     ("campaign keys --seconds nan", "--seconds nan: needs a number"),
     ("campaign keys --seconds inf", "--seconds inf: needs a number"),
     ("plan", "is missing; for example: smemsim plan 128x64 --arch sm_90a --dtype bf16 --major K"),

@@ -165,8 +165,9 @@ def _converted(
     is_huge = False
     try:
         number = convert(value, param, ctx)
-        is_huge = not isinstance(number, str) and math.isfinite(number) and abs(number) >= MOST
-        if isinstance(number, str) or (math.isfinite(number) and not is_huge):
+        is_finite = isinstance(number, (str, int)) or math.isfinite(number)
+        is_huge = not isinstance(number, str) and is_finite and abs(number) >= MOST
+        if is_finite and not is_huge:
             return number
     except click.BadParameter:
         pass
