@@ -451,6 +451,21 @@ def test_bytes_that_differ_from_time_to_time_have_no_number_for_all():
 ONE = "mov.u32 %r1, %tid.x; setp.eq.u32 %p9, %r1, 0; @%p9 mbarrier.init.shared.b64 [bar], 1; bar.sync 0;\n"
 
 
+@pytest.mark.parametrize(("waits", "code"), [(True, ""), (False, "X006")])
+def test_a_producer_that_runs_ahead_is_not_mended_by_a_larger_count(waits, code):
+    """Thread 0 gives warp 1 four words, one in each phase; without a wait for the reader all but the last are lost."""
+    free = "F: mbarrier.try_wait.parity.shared::cta.b64 %p9, [bar+8], %r11; @!%p9 bra F;" * waits
+    body = f"""setp.eq.u32 %p5, %r1, 0; @%p5 mbarrier.init.shared::cta.b64 [bar], 1; @%p5 mbarrier.init.shared::cta.b64 [bar+8], 1; bar.sync 0; mov.u32 %r10, 0;
+    setp.ge.u32 %p8, %r1, 32; @%p8 bra TAKE; setp.ne.u32 %p8, %r1, 0; @%p8 exit;
+    GIVE: and.b32 %r11, %r10, 1; xor.b32 %r11, %r11, 1; {free} st.volatile.shared.u32 [sm], %r10; mbarrier.arrive.shared::cta.b64 _, [bar];
+    add.u32 %r10, %r10, 1; setp.lt.u32 %p8, %r10, 4; @%p8 bra GIVE; exit;
+    TAKE: and.b32 %r11, %r10, 1; W: mbarrier.try_wait.parity.shared::cta.b64 %p9, [bar], %r11; @!%p9 bra W; ld.volatile.shared.u32 %r12, [sm];
+    setp.eq.u32 %p8, %r1, 32; bar.warp.sync -1; @%p8 mbarrier.arrive.shared::cta.b64 _, [bar+8]; add.u32 %r10, %r10, 1; setp.lt.u32 %p8, %r10, 4; @%p8 bra TAKE;"""
+    found = ran(body)[0].findings
+    assert [f.code for f in found if f.code == "X006"] == [code] * bool(code)
+    assert not any("mbarrier.init" in f.trial for f in found)
+
+
 @pytest.mark.parametrize(("begin", "code"), [("", "X010"), ("wgmma.wait_group.sync.aligned 0;\n" + ONE, "X006")])
 def test_a_change_of_the_first_instruction_has_no_counter(begin, code):
     """The counter is zeroed before the first instruction, which no other change may touch: that ended in an IndexError."""

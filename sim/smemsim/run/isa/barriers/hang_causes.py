@@ -807,7 +807,9 @@ def _counts(barrier: Mbarrier) -> dict[str, Value]:
     here = state.expected - state.pending
     all_came = state.phase * state.expected + here
     rounds = max(state.passed.seen, 1)
-    counts = (here, all_came // rounds, all_came) if state.phase > state.passed.seen else (here, all_came)
+    counts: tuple[int, ...] = (here, all_came // rounds, all_came) if state.phase > state.passed.seen else (here, all_came)
+    if state.arrivals.run_ahead and len(state.arrivals.by_line) == 1:
+        counts = ()  # each arrival is of another round, whose data is lost if one phase has several
     return {
         "init": barrier.made.line,
         "counts": tuple(dict.fromkeys(n for n in counts if 0 < n <= MBARRIER_ARRIVALS and n != state.expected)),
