@@ -460,7 +460,7 @@ def test_a_producer_that_runs_ahead_is_not_mended_by_a_larger_count(waits, code)
     GIVE: and.b32 %r11, %r10, 1; xor.b32 %r11, %r11, 1; {free} st.volatile.shared.u32 [sm], %r10; mbarrier.arrive.shared::cta.b64 _, [bar];
     add.u32 %r10, %r10, 1; setp.lt.u32 %p8, %r10, 4; @%p8 bra GIVE; exit;
     TAKE: and.b32 %r11, %r10, 1; W: mbarrier.try_wait.parity.shared::cta.b64 %p9, [bar], %r11; @!%p9 bra W; ld.volatile.shared.u32 %r12, [sm];
-    setp.eq.u32 %p8, %r1, 32; bar.warp.sync -1; @%p8 mbarrier.arrive.shared::cta.b64 _, [bar+8]; add.u32 %r10, %r10, 1; setp.lt.u32 %p8, %r10, 4; @%p8 bra TAKE;"""
+    setp.eq.u32 %p8, %r1, 32; bar.warp.sync -1; @%p8 mbarrier.arrive.shared::cta.b64 _, [bar+8]; add.u32 %r10, %r10, 1; setp.lt.u32 %p8, %r12, 3; @%p8 bra TAKE;"""
     found = ran(body)[0].findings
     assert [f.code for f in found if f.code == "X006"] == [code] * bool(code)
     assert not any("mbarrier.init" in f.trial for f in found)
