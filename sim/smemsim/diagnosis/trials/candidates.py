@@ -76,7 +76,7 @@ class Candidate(NamedTuple):
     """A change of the PTX, and its description. If `is_all` is set, the fix of the finding proposes nothing else.
 
     If `is_beside` is set, the text of the finding's fix is kept, since it names other changes too. If `is_other` is
-    set, the text of the finding's fix names another change.
+    set, the text of the finding's fix names another change. What no run can show, and must hold, is `provided`.
 
     Before or after `barriers` there is a new barrier of all threads, before `warp_barriers` one of whole warps. The
     waits `parities` have another parity.
@@ -90,6 +90,12 @@ class Candidate(NamedTuple):
     barriers: tuple[Instruction, ...] = ()
     warp_barriers: tuple[Instruction, ...] = ()
     parities: tuple[Instruction, ...] = ()
+    provided: str = ""
+
+    @property
+    def fix(self) -> str:
+        """The description of a change that has helped."""
+        return f"{self.text}, {self.provided}" if self.provided else self.text
 
 
 class _Code:
@@ -235,11 +241,14 @@ def _bytes(f: Finding, at: InLaunch, i: Instruction, code: _Code) -> Iterator[Ca
     expecting = {other.line: other for other in code.named("mbarrier") if "expect_tx" in other.modifiers}
 
     body: Sequence[Instruction] = next((one for one in code.bodies if any(other.line == i.line for other in one)), [])
+    expected, arrive = (f.numbers.get(name) for name in ("expected", "arrive"))
+    is_short = isinstance(expected, int) and isinstance(arrive, int) and expected > arrive
 
     def changed(numbers: Sequence[tuple[int, int]]) -> Candidate:
         return Candidate(
             tuple(Edit(expecting[line], (with_number(expecting[line], -1, size),)) for line, size in numbers),
             expect_words(numbers, number_of(body, [line for line, _ in numbers]), code.at),
+            provided="if no copy is missing and each has the intended size" * is_short,
         )
 
     for numbers in cast("Iterable[Sequence[tuple[int, int]]]", f.numbers.get("expect", ())):

@@ -83,7 +83,7 @@ class _Trials:
             came = self.done[candidate.edits]
             stays = came is not None and any(key in came for key in keys_of(f))
             if came is not None and not stays and self._is_better(came):
-                return Outcome(candidate.text, is_beside=candidate.is_beside, removes=frozenset(self.before - came.keys()))
+                return Outcome(candidate.fix, is_beside=candidate.is_beside, removes=frozenset(self.before - came.keys()))
             has_gone |= not stays  # it may help, and something else comes to light
             failed = failed or (candidate.text if candidate.is_all else None)
         return Outcome(failed, works=False) if failed and not has_gone else None
