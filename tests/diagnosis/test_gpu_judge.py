@@ -1047,6 +1047,28 @@ def test_steps_that_are_exchanged_in_all_sums_have_a_remark(sums: list[tuple[int
     assert all("k = 0 of A is multiplied with k = 16 of B" in f.what for f in done.remarks)
 
 
+@pytest.mark.parametrize(
+    ("sums", "codes"),
+    [
+        ([(1, 0, 3, 2)], []),
+        ([(0, 2), (1, 3)], []),  # two accumulators take turns
+        ([(0, 3, 4, 7), (1, 2, 5, 6)], []),  # of two tiles
+        ([(0, 2)], ["R502", "R502"]),
+        ([(0, 2), (1, 2)], ["R502", "R502"]),  # one twice, one never
+        ([(0, 2, 4, 6), (1, 3, 5)], ["R502", "R502"]),
+    ],
+)
+def test_steps_of_both_operands_may_come_in_any_order_if_each_is_multiplied_once(sums: list[tuple[int, ...]], codes: list[str]):
+    gpu, tiles = Gpu("sm_90a"), 1 + max(map(max, sums)) // 4
+    maps = [tensor(gpu, (64, BOX * tiles), (BOX, ROWS)) for _ in "AB"]
+    loads = [Load(side, (2 * n + side) * TILE, (n * BOX, 0)) for n in range(tiles) for side in (0, 1)]
+    at = [2 * (n // 4) * TILE + 32 * (n % 4) for n in range(4 * tiles)]
+    products = [Product(at[n], at[n] + TILE, d=32 * d) for d, order in enumerate(sums) for n in order]
+    found = run(kernel(2, loads, products), gpu, *maps)
+    assert [f.code for f in found.findings] == codes, found.text()
+    assert found.judged.instructions == len(products)
+
+
 @pytest.mark.parametrize("used", [1, 2, 3])
 def test_steps_of_a_loaded_tile_may_be_left_out(used: int):
     """The last K steps of a tile, or one in the middle: nothing that is stored depends on them."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from smemsim.diagnosis.operands.cta_traces import CtaTrace, Step
@@ -67,6 +67,11 @@ class _Use:
                 yield side, read, self.step.event.k_of("ab"[side])
 
     @property
+    def k(self) -> int | None:
+        """The first k of A."""
+        return None if self.reads[0] is None else self.reads[0].at[1]
+
+    @property
     def is_whole(self) -> bool:
         """Is each operand a part of its tiles as an instruction's grid divides them?"""
         for side, read, count in self.places():
@@ -87,6 +92,7 @@ class Pairings:
 
     def __init__(self, trace: CtaTrace, read_of: Callable[[Noted], OperandRead]) -> None:
         self._free: set[int] = set()  # steps
+        self._whole: set[int] = set()  # steps of a product that multiplies each k once
         sums: dict[Any, list[list[_Use]]] = {}
         used: set[int] = set()
         for step in trace.steps:
@@ -101,6 +107,15 @@ class Pairings:
             uses = [use for its in of for use in its]
             if all(use.is_whole for use in uses) and self._are_read(uses, idle):
                 self._free.update(use.step.number for its in of for some in self._meant(its) for use in some)
+        for its in _of_same_tiles([use for of in sums.values() for each in of for use in each]):
+            if len({use.k for use in its}) == len(its) and all(use.is_whole for use in its) and self._are_read(its, idle):
+                self._whole.update(use.step.number for use in its)
+
+    def is_of_whole(self, step: Step) -> bool:
+        """Does an instruction belong to a product that multiplies each k of A once with the same k of B? Then its k may
+        come in any order, and in several accumulators.
+        """
+        return step.number in self._whole
 
     def is_free(self, step: Step) -> bool:
         """Does an instruction belong to such a sum?"""
@@ -142,6 +157,16 @@ class Pairings:
         if any(visits.count(visit) > 1 for visit in set(visits) if len(visit) < 2):
             return [uses]  # of the other operand nothing is known
         return [its for its in of_tensors.values() if _has_long_runs(its) or any(_are_exchanged(its, side) for side in (0, 1))]
+
+
+def _of_same_tiles(uses: list[_Use]) -> Iterable[list[_Use]]:
+    """The instructions that multiply the same rows of A and B, of all accumulators, by how far their k are apart."""
+    found: dict[Any, list[_Use]] = collections.defaultdict(list)
+    for use in uses:
+        a, b = use.reads
+        if a is not None and b is not None and not use.step.event.is_sparse:
+            found[a.base, a.at[0], b.base, b.at[0], a.at[1] - b.at[1]].append(use)
+    return found.values()
 
 
 def _has_long_runs(uses: list[_Use]) -> bool:

@@ -533,8 +533,9 @@ class Reads(MergeableObserver):
         key = trace.accumulator(event)
         product = trace.open.get(key)
         is_new = product is None or event.begins or not goes_on(product, event, a, b)
-        is_free = (_begin_apart(a, b) if is_new or product is None else not is_next(product, event, a, b)) and self._is_free(trace, step)
-        if product is None or is_new or is_free:
+        is_apart = _begin_apart(a, b) if is_new or product is None else not is_next(product, event, a, b)
+        is_free = is_apart and self._pairings(trace).is_free(step)
+        if product is None or is_new or is_free or (is_apart and self._pairings(trace).is_of_whole(step)):
             product = trace.open[key] = Product(number, trace.cta, key, [], [], [], (read_a, read_b), pairs_freely=is_free)
             trace.products.append(product)
         product.events.append(event)
@@ -542,11 +543,11 @@ class Reads(MergeableObserver):
         product.b.append(b)
         product.missed += read_b is None or (read_a is None and event.a is not None)
 
-    def _is_free(self, trace: CtaTrace, step: Step) -> bool:
-        """Does an instruction belong to a sum that multiplies k of A with other k of B on purpose?"""
+    def _pairings(self, trace: CtaTrace) -> Pairings:
+        """The sums of a CTA that multiply k of A with k of B in another order than that of memory, on purpose."""
         if trace.cta not in self._running.pairings:
             self._running.pairings[trace.cta] = Pairings(trace, lambda noted: self._read(*noted))
-        return self._running.pairings[trace.cta].is_free(step)
+        return self._running.pairings[trace.cta]
 
     def _reached(self, event: Mma, a: OperandRead, b: OperandRead) -> None:
         """Records how far along K two matrices are multiplied by any CTA."""
