@@ -41,6 +41,9 @@ def files(tmp_path, monkeypatch):
     (tmp_path / "v.ptx").write_text(KERNEL.replace("sm_90a", "sm_90a, texmode_unified"))
     (tmp_path / "n.ptx").write_text(KERNEL.replace(".b64 q", ".u32 n"))
     (tmp_path / "m.ptx").write_text(KERNEL + KERNEL.partition(".address_size 64")[2].replace("k(", "other("))
+    (tmp_path / "a.toml").write_text(
+        'ptx = "k.ptx"\ngrid = 1\narrays = [{name = "a", dtype = ["f32"], shape = [8], distribution = "zeros"}]\n'
+    )
     (tmp_path / "e.toml").write_text("grid = 1\nblock = 1\n")
     (tmp_path / "zeros.py").write_bytes(bytes(9))
     (tmp_path / "folder").mkdir()
@@ -123,6 +126,7 @@ REFUSED = [
     ("run k.ptx --block 1 --arg null --arg u64:1 --costs k.toml", "--costs: is for --pipeline; give both"),
     ("run n.ptx --block 1 --arg null --arg f32:3", "args[1]: type = f32, parameter n is .u32; write --arg u32:3"),
     ("run n.ptx --block 1 --arg f32:0.5 --arg u32:3", "args[0]: type = f32, parameter p is .u64; write --arg zeros:f32:1024 for an array, --arg u64:0 for a number"),
+    ("run a.toml", "arrays[0].dtype = ['f32']: needs the name of an element type"),
     ("run e.toml", 'e.toml: has no key ptx, and kernel.ptx is not there; add ptx = "FILE", or smemsim run FILE --launch e.toml'),
     ("run n.ptx --block 1 --arg u32:3 --arg u32:3", "args[0] (p, .u64): has 8 bytes, 4 were given; for an address pass an array, for a number one of 8 bytes (u64)"),
     ("run n.ptx --block 1 --arg null --arg zeros:f32:8", "args[1] (n, .u32): has 4 bytes, 8 were given; an array's address and u64 have 8; are the arguments in order?"),

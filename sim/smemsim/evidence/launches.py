@@ -288,6 +288,8 @@ def _check_recipe(path: Path, table: Any) -> None:
     check_table(table, ARRAY_KEYS, path, between=" = ")
     if "file" in table and table.keys() & {"distribution", "random"}:
         raise TableError(f"{path} ({name}): has a file and a distribution; needs one of the two", path)
+    if not isinstance(table.get("dtype", ""), str):
+        raise _mistake(path / "dtype", table["dtype"], "needs the name of an element type")
     if "dtype" in table and "file" in table and (not isinstance(table["dtype"], str) or table["dtype"] not in FORMATS):
         raise _mistake(path / "dtype", table["dtype"], f"not an element type{suggestion(table['dtype'], FORMATS)}")
     if "shape" in table and not is_list_of(table["shape"], lambda extent: is_whole(extent) and extent >= 0):
