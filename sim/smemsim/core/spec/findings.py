@@ -78,7 +78,7 @@ CODES: dict[str, Code] = {number: Code(number, slug, Severity(severity), says) f
     ("T202", "inner-exceeds-swizzle", "trap", "the box's inner extent is wider than the swizzle"),
     ("T203", "inner-not-16",    "trap",  "the box's inner extent is not a multiple of 16 B"),
     ("T204", "global-misaligned", "trap", "a global address or stride is not a multiple of 16 B (32 B with INTERLEAVE_32B or packed types)"),
-    ("T205", "map-refused",     "trap",  "the driver refuses the map for another reason"),
+    ("T205", "map-refused",     "trap",  "the driver refuses the map, or the card a box of it, for another reason"),
     ("T206", "inner-not-contiguous", "wrong", "dimension 0 of the map is not the tensor's contiguous axis"),
     ("T207", "map-is-not-tensor", "wrong", "extents, strides or address are not those of the tensor"),
     ("T208", "inner-below-swizzle", "note", "rows narrower than the swizzle lie a full swizzle width apart"),

@@ -427,4 +427,4 @@ def _reason(trap: HardwareTrap, tm: TensorMap, arch: str, mode: str, is_store: b
         return "A101", f"an address in shared memory that is a multiple of {LIMITS.smem_alignment} B"
     if trap.cuda_error == ILLEGAL_ADDRESS:
         return "A107", "more shared memory, or a smaller box"
-    return "T205", ""
+    return "T205", "begin the box at coordinates that the copy takes; let it be wider, or let threads move what it leaves out"
