@@ -268,6 +268,19 @@ def test_a_reduction_meets_reductions_only(first, others, codes):
     assert done.result.status == (715 if codes else 0)
 
 
+@pytest.mark.parametrize("arrive", ["mov.u32 %r2, 5; bar.arrive 1, 64;", "bar.arrive 1, 64;"], ids=["with a mov", "alone"])
+@pytest.mark.parametrize("is_last", [False, True], ids=["first", "last"])
+def test_an_arrival_beside_a_reduction_is_named_once(arrive, is_last):
+    """Warp 0 or 1 arrives, by a line that may have other instructions, and the other one reduces."""
+    parts = [arrive, "bar.red.popc.u32 %r2, 1, 64, %p2;"]
+    first, then = reversed(parts) if is_last else parts
+    body = f"setp.ge.u32 %p1, %r1, 32; setp.lt.u32 %p2, %r1, 5; @%p1 bra O;\n{first}\nbra E;\nO:\n{then}\nE:"
+    done, _ = run(body, [np.zeros(64, np.uint32)], block=64)
+    (finding,) = done.result.findings.values()
+    assert finding.code == "X010"
+    assert "others bar.arrive" in finding.message
+
+
 @pytest.mark.parametrize(
     ("count", "sync", "codes"),
     [(160, "@%p1 bar.sync 1, 160;", set()), (128, "@%p1 bar.sync 1, 128;", {"X006"}), (160, "", {"X008"})],

@@ -150,8 +150,10 @@ def tell_parted(x: Wave) -> None:
         )  # fmt: skip
 
 
-def _at(x: Wave, line: int) -> Instruction | None:
-    return next((i for i in x.program.inlined.body if i.line == line), None)
+def _at(x: Wave, line: int, *words: str) -> Instruction | None:
+    """The first barrier of threads with these words on a line, which may have other instructions, too."""
+    barriers = (i for i in x.program.inlined.body if i.line == line and i.op in ("bar", "barrier"))
+    return next((i for i in barriers if {*words} <= {*i.modifiers}), None)
 
 
 def _warps(x: Wave, warps: list[int]) -> str:
@@ -667,7 +669,7 @@ def _check_reduction(x: Wave, barrier: NamedBarrier, lines: np.ndarray) -> None:
     came = [(wait.instruction, wait.threads - barrier.cta.first) for wait, _ in barrier.waits]
     left = lines.copy()  # of threads that arrive and do not wait
     left[np.concatenate([threads for _, threads in came])] = 0
-    came += [(i, np.flatnonzero(left == i.line)) for line in distinct(left[left > 0]).tolist() if (i := _at(x, line)) is not None]
+    came += [(i, np.flatnonzero(left == i.line)) for line in distinct(left[left > 0]).tolist() if (i := _at(x, line, "arrive")) is not None]
     red = next(i for i, _ in came if "red" in i.modifiers)
     other = next((i for i, _ in came if _reduces(i) != _reduces(red)), None)
     if other is None:
