@@ -487,12 +487,20 @@ READ = "xor.b32 %r4, %r3, 128;\nld.shared.b32 %r2, [%r4]; st.global.b32 [%d1+819
         ("setp.lt.u32 %p2, %r1, 64; @!%p2 bra E;\n", "E: bar.sync 0;\n", True),
         ("setp.lt.u32 %p2, %r1, 32; @!%p2 bra E;\n", "E: bar.sync 0;\n", False),
         ("setp.lt.u32 %p2, %r1, 32; @!%p2 bra E;\n", "E: ret;\n", False),
+        ("xor.b32 %r4, %r3, 128; setp.lt.u32 %p2, %r1, 32; @%p2 bar.sync 1, 32; ", "", True),
     ],
-    ids=["no branch", "all threads take it", "other threads come to the next barrier", "other threads exit"],
+    ids=[
+        "no branch",
+        "all threads take it",
+        "other threads come to the next barrier",
+        "other threads exit",
+        "a barrier of a warp on its line",
+    ],
 )
 def test_a_barrier_is_no_fix_in_a_branch_that_some_threads_do_not_take(branch: str, end: str, is_tried: bool):
     """Without a finding it would only be because the next barrier, or the end of the others, completes it."""
-    first = ran(OWN + "st.shared.b32 [%r3], %r1;\n" + branch + READ + end)[0].findings[0]
+    read = READ if branch.endswith("\n") or not branch else READ.partition("\n")[2]
+    first = ran(OWN + "st.shared.b32 [%r3], %r1;\n" + branch + read + end)[0].findings[0]
     assert (first.code, first.tried) == ("X008", is_tried)
     assert first.repair.startswith("put a barrier of all threads")
 

@@ -47,13 +47,17 @@ class Soundness(Observer):
 
     def barrier_met(self, x: Any, i: Instruction, number: int, ctas: np.ndarray, threads: np.ndarray, count: int | None) -> None:
         """All threads of a CTA must have arrived, none may have exited."""
-        self._is_apart |= i.line in self._barriers and len(threads) < len(ctas) * x.launch.threads
+        self._is_apart |= self._is_new(i) and len(threads) < len(ctas) * x.launch.threads
 
     def barrier_arrived(
         self, x: Any, i: Instruction, barrier: Any, threads: np.ndarray, *, waits: bool = True, is_relaxed: bool = False
     ) -> None:
         """Lanes of a warp have arrived apart from the others."""
-        self._is_apart |= i.line in self._barriers
+        self._is_apart |= self._is_new(i)
+
+    def _is_new(self, i: Instruction) -> bool:
+        """Is this a new barrier? Others on its line may be for some threads: they have a number of threads."""
+        return i.line in self._barriers and len(i.operands) == 1
 
     def wave_ended(self, x: Any) -> None:
         """Did warps arrive in one phase by the new barrier, and others by another one?"""
