@@ -1,7 +1,7 @@
 """K steps of one operand that are exchanged with their neighbours, in all sums of two tensors.
 
 For example: each k = 0 of A is multiplied with k = 16 of B, each k = 16 of A with k = 0 of B. The imaginary part of
-complex numbers is such a sum, and the real part beside it is not.
+complex numbers is such a sum, and the real part next to it is not.
 """
 
 from __future__ import annotations

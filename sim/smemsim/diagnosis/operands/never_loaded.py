@@ -131,7 +131,7 @@ def _is_outside(tm: TensorMap, at: tuple[int, ...]) -> bool:
 
 def _past_the_end(p: Product, unread: _Unread) -> Finding | None:
     """T209 as a remark for an operand that is nothing but fill, because its tile begins past the end of its tensor,
-    while a tile inside is never loaded. What the other operand is does not matter.
+    while a tile inside is never loaded. The other operand does not matter.
 
     A grid that is rounded up has tiles past the end, too. But it loads all that lies inside, unless it skips tiles on
     purpose: so nothing is certain.

@@ -249,8 +249,9 @@ def _each_alone(pattern: np.ndarray, loads: list[int], by: tuple[np.ndarray, np.
 
 
 def _whole_boxes(loads: Sequence[Issued | None], pattern: np.ndarray, place: np.ndarray, per_chunk: int, *, along_k: bool) -> int:
-    """At how many k do the boxes begin that follow one another along the rows of an operand, each read from its first
-    row on? 0 if it is not made of such boxes.
+    """The number of different k at which the boxes of an operand begin. 0 if the operand is not made of such boxes.
+
+    The boxes follow one another along the rows, and each is read from its first row on.
 
     If all begin at one k, any rows may be meant: pages of a cache, two halves of a weight, heads. A box that comes
     twice may have wrong coordinates, unless a table names it twice.

@@ -1,5 +1,6 @@
-"""Executes the fixes of a launch's findings: the PTX with the change, the same inputs, and whether the finding is
-gone, no other came, and the change does not only hide the fault (`soundness.py`).
+"""Executes the fixes of a launch's findings: the PTX with the change, and the same inputs.
+
+A fix helps if the finding is gone, no other came, and the change does not only hide the fault (`soundness.py`).
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ _Again: TypeAlias = Callable[[Module, float, tuple[Observer, ...]], Run]
 def try_fixes(run: Run, module: Module, again: _Again, seconds: float = MOST_SECONDS) -> Outcomes:
     """The results of the fixes of a run's findings, by the finding.
 
-    `again` executes a changed module with the inputs of the run, for so many seconds at most, with observers. A
-    finding that follows from another one is not tried.
+    The function `again` executes a changed module with the inputs of the run, with observers, for at most so many
+    seconds. A finding that follows from another one is not tried.
     """
     trials = _Trials(run, module, again, seconds)
     found = [f for f in run.findings if f.severity in GRAVE and f.cause is None and not f.tried]
