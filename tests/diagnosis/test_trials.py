@@ -452,6 +452,25 @@ def test_bytes_that_differ_from_time_to_time_have_no_number_for_all():
 ONE = "mov.u32 %r1, %tid.x; setp.eq.u32 %p9, %r1, 0; @%p9 mbarrier.init.shared.b64 [bar], 1; bar.sync 0;\n"
 
 
+NEXT_COPY = "cp.async.ca.shared.global [%r3], [%d1+4096], 4;\ncp.async.commit_group;\n"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "code", "beside"),
+    [
+        (NEXT_COPY, "cp.async.wait_group 0;\n", "", False),
+        (NEXT_COPY, "cp.async.wait_group 1;\n", "X004", False),
+        ("", "cp.async.wait_group 0;\n" + NEXT_COPY, "X004", True),
+    ],
+)
+def test_a_copy_after_the_wait_may_be_for_another_stage(before, after, code, beside):
+    """A new wait between the copy and the read removes the finding, but the copy may bring a later round's bytes."""
+    body = OWN + f"cp.async.ca.shared.global [%r3+1024], [%d1], 4;\ncp.async.commit_group;\n{before}{after}" + ALONE
+    found = ran(body)[0].findings
+    assert [f.code for f in found] == [code] * bool(code)
+    assert all((f.tried, f.beside, "copy into another stage" in f.repair) == (True, beside, beside) for f in found)
+
+
 @pytest.mark.parametrize(("waits", "code"), [(True, ""), (False, "X006")])
 def test_a_producer_that_runs_ahead_is_not_mended_by_a_larger_count(waits, code):
     """Thread 0 gives warp 1 four words, one in each phase; without a wait for the reader all but the last are lost."""

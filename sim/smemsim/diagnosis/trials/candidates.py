@@ -228,9 +228,11 @@ def candidates_of(f: Finding, module: Module, mbarriers: Mapping[int, str]) -> I
     """
     if not isinstance(f.at, InLaunch) or f.at.instruction is None or f.code not in _KINDS:
         return
-    found = [*_KINDS[f.code](f, f.at, f.at.instruction, _Code(module, mbarriers))]
+    code = _Code(module, mbarriers)
+    found = [*_KINDS[f.code](f, f.at, f.at.instruction, code)]
+    has_more = f.code in BESIDE or (f.code == "X004" and _is_copied_after_wait(f, f.at.instruction, code))
     for candidate in sorted(found, key=lambda one: (one.is_other, len({edit.of.location or edit.of.line for edit in one.edits}))):
-        yield candidate._replace(is_beside=f.code in BESIDE and not candidate.is_other)
+        yield candidate._replace(is_beside=has_more and not candidate.is_other)
 
 
 # ---- numbers: the bytes of expect_tx, the count of an mbarrier
@@ -676,6 +678,19 @@ def _waits(f: Finding, at: InLaunch, i: Instruction, code: _Code) -> Iterator[Ca
         yield from _counted_parity(wait, code)
     if f.code == "X004":
         yield from _missing_wait(i, code)
+
+
+def _is_copied_after_wait(f: Finding, i: Instruction, code: _Code) -> bool:
+    """Does cp.async come after a wait for its groups, and before a read, with no other such wait between? A new wait
+    may help, or the copy goes into the wrong stage.
+    """
+    copies = [half.instruction for half in f.halves if half.does == "write" and half.instruction is not None]
+    waits = [other.line for other in code.named("cp.async.wait")]
+    return any(
+        _group_kind(op) == "cp.async" and any(line < op.line for line in waits) and not any(op.line < line < i.line for line in waits)
+        for op in copies
+        if op.line < i.line
+    )
 
 
 def _commits_instead(op: Instruction, code: _Code) -> Iterator[Candidate]:
