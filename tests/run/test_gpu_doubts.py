@@ -1441,3 +1441,23 @@ def test_reading_a_scratch_buffer_in_python_is_a_use():
     scratch.numpy()
     assert codes(run) == ["R507"]
     assert run.findings[0].halves[-1].text == "DeviceArray.numpy"
+
+
+@pytest.mark.parametrize(
+    ("over", "codes"),
+    [
+        ("", {"R507"}),
+        ("st.local.u32 [loc], 1;", set()),
+        ("st.local.u32 [loc+4], 1;", {"R507"}),
+        ("st.local.v4.u32 [loc], {%r1, %r1, %r1, %r1};", set()),
+        ("st.local.u64 [loc], 1;", set()),
+        ("st.local.u16 [loc], 1; st.local.u8 [loc+2], 1; st.local.u8 [loc+3], 1;", set()),
+        ("mov.u64 %d4, loc; cvta.local.u64 %d4, %d4; st.u32 [%d4], 1;", set()),
+        ("@%p9 st.local.u32 [loc], 1;", {"R507"}),  # of one thread
+        ("bar.sync 0; @%p9 st.shared.u32 [%r9], 1;", {"R507"}),  # other memory, at the same place
+        ("st.global.u32 [%d20], 1;", {"R507"}),
+    ],
+)
+def test_a_doubtful_value_in_local_memory_is_gone_once_it_is_overwritten_there(over, codes):
+    body = f"""mov.u32 %r9, sm; ld.shared.u32 %r2, [%r9]; st.local.u32 [loc], %r2; {over} ld.local.u32 %r4, [loc]; setp.eq.u32 %p1, %r4, 7; @%p1 st.global.u32 [%d20], 5;"""
+    assert set(found(body, np.zeros(1, np.uint32), text={"locals_": ".local .align 16 .b8 loc[64];"})) == codes

@@ -1514,6 +1514,47 @@ def test_the_source_of_a_copy_is_followed_however_a_kernel_runs(kind, setting, o
         assert copying(kind, body, grid=2, **options) == codes
 
 
+@pytest.mark.parametrize("copies", [(1, 3), (3, 1), (1, 1, 3), (2, 1, 1)])
+@pytest.mark.parametrize("kind", ["bulk", "cp.async"])
+def test_who_has_waited_for_each_phase_may_overwrite_what_its_copies_read(kind, copies):
+    """Of a ring whose phases count different numbers of copies: those of each phase are over once it is."""
+    is_bulk, wait = kind == "bulk", "W{0}: mbarrier.try_wait.parity.shared::cta.b64 %p2, [bar], {1}; @!%p2 bra W{0};"
+    copy = (
+        "@%p9 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r9+{0}], [%d20+{0}], 128, [bar];"
+        if is_bulk
+        else "cp.async.ca.shared.global [%r4+{0}], [%d5+{0}], 4;"
+    )
+    lines, places = [], [128 * n for n in range(sum(copies))]
+    for n, count in enumerate(copies):
+        brings = "".join(copy.format(place) for place in places[sum(copies[:n]) :][:count])
+        expects = f"@%p9 mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], {128 * count};"
+        lines += [f"{expects} {brings}" if is_bulk else f"{brings} cp.async.mbarrier.arrive.noinc.shared.b64 [bar];", wait.format(n, n % 2)]
+    begin = f"""mov.u32 %r9, sm; mad.lo.u32 %r4, %r1, 4, %r9; mul.wide.u32 %d4, %r1, 4; add.u64 %d5, %d20, %d4;
+    @%p9 mbarrier.init.shared::cta.b64 [bar], {1 if is_bulk else 32}; bar.sync 0;"""
+    stores = "".join(f"st.global.u32 [%d5+{place}], 7;" for place in places)
+    words = np.zeros(32 * len(places), np.uint32)
+    assert found(" ".join((begin, *lines, stores)), words) == {}
+    assert set(found(" ".join((begin, *lines[:-1], stores, lines[-1])), words)) == {"X008"}
+
+
+@pytest.mark.parametrize("commit", ["cp.async.commit_group;", "@%p1 cp.async.commit_group; @%p3 cp.async.commit_group;"])
+@pytest.mark.parametrize(
+    ("then", "codes"),
+    [
+        ("@%p1 cp.async.wait_group 0; @%p1 st.global.u32 [%d5], 7;", set()),
+        ("@%p1 cp.async.wait_all; @%p1 st.global.u32 [%d5], 7;", set()),
+        ("@%p3 cp.async.wait_group 0; @%p3 st.global.u32 [%d5], 7;", set()),
+        ("@%p1 cp.async.wait_group 0; @%p3 cp.async.wait_group 0; st.global.u32 [%d5], 7;", set()),
+        ("@%p1 cp.async.wait_group 1; @%p1 st.global.u32 [%d5], 7;", {"X008"}),
+        ("@%p1 st.global.u32 [%d5], 7; cp.async.wait_all;", {"X008"}),
+    ],
+)
+def test_lanes_that_have_waited_for_their_copies_may_overwrite_what_they_have_read(then, codes, commit):
+    body = f"""mov.u32 %r9, sm; mad.lo.u32 %r4, %r1, 4, %r9; mul.wide.u32 %d4, %r1, 4; add.u64 %d5, %d20, %d4; setp.lt.u32 %p1, %r1, 16; not.pred %p3, %p1;
+    cp.async.ca.shared.global [%r4], [%d5], 4; {commit} {then}"""
+    assert set(found(body, np.zeros(32, np.uint32))) == codes
+
+
 # The first CTA copies 16 bytes and says so by a flag. The last one, of another wave, then stores there.
 FREED_SOURCE = """.shared .align 16 .b8 here[16]; .shared .align 8 .b64 full; mov.u32 %r8, %ctaid.x; setp.eq.u32 %p1, %r8, 0; setp.ne.u32 %p2, %r1, 0; @%p2 bra END; @%p1 bra COPIES;
 setp.ne.u32 %p2, %r8, 8; @%p2 bra END; AGAIN: ld.acquire.gpu.global.u32 %r3, [%d20+16]; setp.eq.u32 %p3, %r3, 0; @%p3 bra AGAIN; st.global.u32 [%d20], 5; bra END;

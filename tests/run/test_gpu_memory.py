@@ -374,6 +374,30 @@ def test_the_systems_part_of_shared_memory_is_memory_and_told():
     assert "the memory of the CTA begins at 0x400" in run.findings[0].message
 
 
+@pytest.mark.parametrize("lanes", ["eq.u32 %p1, %r1, 31", "ge.u32 %p1, %r1, 0"])
+@pytest.mark.parametrize("at", [-64, 64])
+@pytest.mark.parametrize(("access", "status"), [("ld.shared", 715), ("st.shared", 715), ("ld.shared::cluster", 0), ("st.shared::cluster", 0)])
+def test_an_address_of_another_cta_ends_the_kernel_without_the_word_cluster(access, status, at, lanes):
+    """As golden/sm_90a/reserved_shared: in the system's part as in the window, of one lane as of all."""
+    value = "%r2, [%r5]" if access.startswith("ld") else "[%r5], %r1"
+    body = f"""mov.u32 %r5, sm; mapa.shared::cluster.u32 %r6, %r5, 1; mov.u32 %r7, %cluster_ctarank; setp.eq.u32 %p2, %r7, 0; barrier.cluster.arrive; barrier.cluster.wait;
+    setp.{lanes}; and.pred %p1, %p1, %p2; @%p1 mov.u32 %r5, %r6; add.u32 %r5, %r5, {at}; @%p2 {access}.b32 {value}; barrier.cluster.arrive; barrier.cluster.wait;"""
+    gpu = Gpu("sm_90a")
+    run = gpu.launch(kernel(0, body), grid=2, cluster=2, block=32, progress=False)
+    assert run.launch.status == status
+
+
+@pytest.mark.parametrize("space", ["local", "shared", "shared::cluster", "global", "const", "param"])
+def test_a_generic_address_goes_back_to_the_one_that_it_was_made_of(space):
+    """Also of places inside of a variable; `cvta.to` takes what `cvta` gives."""
+    name = {"local": "loc", "global": "data", "const": "data", "param": "p0"}.get(space, "data")
+    variables = "" if space in ("local", "param") else f".{space.partition('::')[0]} .align 16 .b8 data[64];"
+    text = {"locals_": ".local .align 16 .b8 loc[64];", "variables": variables}
+    back = f"mov.u64 %d1, {name}; cvta.{space}.u64 %d3, %d1; cvta.to.{space}.u64 %d4, %d3; add.u64 %d3, %d3, 8; cvta.to.{space}.u64 %d5, %d3;"
+    assert not results(f"{back} sub.u64 %d2, %d4, %d1;", kind=np.uint64, text=text).any()
+    assert (results(f"{back} sub.u64 %d2, %d5, %d1;", kind=np.uint64, text=text) == 8).all()
+
+
 WAITED = "cp.async.wait_group 0;"
 BELOW = """shl.b32 %r2, %r1, 2; add.u32 %r3, %r2, {at}; mov.u32 %r5, sm+512; add.u32 %r5, %r5, %r2; mul.wide.u32 %d1, %r1, 4; add.u64 %d2, %d21, %d1;
     mov.u32 %r6, %ctaid.x; mul.wide.u32 %d3, %r6, 512; add.u64 %d1, %d20, %d1; add.u64 %d1, %d1, %d3; ld.global.u32 %r8, [%d2];
