@@ -1147,6 +1147,22 @@ def test_a_plain_look_in_front_of_an_atomic_that_looks_again_is_a_remark_in_shar
     assert races(LOOKS_FIRST.format(strong=strong, takes=takes), np.zeros(1, np.uint32), block=64) == severities
 
 
+# Each of two CTAs looks at a word, and then changes that word or its own one by an atomic operation.
+LOOKS_THEN = """setp.ne.u32 %p2, %r1, 0; @%p2 bra END; mov.u32 %r8, %ctaid.x; mul.wide.u32 %d4, %r8, 4; add.u64 %d4, %d20, %d4;
+ld.global.u32 %r3, [%d20];
+setp.ne.u32 %p3, %r3, 0; @%p3 bra END;
+{}.relaxed.gpu.global.{} [{}], 1; END:"""
+
+
+@pytest.mark.parametrize(("at", "severities"), [("%d20", {"note"}), ("%d4", {"wrong"})], ids=["there", "elsewhere"])
+@pytest.mark.parametrize("way", [("red", "max.u32"), ("red", "or.b32"), ("atom", "max.u32 %r4,"), ("atom", "or.b32 %r4,")])
+def test_a_plain_look_is_none_for_an_atomic_at_another_place(way, at, severities):
+    op, words = way
+    kind, _, gives = words.partition(" ")
+    body = LOOKS_THEN.format(op, f"{kind} {gives}" if gives else kind, at)
+    assert races(body, np.zeros(2, np.uint32), grid=2) == severities
+
+
 # Two CTAs take a word of global memory by cas, and load it plainly before or after.
 @pytest.mark.parametrize(
     ("body", "severities"),
@@ -1553,6 +1569,39 @@ def test_lanes_that_have_waited_for_their_copies_may_overwrite_what_they_have_re
     body = f"""mov.u32 %r9, sm; mad.lo.u32 %r4, %r1, 4, %r9; mul.wide.u32 %d4, %r1, 4; add.u64 %d5, %d20, %d4; setp.lt.u32 %p1, %r1, 16; not.pred %p3, %p1;
     cp.async.ca.shared.global [%r4], [%d5], 4; {commit} {then}"""
     assert set(found(body, np.zeros(32, np.uint32))) == codes
+
+
+# Lanes of warp 0 store in a loop, and lane 0 says so by a flag; warp 1 waits for that and reads what lane 2 has stored.
+STORED_IN_LOOP = """mov.u32 %r9, sm; mad.lo.u32 %r4, %r1, 16, %r9; setp.ge.u32 %p8, %r1, 32; @%p8 bra READS; mov.u32 %r10, 0; mul.wide.u32 %d4, %r1, 16;
+add.u64 %d5, %d20, %d4; L: {stores} add.u32 %r10, %r10, 1; setp.lt.u32 %p3, %r10, {rounds}; @%p3 bra L; {sync} @%p9 st.release.gpu.global.u32 [%d21], 1; bra END;
+READS: setp.ne.u32 %p3, %r1, 32; @%p3 bra END; W: ld.acquire.gpu.global.u32 %r3, [%d21]; setp.eq.u32 %p4, %r3, 0; @%p4 bra W; {reads} st.global.u32 [%d21+4], %r2; END:"""
+TO_GLOBAL, TO_SHARED, NEXT = (
+    "st.global.v4.u32 [%d5], {%r1, %r1, %r1, %r1};",
+    "st.shared.v4.u32 [%r4], {%r1, %r1, %r1, %r1};",
+    "add.u64 %d5, %d5, 512;",
+)
+FIRST_OF_GLOBAL, FIRST_OF_SHARED = "ld.global.u32 %r2, [%d20+32];", "ld.shared.u32 %r2, [%r9+32];"
+
+
+@pytest.mark.parametrize("rounds", [1, 33])
+@pytest.mark.parametrize(
+    ("stores", "reads"),
+    [
+        (TO_GLOBAL + NEXT, FIRST_OF_GLOBAL),
+        (TO_GLOBAL + NEXT, "ld.global.u32 %r2, [%d20+{last}];"),
+        (TO_GLOBAL, FIRST_OF_GLOBAL),
+        (TO_SHARED, FIRST_OF_SHARED),
+        (TO_GLOBAL + NEXT + TO_SHARED, FIRST_OF_GLOBAL),
+        (TO_GLOBAL + NEXT + TO_SHARED, FIRST_OF_SHARED),
+    ],
+    ids=["new words, the first", "new words, the last", "the same words", "shared", "two memories, global", "two memories, shared"],
+)
+def test_a_release_orders_the_stores_of_its_own_lane_however_many_others_there_are(stores, reads, rounds):
+    reads = reads.format(last=512 * (rounds - 1) + 32)
+    arrays = np.zeros(128 * rounds, np.uint32), np.zeros(2, np.uint32)
+    for sync, codes in (("", {"X008"}), ("bar.warp.sync 0xffffffff;", set())):
+        body = STORED_IN_LOOP.format(stores=stores, rounds=rounds, sync=sync, reads=reads)
+        assert set(found(body, *arrays, block=64)) == codes
 
 
 # The first CTA copies 16 bytes and says so by a flag. The last one, of another wave, then stores there.

@@ -376,7 +376,9 @@ def test_the_systems_part_of_shared_memory_is_memory_and_told():
 
 @pytest.mark.parametrize("lanes", ["eq.u32 %p1, %r1, 31", "ge.u32 %p1, %r1, 0"])
 @pytest.mark.parametrize("at", [-64, 64])
-@pytest.mark.parametrize(("access", "status"), [("ld.shared", 715), ("st.shared", 715), ("ld.shared::cluster", 0), ("st.shared::cluster", 0)])
+@pytest.mark.parametrize(
+    ("access", "status"), [("ld.shared", 715), ("st.shared", 715), ("ld.shared::cluster", 0), ("st.shared::cluster", 0)]
+)
 def test_an_address_of_another_cta_ends_the_kernel_without_the_word_cluster(access, status, at, lanes):
     """As golden/sm_90a/reserved_shared: in the system's part as in the window, of one lane as of all."""
     value = "%r2, [%r5]" if access.startswith("ld") else "[%r5], %r1"
@@ -393,7 +395,9 @@ def test_a_generic_address_goes_back_to_the_one_that_it_was_made_of(space):
     name = {"local": "loc", "global": "data", "const": "data", "param": "p0"}.get(space, "data")
     variables = "" if space in ("local", "param") else f".{space.partition('::')[0]} .align 16 .b8 data[64];"
     text = {"locals_": ".local .align 16 .b8 loc[64];", "variables": variables}
-    back = f"mov.u64 %d1, {name}; cvta.{space}.u64 %d3, %d1; cvta.to.{space}.u64 %d4, %d3; add.u64 %d3, %d3, 8; cvta.to.{space}.u64 %d5, %d3;"
+    back = (
+        f"mov.u64 %d1, {name}; cvta.{space}.u64 %d3, %d1; cvta.to.{space}.u64 %d4, %d3; add.u64 %d3, %d3, 8; cvta.to.{space}.u64 %d5, %d3;"
+    )
     assert not results(f"{back} sub.u64 %d2, %d4, %d1;", kind=np.uint64, text=text).any()
     assert (results(f"{back} sub.u64 %d2, %d5, %d1;", kind=np.uint64, text=text) == 8).all()
 
