@@ -645,6 +645,15 @@ def test_right_scale_factors_are_silent_however_many_loads_bring_them(gemm):
     assert done.judged.scales == (count * (not isinstance(gemm, Stored)), count)
 
 
+def test_factors_that_those_of_the_other_operand_run_into_have_no_finding():
+    """B's factors follow those of A, and the copy of A's has twice the stride: its last rows get factors of B."""
+    assert run(Gemm(n=64, begin_b=512))[0].findings == []
+    done, wrong = run(Gemm(n=64, begin_b=512, stride=256, stride_b=128))
+    assert wrong
+    assert [f.code for f in done.findings] == ["S701"], done.text()
+    assert "of 128 rows of A, the first one row 16, get scale factors that rows of B get" in done.findings[0].message
+
+
 @pytest.mark.parametrize("side", ["a", "b"])
 def test_a_part_of_a_block_that_is_not_loaded_again_is_found(side):
     """Of four loads of a block the first one has the rows 0 to 7, 32 to 39 and so on."""

@@ -48,6 +48,8 @@ class Gemm:
     one_column: bool = False  # are B's scale factors copied to A's columns, and read there?
     source: Callable[[int], int] | None = None  # offset of a copy's descriptor
     stride: int = 128  # between groups of 8 rows of a copy
+    stride_b: int = 0  # of a copy of those of B, if not 0
+    begin_b: int = 8192  # of B's scale factors in shared memory, after those of A
     pair: bool = False  # is each 256 x n tile that of two CTAs? Of one tile of K
     steps: int = STEPS  # products of a tile
     parts: int = 1  # loads of a row block
@@ -81,7 +83,7 @@ class Gemm:
     def _scales(self, tile: int) -> str:
         """Loads and copies of a tile's scale factors."""
         text = []
-        for side, at, parameter in (("a", 0, "%rd3"), ("b", 8192, "%rd4")):
+        for side, at, parameter in (("a", 0, "%rd3"), ("b", self.begin_b, "%rd4")):
             count = self.rows(side) // 128
             kb, per_m, per_n = (
                 (tile * self.blocks, int(side == "a"), int(side == "b") * count) if self.block is None else self.block(side, tile)
@@ -98,15 +100,15 @@ class Gemm:
         text.append(f"@%p2 mbarrier.arrive.shared::cta.b64 _, [%r7]; {wait('%r7', tile % 2, f'LOADED{tile}')}")
         if self.by_threads:
             text.append("shl.b32 %r30, %r1, 2; add.u32 %r30, %r30, %r8;")
-            text += [f"ld.shared.b32 %r31, [%r30+{at}]; st.shared.b32 [%r30+{at}], %r31;" for at in (0, 8192)]
+            text += [f"ld.shared.b32 %r31, [%r30+{at}]; st.shared.b32 [%r30+{at}], %r31;" for at in (0, self.begin_b)]
             text.append("fence.proxy.async.shared::cta; bar.sync 0;")
-        for side, at, base in (("a", 0, "%r20"), ("b", 8192, "%r20" if self.one_column else "%r21")):
-            count = self.rows(side) // 128
+        for side, at, base in (("a", 0, "%r20"), ("b", self.begin_b, "%r20" if self.one_column else "%r21")):
+            count, stride = self.rows(side) // 128, (self.stride_b if side == "b" else 0) or self.stride
             if self.copies is not None and not self.copies(side, tile):
                 continue
             for r in range(count):
                 for k in range(self.blocks):
-                    word = SmemDescriptor(arch="sm_100a", start_address=0, leading_byte_offset=0, stride_byte_offset=self.stride).encode()
+                    word = SmemDescriptor(arch="sm_100a", start_address=0, leading_byte_offset=0, stride_byte_offset=stride).encode()
                     offset = at + (r * self.blocks + k) * BLOCK + tile % self.stages * 16384
                     offset = offset if self.source is None else self.source(offset)
                     text.append(f"""

@@ -403,6 +403,8 @@ class AllFactors:
             copy, idle = use.copies[-1].event if use.copies else use.event, self._idle_load()
             if shared.all() and idle is not None and use.copies and self._is_others_fault(use, idle):
                 continue
+            if idle is None and self._is_run_into(use, inside, side):
+                continue
             what = f"the factors that {idle.instruction.at} loads are never used" if idle is not None else ""
             first = x.rows.first + int(np.flatnonzero(among(at, other))[0])
             return at_instruction(
@@ -428,6 +430,18 @@ class AllFactors:
             why=f"this copy overwrites columns that {under.event.instruction.at} has filled for {side}",
             arrays=self._arrays(use), other=under.event.instruction,
         )  # fmt: skip
+
+    def _is_run_into(self, use: Use, inside: np.ndarray, side: str) -> bool:
+        """Does one load bring all factors of a product, while those of the other operand begin in another load, and run
+        into this one? A wrong stride of the other operand's descriptor does so.
+        """
+        loads = {id(load) for copy in use.copies for load in copy.loads}
+        others = [u for rows, x in self.rows.items() if rows.side != side for u in x.uses if among(u.addresses.ravel(), inside).any()]
+        if len(loads) != 1 or not others or not all(u.copies for u in others):
+            return False
+        own = union(copy.addresses for copy in use.copies)
+        theirs = [{id(load) for copy in u.copies for load in copy.loads} for u in others]
+        return all(loads < found and not among(u.addresses[:1].ravel(), own).any() for u, found in zip(others, theirs, strict=True))
 
     def _overlaps(self, use: Use, side: str) -> bool:
         """Does a copy of these factors lie on columns of the other operand, which also has others?"""
