@@ -551,3 +551,17 @@ def test_a_barrier_of_a_warp_is_no_fix_in_a_branch_that_some_lanes_do_not_take(b
     first = next(f for f in ran(body, block=block)[0].findings if f.code == "X008")
     assert first.tried == is_tried
     assert first.repair.startswith("bar.warp.sync (__syncwarp) between")
+
+
+@pytest.mark.parametrize("drops", [True, False])
+def test_warps_that_exit_between_phases_are_to_drop_their_arrivals(drops: bool):
+    """The first warp leaves after the first round. No other parity makes up for its arrivals."""
+    leaves = "@%p4 mbarrier.arrive_drop.shared.b64 _, [bar];" * drops
+    body = INIT.format(64) + (
+        "mov.u32 %r8, 0; L: mbarrier.arrive.shared.b64 _, [bar]; and.b32 %r9, %r8, 1;\n"
+        f"W: mbarrier.try_wait.parity.shared.b64 %p2, [bar], %r9; @!%p2 bra W;\nsetp.lt.u32 %p4, %r1, 32; {leaves} @%p4 exit;\n"
+        "add.u32 %r8, %r8, 1; setp.lt.u32 %p3, %r8, 3; @%p3 bra L;\n"
+    )
+    run, _ = ran(body)
+    assert [f.code for f in run.findings] == ([] if drops else ["X006"])
+    assert all(f.repair.startswith("mbarrier.arrive_drop in these warps before they exit") and not f.tried for f in run.findings)

@@ -16,7 +16,7 @@ import numpy as np
 
 from smemsim.base.distinct import distinct
 from smemsim.core.finding import Half
-from smemsim.core.ptx.module import Instruction
+from smemsim.core.ptx.module import Instruction, lines_of
 from smemsim.core.spec.findings import Severity
 from smemsim.core.spec.tensor_memory import COLUMNS, LANES
 from smemsim.run.sanitizer import races
@@ -31,6 +31,7 @@ __all__ = ["TensorFindings"]
 
 
 WARPGROUP = 4  # warps
+BOTH_MULTIPLY = "both CTAs of a pair issue tcgen05.mma.cta_group::2; one such instruction computes D of both CTAs"
 WANTED = "the PTX ISA wants one; no failure without it is known"
 
 
@@ -58,7 +59,11 @@ class TensorFindings:
 
     def _of_operation(self, a: CellAccess, suspect: Suspect, op: Operation) -> tuple[Access, str, str]:
         """The earlier access, why the two have no order, and the fix."""
-        theirs, why = self.reporting.by(op, suspect.does), self.reporting.unwaited(op, a.warp)
+        theirs = self.reporting.by(op, suspect.does)
+        if self._is_of_peer(a, op):
+            lines = lines_of(sorted({i.line: i for i in (a.i, op.instruction)}.values(), key=lambda i: i.line))
+            return theirs, BOTH_MULTIPLY, f"let one CTA of the pair alone execute {lines} (a test of %cluster_ctarank)"
+        why = self.reporting.unwaited(op, a.warp)
         if suspect.does == "read":
             return theirs, why, self._wait_for(op, a, only_read=True)
         early = self.clocks.why_early(a.warp)
@@ -75,6 +80,11 @@ class TensorFindings:
         if not repair and (relaxed := self.reporting.relaxed_wait(a.warp)):
             why, repair = self.reporting.why_relaxed(a.warp), relaxed
         return theirs, why, repair or self._wait_for(op, a, only_read=False)
+
+    def _is_of_peer(self, a: CellAccess, op: Operation) -> bool:
+        """Do the two CTAs of a pair both issue a product of the pair?"""
+        both = all(i.op == "tcgen05" and i.modifiers[:2] == ("mma", "cta_group::2") for i in (a.i, op.instruction))
+        return both and int(op.warps[0]) // self.table.per_cta != a.warp // self.table.per_cta
 
     def _wait_for(self, op: Operation, a: CellAccess, *, only_read: bool) -> str:
         """The fix: a wait for the commit; before a deallocation, a barrier with the warp that has waited."""

@@ -18,7 +18,7 @@ from smemsim.core.ptx.origins import number_of, origin
 from smemsim.core.spec.barriers import MBARRIER_ARRIVALS
 from smemsim.core.spec.findings import Severity
 from smemsim.run.engine.held_up import could_come, feeders
-from smemsim.run.engine.wave import WARP, Cta, Wait
+from smemsim.run.engine.wave import EXITED, WARP, Cta, Wait
 from smemsim.run.isa.barriers.byte_rounds import Event
 from smemsim.run.isa.barriers.mbarrier import ADDS_OWN, Delivery, Mbarrier
 from smemsim.run.isa.barriers.misdirected import members, misdirected, siblings
@@ -80,6 +80,8 @@ def suspicion(barrier: Mbarrier, i: Instruction, x: Wave) -> tuple[int, str]:
         if absent:  # a thread that has arrived nowhere and waits for something else is held up by that
             goes_on = any(_arrives_elsewhere(barrier, x, cta) or not _is_stuck(x, barrier, cta) for cta in absent)
             return 0 if goes_on else 3, missing_arrivals(barrier, x)[1]
+        if (left := _left(barrier, x)) is not None:
+            return 1, left
         return (
             1,
             f"let the missing threads arrive too, or correct the count of mbarrier.init in {barrier.made.at} (now {state.expected})",
@@ -103,6 +105,16 @@ def suspicion(barrier: Mbarrier, i: Instruction, x: Wave) -> tuple[int, str]:
     else:
         repair = f"let {before} arrive once more, for phase {state.phase}, or remove the wait in {i.at}"
     return (1 if state.arrivals.warps and not is_held else 4), repair
+
+
+def _left(barrier: Mbarrier, x: Wave) -> str | None:
+    """The change if all warps whose arrivals are missing arrived in earlier phases, and have exited since."""
+    overdue = _participants(barrier, x)[1]
+    if not overdue.size or (x.pc[overdue] < EXITED).any():
+        return None
+    return (
+        "mbarrier.arrive_drop in these warps before they exit, so that later phases expect fewer arrivals; or let them arrive in each phase"
+    )
 
 
 def _nothing_came(barrier: Mbarrier, i: Instruction, x: Wave) -> tuple[int, str]:
@@ -156,6 +168,8 @@ def _unseen(barrier: Mbarrier, i: Instruction, x: Wave) -> str:
             "before they arrive again, let the arriving threads wait until this thread has gone on (a second mbarrier), "
             "or let one of them arrive at another mbarrier"
         )
+    if (both := _commits_of_both(barrier, x)) is not None:
+        return f"let one CTA of the pair alone execute {both.at}: it arrives in both, if the mask names both"
     return f"correct the count of mbarrier.init in {barrier.made.at} (now {state.expected}), or let fewer threads arrive"
 
 
@@ -258,9 +272,11 @@ def _commit_elsewhere(barrier: Mbarrier, x: Wave) -> tuple[str, str] | None:
     line, issuer = by
     own = np.arange(barrier.cta.index * x.stride, (barrier.cta.index + 1) * x.stride)
     commits = (i.line for i in x.program.inlined.body if i.op == "tcgen05" and i.modifiers[0] == "commit")
-    if not barrier.state.arrivals.by_line and could_come(x, own, commits).size:
-        return None
     i, ctas = _at_line(x, line), members(barrier, x)
+    # one thread of a pair of CTAs commits for both
+    is_of_peer = "cta_group::2" in i.modifiers and issuer == rank ^ 1
+    if not barrier.state.arrivals.by_line and not is_of_peer and could_come(x, own, commits).size:
+        return None
     reached = [b.cta for b in group if by in b.state.arrivals.by_line]
     mask = sum(1 << cta.rank for cta in reached)
     if "multicast::cluster" in i.modifiers:
@@ -268,6 +284,14 @@ def _commit_elsewhere(barrier: Mbarrier, x: Wave) -> tuple[str, str] | None:
     else:
         lacks = f"{i.at} in CTA {ctas[issuer].number} has no .multicast::cluster: it arrives in CTA {', '.join(str(cta.number) for cta in reached)} only"
     return lacks, f"tcgen05.commit with .multicast::cluster and the mask {mask | 1 << rank:#x} in {i.at}"
+
+
+def _commits_of_both(barrier: Mbarrier, x: Wave) -> Instruction | None:
+    """A tcgen05.commit of a pair that both of its CTAs have executed, for one mbarrier."""
+    came = barrier.state.arrivals.by_line
+    both = next((line for line, rank in sorted(came) if (line, rank ^ 1) in came and _is_commit(x, (line, rank))), None)
+    i = None if both is None else _at_line(x, both)
+    return i if i is not None and "cta_group::2" in i.modifiers else None
 
 
 def _at_line(x: Wave, line: int) -> Instruction:
@@ -480,7 +504,11 @@ def miscounted(barrier: Mbarrier, x: Wave, size: int, each: int, lines: Collecti
         {d.begin: d for d in barrier.state.deliveries.sources.values() if d.to == barrier.cta.rank and d.instruction.line in lines}.values()
     )
     if size == sum(d.size for d in parts if d.issuer == barrier.cta.rank) < each:
-        return f"count the loads of CTA {barrier.cta.number} only; the multicasts of other CTAs to it count too"
+        others = [d for d in barrier.state.deliveries.sources.values() if d.issuer != barrier.cta.rank]
+        if any(d.is_multicast for d in others):
+            return f"count the loads of CTA {barrier.cta.number} only; the multicasts of other CTAs to it count too"
+        ctas = [members(barrier, x)[rank].number for rank in sorted({d.issuer for d in others})]
+        return f"count the loads of CTA {barrier.cta.number} only; those {of_ctas(ctas)} complete on this mbarrier too"
     if size > each and x.launch.cluster_size * each == size:
         return f"count the bytes of all {x.launch.cluster_size} CTAs of the cluster; an mbarrier counts only the bytes that arrive in its own CTA"
     if sum(d.size for d in parts) == each and (left := _uncounted(parts, each - size)):
