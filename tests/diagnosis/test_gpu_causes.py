@@ -381,6 +381,41 @@ def test_arrivals_that_land_at_another_ctas_mbarrier_are_told_by_their_mask_or_r
     assert "count" not in first.repair
 
 
+@pytest.mark.parametrize(("mask", "repair"), [("3", None), ("1", "the mask 0x3")])
+def test_a_commit_whose_mask_leaves_out_the_peer_is_named_in_a_loop_of_both(mask: str, repair: str | None):
+    """The code of both CTAs leads to the commit, which a predicate leaves to CTA 0."""
+    body = f"""mov.u32 %r4, %cluster_ctarank; mov.u32 %r9, bar; mov.u32 %r8, 0; setp.eq.u32 %p4, %r4, 0; and.pred %p4, %p4, %p9; mov.u16 %h1, {mask};
+    @%p9 mbarrier.init.shared::cta.b64 [bar], 1; @%p9 fence.mbarrier_init.release.cluster; barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;
+    L: @%p4 {COMMIT["arrives"]} and.b32 %r7, %r8, 1;
+    W: mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 %p1, [bar], %r7; @!%p1 bra W; add.u32 %r8, %r8, 1; setp.lt.u32 %p3, %r8, 2; @%p3 bra L;
+    barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;"""
+    gpu = smemsim.Gpu("sm_100a")
+    findings = gpu.launch(kernel(0, body, arch="sm_100a"), grid=2, cluster=2, block=32, progress=False).findings
+    assert [f.code for f in findings if f.cause is None] == ["X006"] * (repair is not None)
+    assert all("leaves out bit 1" in f.message and repair in f.repair for f in findings[:1])
+
+
+LEADER = """mov.u32 %r4, %cluster_ctarank; setp.eq.u32 %p4, %r4, 0; and.pred %p4, %p4, %p9; mov.u32 %r6, sm; mov.u32 %r9, bar; and.b32 %r9, %r9, 0xfeffffff;
+@%p9 mbarrier.init.shared::cta.b64 [bar], 1; @%p9 fence.mbarrier_init.release.cluster; barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;
+@%p4 mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], {bytes};
+@%p9 cp.async.bulk.tensor.1d.cta_group::2.shared::cluster.global.mbarrier::complete_tx::bytes [%r6], [%d20, {{%r5}}], [%r9];
+@!%p4 bra E;
+W: mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 %p1, [bar], 0; @!%p1 bra W; E: barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;"""
+
+
+@pytest.mark.parametrize("bytes_", [512, 256])
+def test_loads_of_the_peer_that_complete_at_the_leader_are_no_multicasts(bytes_: int):
+    gpu = smemsim.Gpu("sm_100a")
+    array = gpu.array(np.zeros(64, np.uint32))
+    tm = smemsim.TensorMap.tiled(data_type="u32", global_address=array.address, global_dim=(64,), global_strides=(), box_dim=(64,))
+    body = "mov.u32 %r5, 0; " + LEADER.format(bytes=bytes_)
+    findings = gpu.launch(
+        kernel(1, body, arch="sm_100a"), grid=2, cluster=2, block=32, args=[gpu.array(np.frombuffer(bytes(tm), np.uint8))], progress=False
+    ).findings
+    assert [f.code for f in findings][:1] == ["T210"] * (bytes_ == 256)
+    assert all("count the loads of CTA 0 only; those of CTA 1 complete on this mbarrier too" in f.message for f in findings[:1])
+
+
 # ---- waits and arrivals that are there, and are too weak
 
 
@@ -520,3 +555,21 @@ def test_an_address_far_from_every_array_has_no_distance(address: int, text: str
     gpu = smemsim.Gpu("sm_90a")
     (first,) = gpu.launch(kernel(1, body, arch="sm_90a"), args=[gpu.array(np.zeros(4, np.uint32))], progress=False).findings
     assert (first.code, text in first.message, "within" in first.message) == ("X001", True, False)
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_a_store_that_begins_a_sum_comes_before_the_additions(waits: bool):
+    """CTA 1 stores the first number, CTA 0 adds to it."""
+    adds = "atom.global.add.u32 %r4, [%d20], 1;"
+    polls = "W: ld.acquire.gpu.global.u32 %r3, [%d21]; setp.eq.u32 %p3, %r3, 0; @%p3 bra W;" * waits
+    body = f"mov.u32 %r2, %ctaid.x; setp.eq.u32 %p1, %r2, 1; @%p1 bra A; {polls} {adds} bra E;\nA: st.global.u32 [%d20], 5; st.release.gpu.global.u32 [%d21], 1;\nE:"
+    gpu = smemsim.Gpu("sm_90a")
+    text = kernel(2, body.replace("; ", ";\n"))
+    line = {word: 1 + next(n for n, row in enumerate(text.split("\n")) if word in row) for word in ("st.global", "atom.global")}
+    run = gpu.launch(text, grid=2, block=1, args=[gpu.empty(4), gpu.array(np.zeros(1, np.uint32))], progress=False)
+    races = [f for f in run.findings if f.code == "X008"]
+    assert len(run.findings) == (0 if waits else 2)
+    assert len(races) == (not waits)
+    for f in races:
+        assert f"set a flag after line {line['st.global']} " in f.repair
+        assert f"before line {line['atom.global']} " in f.repair

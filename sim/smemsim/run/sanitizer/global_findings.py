@@ -36,6 +36,7 @@ from smemsim.run.scopes import GPU
 __all__ = ["GlobalFindings", "is_past_l1"]
 
 
+ADDS_FIRST = "{} adds to it before {} has stored the first number, and nothing orders the two"
 PAST_L1 = frozenset(("cg", "cv", "wt"))  # cache operators
 # Races of different kinds between two lines are reported one by one: the kind in `History.told`.
 KINDS: dict[Lacks, str] = {"order": "", "atomicity": "", "proxy fence": "crosses", "reader fence": "unfenced", "multiprocessor": "follows"}
@@ -161,6 +162,8 @@ class GlobalFindings:
         elif lacks == "reader fence":
             held = " (the L1 has no older copy of this line)" if a.i.op == "ld" else ""
             why, repair, is_note = f"{flag[0]}; no failure is known{held} (rule order.reader_fence)", flag[1], True
+        elif self._begins(a, other):
+            why, repair = ADDS_FIRST.format(other.at, a.i.at), self._after_store(a.i, other, is_near)
         elif is_copy and not is_read:
             why = "no thread has waited for the write, or nothing orders the two"
             repair = f"{self._waits_for(other)} (without .read) in the thread that issues it, then {self._order(other, a.i, is_near)}"
@@ -176,6 +179,27 @@ class GlobalFindings:
             by_letter = self._has_held(a.i, other, scopes, is_near)
             why, is_note = f"{why}{f'; {by_letter}' if by_letter else ''}", bool(by_letter)
         return Said(races.unordered(mine, theirs, where, why), repair, is_note)
+
+    def _begins(self, a: ArrayAccess, other: Instruction) -> bool:
+        """Does a plain store write what an atomic operation or a reduction before it has added to, which no store had
+        written? Then the store has the first number of the sum, and must come first.
+        """
+        adds = other.op in ("atom", "red") or "reduce" in other.modifiers
+        stores = a.does == "write" and (a.i.op == "st" or (a.i.op == "cp" and "reduce" not in a.i.modifiers))
+        return (
+            adds
+            and "add" in other.modifiers
+            and stores
+            and any(f.code == "R507" and f.line == other.line for f in self.x.launch.result.findings.values())
+        )
+
+    def _after_store(self, store: Instruction, adds: Instruction, near: bool) -> str:
+        """What orders a store before an operation that adds to it."""
+        first, then = self.reporting.ends(store, adds)
+        if near:
+            return f"{BARRIER} after {first}, and {then} after it"
+        wait = f"{self._waits_for(store)} (without .read) in the thread that issues it, then " * (store.op == "cp")
+        return f"{wait}{self._order(store, adds, near)}"
 
     def _flag(self, i: Instruction, other: Instruction, warp: int, epoch: int) -> tuple[str, str]:
         """Why a flag does not order an earlier access (of an `epoch`, by `other`) before the present one (of a warp, by
