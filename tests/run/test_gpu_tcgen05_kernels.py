@@ -353,6 +353,15 @@ def test_a_pair_needs_a_peer() -> None:
     assert "has no peer" in run.findings[0].message
 
 
+def test_a_product_of_a_pair_that_both_ctas_issue_is_named() -> None:
+    text, images, *_ = product("f16", "bf16", 2)
+    alone = "and.pred %p1, %p1, %p4;"
+    assert alone in text
+    found = [f for f in multiplied(text.replace(alone, ""), images, 2)[0].findings if f.code == "X012"]
+    assert "both CTAs of a pair issue tcgen05.mma.cta_group::2" in found[0].message
+    assert found[0].repair.startswith("let one CTA of the pair alone execute")
+
+
 # ---- what the PTX ISA forbids, and production kernels do
 
 
@@ -757,6 +766,16 @@ def test_work_is_done_once_whoever_does_it(cancel: str, begin: int, ctas: int) -
     assert any(f"cancel = '{cancel}'" in line for line in run.evidence)
     # 12 clusters fit on the card
     assert ("not checked: work that a CTA takes over" in run.summary()) == (cancel == "resident")
+
+
+def test_an_answer_that_no_arrival_expects_is_named_with_the_arrival() -> None:
+    expects = "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r2], 16;"
+    text = taking_over()
+    assert expects in text
+    run, *_ = taken_over(text.replace(expects, "mbarrier.arrive.shared::cta.b64 _, [%r2];"), 1)
+    found = next(f for f in run.findings if f.code == "X004")
+    assert "ended without its bytes" in found.message
+    assert found.repair.startswith("mbarrier.arrive.expect_tx instead of mbarrier.arrive.shared::cta.b64 in")
 
 
 def test_what_does_not_fit_on_the_card_at_once_can_be_taken_over(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -445,7 +445,27 @@ class Reporting:
             return f"no instruction looks at the answer of the wait in {ignored.at}, so no thread has waited for it"
         if self.relaxed_wait(warp) and (line := self._line_of_wait(op, warp)):
             return self.why_relaxed(warp)
+        if (arrival := self._expects_none(op, warp)) is not None:
+            line = self._line_of_wait(op, warp)
+            return f"the phase that {self.line(line)} waited for ended without its bytes: {arrival.at} ({arrival.name}) expects none"
         return self.passed_early(self.waits.get(warp), op)[0] or "no thread has waited for it yet"
+
+    def _expects_none(self, op: Operation, warp: int) -> Instruction | None:
+        """The arrival at the mbarrier at which a warp has waited for a copy, if no thread has ever expected bytes
+        there.
+        """
+        barrier, line, _ = self.waits.get(warp, (None, 0, []))
+        if barrier is None or line not in self.sites or not _counts(barrier, op) or barrier.state.bytes.expecting:
+            return None
+        came = [self.lines.get(by) for by, _ in barrier.state.arrivals.by_line]
+        return next((i for i in came if i is not None and _only_arrives(i)), None)
+
+    def _expect(self, op: Operation, arrival: Instruction, warp: int) -> str:
+        """The fix: an arrival expects the bytes of a copy."""
+        barrier, *_ = self.waits[warp]
+        sizes = {d.size for d in barrier.state.deliveries.sources.values() if d.instruction.line == op.instruction.line}
+        own = f" ({min(sizes)} of {op.instruction.at})" if len(sizes) == 1 else ""
+        return f"mbarrier.arrive.expect_tx instead of {arrival.name} in {arrival.at}, of all bytes that complete there in a phase{own}"
 
     def _line_of_wait(self, op: Operation, warp: int) -> int:
         """The line of a warp's last wait, if it was for an operation; else 0."""
@@ -472,6 +492,8 @@ class Reporting:
                 return self.commit_of(op.instruction, before)
             if kind in _GROUPS:
                 return f"before {self.x.program.named(before)}: {self.group_of(op, *_GROUPS[kind])}" + self._by_issuer(op)
+            if (arrival := self._expects_none(op, warp)) is not None:
+                return self._expect(op, arrival, warp)
             if found := self._earlier_phase(op, before, warp) or self.far_mbarrier(op, before, warp):
                 return found
             return (
@@ -743,7 +765,7 @@ class Reporting:
         """The alternative cause if a warp that has waited for an earlier phase reads what a load brings: the load was
         issued too early.
         """
-        if not facts_of(op.kind).is_load:
+        if not facts_of(op.kind).is_load or self._expects_none(op, warp) is not None:
             return ""
         barriers = [mbarriers(cta).get(offset) for cta, offset in op.barriers.values()]
         if not any(barrier is not None and self.clocks.has_waited(warp, barrier) for barrier in barriers):
