@@ -135,6 +135,27 @@ def test_a_sum_that_ptxas_may_fuse_or_not_is_told(name):
     assert bool(fuse(inline(module, module.entries[0])).unsure) == unsure
 
 
+# A register that a later stretch gives another value is free: only what may use the product there keeps it rounded.
+LATER = AB + "add.f64 %x0, %g2, %t0; setp.lt.u32 %c1, %r1, 7; @%c1 bra L; mov.f64 %x2, %g2; {}"
+OTHER_STRETCH = {
+    "given again":             ("L: mov.f64 %t0, %g4; add.f64 %x1, %t0, %g3;", True),
+    "not used":                ("L: add.f64 %x1, %g4, %g3;", True),
+    "given again both ways":   ("mov.f64 %t0, %g4; bra M; L: mov.f64 %t0, %g5; M: add.f64 %x1, %t0, %g3;", True),
+    "given again one way":     ("mov.f64 %t0, %g4; L: add.f64 %x1, %t0, %g3;", False),
+    "given again by some":     ("L: @%c1 mov.f64 %t0, %g4; add.f64 %x1, %t0, %g3;", False),
+    "used, then given again":  ("L: add.f64 %x1, %t0, %g3; mov.f64 %t0, %g4;", False),
+    "given again by its own":  ("L: abs.f64 %t0, %t0; add.f64 %x1, %t0, %g3;", False),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OTHER_STRETCH)
+def test_a_product_is_fused_if_no_other_stretch_may_use_it(name):
+    then, is_fused = OTHER_STRETCH[name]
+    body = LOADS + "mov.f64 %x1, 0d0000000000000000; mov.f64 %x2, %x1;" + LATER.format(then) + "\n" + STORES
+    (out,) = launch(body, memory(), block=THREADS, text={"locals_": NEW})
+    np.testing.assert_array_equal(out[6], fused(A, B, C) if is_fused else product(A, B) + C)
+
+
 @examples(60)
 @given(
     st.tuples(*[st.floats(-(2.0**60), 2.0**60, width=32)] * 3), st.sampled_from(["add.f32 %f4, %f3, %f2;", "sub.f32 %f4, %f3, %f2;", "sub.f32 %f4, %f2, %f3;"])

@@ -1053,3 +1053,37 @@ def test_one_warp_loops_and_several_loop():
     ):
         hung = Gpu("sm_90a").launch(kernel(0, "L: bra L;"), block=block, progress=False, limit=2000)
         assert [f.what for f in hung.findings] == [who]
+
+
+@pytest.mark.parametrize("lanes", ["lt.u32 %p1, %r4, 16", "lt.u32 %p1, %r4, 1", "ge.u32 %p1, %r4, 16"])
+@pytest.mark.parametrize(
+    ("block", "count", "codes"), [(32, 32, set()), (64, 32, {"X010"}), (64, 64, set()), (128, 64, {"X010"}), (128, 128, set())]
+)
+def test_a_barrier_counts_each_warp_whole_of_which_some_lanes_come(block, count, codes, lanes):
+    """PTX ISA 9.1 §9.7.13.1: an arrival counts the warp size, whatever lanes are active. Half of two warps are not one."""
+    body = f"and.b32 %r4, %r1, 31; setp.{lanes}; @!%p1 bra END; barrier.sync 1, {count}; END:"
+    assert set(found(body, block=block)) == codes
+
+
+# A loop that waits for ever, whose load lies in one of its blocks or in none; another load is before it.
+ENDLESS = {
+    "one block": ("{load} setp.eq.u32 %p1, %r2, 0;\n @%p1 bra L;", True),
+    "the first of two": ("{load} setp.ne.u32 %p1, %r2, 0;\n @%p1 bra OUT;\n nanosleep.u32 20;\n bra L;", True),
+    "the second of two": ("setp.eq.u32 %p2, %r1, 40;\n @%p2 bra OUT;\n {load} setp.eq.u32 %p1, %r2, 0;\n @%p1 bra L;", True),
+    "the last of three": ("setp.eq.u32 %p2, %r1, 40;\n @%p2 bra OUT;\n setp.eq.u32 %p2, %r1, 41;\n @%p2 bra OUT;\n {load} setp.eq.u32 %p1, %r2, 0;\n @%p1 bra L;", True),
+    "none": ("mov.u32 %r2, 0;\n setp.eq.u32 %p1, %r2, 0;\n @%p1 bra L;", False),
+    "none of two": ("setp.eq.u32 %p2, %r1, 40;\n @%p2 bra OUT;\n mov.u32 %r2, 0; setp.eq.u32 %p1, %r2, 0;\n @%p1 bra L;", False),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("load", ["ld.relaxed.gpu.global.u32 %r2, [%d20];", "atom.global.or.b32 %r2, [%d20], 0;"])
+@pytest.mark.parametrize("name", ENDLESS)
+def test_an_endless_loop_names_what_it_reads_in_whichever_block(name, load):
+    loop, reads = ENDLESS[name]
+    lines = f"ld.global.u32 %r3, [%d20+4];\n L:\n {loop.format(load=load)}\n OUT:"
+    done, _ = run(lines, [np.zeros(8, np.uint32)])
+    (hang,) = done.result.findings.values()
+    assert hang.code == "X006"
+    assert (f"({load.split()[0]})" in hang.repair) == reads
+    assert ("reads 0 at byte 0" in hang.message) == reads
+    assert "ld.global.u32" not in hang.repair.replace(load.split()[0], "")

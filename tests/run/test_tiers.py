@@ -78,6 +78,25 @@ def test_forms(kind, part, monkeypatch):
         np.testing.assert_array_equal(a, b, err_msg=form[0])
 
 
+def test_machine_code_knows_every_table_of_three_bits(monkeypatch):
+    """Each half of a table has each of its 16 values: lop3 takes bit 4 a + 2 b + c."""
+    tables = [n << 4 | (5 * n + 3) % 16 for n in range(16)]
+    lines = "".join(f"lop3.b32 %r2, %r3, %r4, %r5, {table}; st.global.b32 [%d1+{128 * n}], %r2;\n" for n, table in enumerate(tables))
+    text = f""".version 8.7
+    .target sm_90a
+    .address_size 64
+    .visible .entry k(.param .u64 out, .param .u64 in) {{ .reg .b32 %r<6>; .reg .b64 %d<4>;
+    ld.param.u64 %d1, [out]; ld.param.u64 %d3, [in]; mov.u32 %r1, %tid.x; mul.wide.u32 %d2, %r1, 4; add.u64 %d1, %d1, %d2; add.u64 %d3, %d3, %d2;
+    ld.global.b32 %r3, [%d3]; ld.global.b32 %r4, [%d3+128]; ld.global.b32 %r5, [%d3+256];
+    {lines} ret; }}"""
+    a, b, c = given = np.random.default_rng(2).integers(0, 1 << 32, (3, 32), np.uint32)
+    bits = [(x[:, None] >> np.arange(32, dtype=np.uint32) & 1).astype(np.uint64) for x in (a, b, c)]
+    wanted = [(table >> (4 * bits[0] + 2 * bits[1] + bits[2]) & 1) << np.arange(32, dtype=np.uint64) for table in map(np.uint64, tables)]
+    for mode in ("closures", "compiled"):
+        got = _in(mode, monkeypatch, text, "k", [np.zeros((16, 32), np.uint32), given], block=32)[0]
+        np.testing.assert_array_equal(got, np.array([one.sum(axis=1) for one in wanted]))
+
+
 LOOP = """.version 8.7
 .target sm_90a
 .address_size 64
