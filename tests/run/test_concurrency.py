@@ -1368,6 +1368,19 @@ def test_the_warps_of_a_warpgroup_are_those_of_its_cta(block):
     assert codes(f"@!%p12 bra S; st.shared.b32 [%r6], 1; S: {WAITED}") == {"X005"}
 
 
+def test_stores_that_only_a_product_of_their_warpgroup_follows_are_those_of_other_warps():
+    """A remark without the barrier. The reader is named by warp 0, whose own stores wgmma does order."""
+
+    def remarks(text: str) -> list[str]:
+        done = run(Kernel("", text.format(wait=WAITED, RESULT=RESULT), block=128))
+        return [f.message for f in (*done.findings, *done.remarks) if f.code == "X008"]
+
+    assert remarks(GROUPS) == []
+    found = remarks(GROUPS.replace("bar.sync 1, 128;", ""))
+    assert len(found) == 1
+    assert "write: warp 1 (st.shared" in found[0]
+
+
 def test_a_schedule_shows_that_the_wait_of_another_lane_is_none():
     """The copy may read what is written behind the wait of a lane that has not issued it; behind the wait of its own
     lane it may not.

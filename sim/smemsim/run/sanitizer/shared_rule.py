@@ -485,8 +485,9 @@ class SharedRule:
             own = self._of_warpgroup(op, at, other, unseen)
             if own.any():
                 places = at[own]
-                line = int(self.table.line[places[0]])
-                yield Suspect("order", places, mine, self._written_at(places[0]), "warpgroup", line=line)
+                # the reader is named by its first warp, so the writer is another one
+                first = places[np.argmax(other[own] != w[0])]
+                yield Suspect("order", places, mine, self._written_at(first), "warpgroup", line=int(self.table.line[first]))
                 unseen = unseen & ~own
         if unseen.any():
             _, alone = order.missing(lambda order: (order.seen[w][:, other % order.columns] < when).any(axis=0) & unseen)
