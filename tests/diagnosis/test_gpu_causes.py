@@ -573,3 +573,18 @@ def test_a_store_that_begins_a_sum_comes_before_the_additions(waits: bool):
     for f in races:
         assert f"set a flag after line {line['st.global']} " in f.repair
         assert f"before line {line['atom.global']} " in f.repair
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_release_before_the_data_is_named(is_first: bool):
+    """CTA 0 stores a number and sets the flag, or the reverse; CTA 1 waits for the flag."""
+    both = ["st.global.u32 [%d20], 5;", "st.release.gpu.global.u32 [%d21], 1;"][:: 1 if is_first else -1]
+    polls = "W: ld.acquire.gpu.global.u32 %r3, [%d21]; setp.eq.u32 %p3, %r3, 0; @%p3 bra W; ld.global.u32 %r4, [%d20]; st.global.u32 [%d20+64], %r4;"
+    body = f"mov.u32 %r2, %ctaid.x; setp.eq.u32 %p1, %r2, 1; @%p1 bra A; {' '.join(both)} bra E;\nA: {polls}\nE:"
+    gpu = smemsim.Gpu("sm_90a")
+    text = kernel(2, body.replace("; ", ";\n"))
+    line = {word: 1 + next(n for n, row in enumerate(text.split("\n")) if word in row) for word in ("st.global", "st.release")}
+    arrays = [gpu.array(np.zeros(32, np.uint32)), gpu.array(np.zeros(1, np.uint32))]
+    findings = gpu.launch(text, grid=2, block=1, args=arrays, progress=False).findings
+    assert [f.code for f in findings] == ([] if is_first else ["X008"])
+    assert all(f.repair.startswith(f"line {line['st.global']} before line {line['st.release']}, if that sets the flag") for f in findings)

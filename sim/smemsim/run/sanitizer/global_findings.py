@@ -51,6 +51,7 @@ _NARROW = frozenset(("cta", "cluster"))
 # instructions that set and read a flag
 _STRONG = frozenset(("acq_rel", "acquire", "relaxed", "release", "volatile"))
 _RELEASES, _ACQUIRES = frozenset(("st", "atom", "red")), frozenset(("ld", "atom"))
+_JUMPS = frozenset(("bar", "barrier", "bra", "brx", "call", "exit", "ret"))
 _RELEASING = frozenset(("acq_rel", "release"))
 
 
@@ -276,11 +277,24 @@ class GlobalFindings:
             return lone_flag
         if is_read and any(f.code == "R507" and f.line == other.line for f in self.x.launch.result.findings.values()):
             return "nothing orders the two, and nothing has written the bytes before they are read", self._order(i, other, near)
+        if does == "read" and not is_read and (release := self._release_before(i, other)) is not None:
+            why = f"nothing orders the two: {release.at} ({release.name}) releases before {other.at} stores"
+            return why, f"{other.at} before {release.at}, if that sets the flag; or {self._order(other, i, near)}"
         both_write = does == "write" and not is_read
         change = "let one thread write it, or add with atom or red" if both_write else "if threads add to it, use atom or red"
         flag = maybe_flag(self.x.launch.program, other, i)
         turned = "; if the read needs what is written: the other way round" * (is_read and does == "write" and not flag)
         return "nothing orders the two", f"{flag or f'{change}; or '}{self._order(other, i, near)}{turned}"
+
+    def _release_before(self, read: Instruction, store: Instruction) -> Instruction | None:
+        """The write with .release just before a store, if an acquire precedes the read: they may be exchanged."""
+        program, body = self.x.launch.program, self.x.launch.program.inlined.body
+        at = next((n for n, i in enumerate(body) if i is store), 0)
+        acquires = (i for i in body if i.op in _ACQUIRES and not {"acquire", "acq_rel"}.isdisjoint(i.modifiers))
+        if not any(leads_past(program, i, read, []) for i in acquires):
+            return None
+        before = itertools.takewhile(lambda i: i.op not in _JUMPS, reversed(body[:at]))
+        return next((i for i in before if i.op in _RELEASES and not _RELEASING.isdisjoint(i.modifiers) and _is_strong(i)), None)
 
     def _narrow_flag(self, i: Instruction, other: Instruction) -> tuple[str, str] | None:
         """Why a flag does not order an earlier access (`other`) before this one, and the fix, if its scope leaves out
