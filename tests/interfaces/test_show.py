@@ -127,6 +127,17 @@ def test_what_is_left_out_is_said(read, most):
     assert len(shown_columns(tile)) <= tile.shape[1]
 
 
+def test_bytes_of_steps_are_a_number_or_several_of_any_sequence():
+    tiles = [
+        TilePicture.of(0x4000004000010040, arch="sm_90a", dtype="bf16", major="K", rows=8, k=16, k_add=adds)  # type: ignore[arg-type]
+        for adds in (list(range(0, 320, 32)), tuple(range(0, 320, 32)), np.arange(0, 320, 32))
+    ]
+    assert [tile.words.size for tile in tiles] == [10] * 3
+    for wrong in ("32", None, [1.5], [[0, 32]]):
+        with pytest.raises(InputError, match=r"k_add = .*: needs whole numbers"):
+            TilePicture.of(0x4000004000010040, arch="sm_90a", dtype="bf16", major="K", rows=8, k=16, k_add=wrong)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("swizzle", ["32B", "64B", "128B"])
 def test_the_colours_show_the_permutation(swizzle):
     """Down a column of 16 bytes, the chunk column before swizzling is that of the XOR with the line."""

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from smemsim.base.arguments import shown
+from smemsim.base.arguments import whole
 from smemsim.base.errors import InputError
 from smemsim.base.members import OwnMembers
 from smemsim.core.finding import Path
@@ -24,7 +24,6 @@ from smemsim.core.spec.formats import element_format
 from smemsim.core.spec.shared_memory import BANKS, CHUNK, LINE
 from smemsim.core.spec.smem_descriptor import REACH
 from smemsim.core.spec.swizzles import MODES, SwizzleMode
-from smemsim.core.tables import frozen
 from smemsim.core.words.operand import operand_addresses
 from smemsim.core.words.operand_layout import rules_in_force, used_strides, weakest
 from smemsim.core.words.smem import SmemDescriptor
@@ -166,6 +165,18 @@ class Cell:
     home: Place | None
 
 
+def _adds(name: str, given: Any) -> int | tuple[int, ...]:
+    """Bytes that are added to a start address: a number or several."""
+    is_one = not isinstance(given, list | tuple | np.ndarray)
+    adds = tuple([whole(name, number, wanted="whole numbers: bytes, as [0, 32]") for number in ([given] if is_one else given)])
+    if not adds:
+        raise InputError(f"{name}: needs at least one number of bytes, as {name} 0")
+    for bytes_ in adds:
+        if bytes_ % CHUNK or abs(bytes_) >= REACH:
+            raise InputError(f"{name} = {bytes_}: needs a multiple of {CHUNK} below {REACH:#x}, as the start address has it")
+    return adds[0] if is_one else adds
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class TilePicture(metaclass=OwnMembers):
     """A picture of the bytes that the descriptors of one operand read: address and content of every 16-byte chunk.
@@ -220,13 +231,7 @@ class TilePicture(metaclass=OwnMembers):
         """
         d = SmemDescriptor.decode(word, arch=arch)
         fmt = element_format(dtype)
-        for name, adds in (("k_add", k_add), ("mn_add", mn_add)):
-            if adds == []:
-                raise InputError(f"{name}: needs at least one number of bytes, as {name} 0")
-            for bytes_ in adds if isinstance(adds, list) else [adds]:
-                if bytes_ % CHUNK or abs(bytes_) >= REACH:
-                    raise InputError(f"{name} = {shown(bytes_)}: needs a multiple of {CHUNK} below {REACH:#x}, as the start address has it")
-        made = made_words(AnyOperand(word=d.word, k_add=frozen(k_add), mn_add=frozen(mn_add)), {}, Path.of("operand"))
+        made = made_words(AnyOperand(word=d.word, k_add=_adds("k_add", k_add), mn_add=_adds("mn_add", mn_add)), {}, Path.of("operand"))
         assert made is not None
         if made[0].size * rows * k > MOST_CHUNKS * fmt.elements_per_chunk(packing):
             raise InputError(f"{made[0].size} words of {rows} x {k} elements: a picture has at most {MOST_CHUNKS:,} chunks of 16 bytes")
