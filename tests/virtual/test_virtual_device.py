@@ -766,6 +766,24 @@ def test_machine_code_that_a_card_prefers_to_the_ptx_is_named_once(newer, arch, 
         assert "code=compute_90a" in told[0]
 
 
+@pytest.mark.parametrize(
+    ("ptx", "machine", "arch", "is_told"),
+    [
+        ("sm_90", "sm_90a", "sm_90a", True),  # wgmma is in the machine code only
+        ("sm_90", "sm_90", "sm_90a", False),
+        ("sm_90a", "sm_90a", "sm_90a", False),
+        ("sm_80", "sm_100a", "sm_103a", False),  # code with `a` runs on its own card only
+        ("sm_80", "sm_100f", "sm_103a", True),
+    ],
+)
+def test_machine_code_with_features_that_the_ptx_lacks_is_named(ptx, machine, arch, is_told):
+    flags = {"a": 0x100011, "f": 0x200011}.get(machine[-1], 0x11)
+    device, told = VirtualDevice(arch, policy=Policy(quiet=True)), []
+    device.tell = told.append
+    device.load(fat((1, 80, ptx_for(ptx), 0, 0), (2, int(machine.strip("sm_af")), cubin(), flags, 0)))
+    assert [f"machine code for {machine}, which a card runs" in text for text in told] == [True] * is_told
+
+
 def packed(by, text):
     if by == "lz4":
         return lz4.block.compress(text, store_size=False), 0x2011

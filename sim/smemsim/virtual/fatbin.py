@@ -40,6 +40,7 @@ __all__ = [
 FATBIN_MAGIC, WRAPPER_MAGIC, ELF_MAGIC = 0xBA55ED50, 0x466243B1, b"\x7fELF"
 PTX_KIND, CUBIN_KIND = 1, 2
 LZ4_FLAG, ZSTD_FLAG, HOST_FLAG = 0x2000, 0x8000, 0x1000
+_FEATURES = {0x100000: "a", 0x200000: "f"}  # flags of an entry (compiled: nvcc 13.0)
 _IN_CUBIN = "PTX in a cubin"
 _TEXT_SECTION, HOST_SECTION = ".nv_debug_ptx_txt", ".nv.host"
 _NO_BITS = 8  # a section without bytes in the file
@@ -157,13 +158,18 @@ def passed_over(found: Sequence[Image], arch: str) -> str:
     ''
     """
     best = chosen(found, arch)[0].target
-    newer = [i.target for i in found if not i.ptx and _is_for(i.target, arch) and target_number(i.target) > target_number(best)]
-    if not newer:
+    newest = max((i.target for i in found if not i.ptx and _is_for(i.target, arch)), key=_order, default=best)
+    if _order(newest) <= _order(best):
         return ""
     return (
-        f"the program has machine code for {max(newer, key=target_number)}, which a card runs, and smemsim runs its PTX for {best}; "
-        f"the two differ if the source asks for __CUDA_ARCH__; {_ADD.format(arch.removeprefix('sm_'))}"
+        f"the program has machine code for {newest}, which a card runs, and smemsim runs its PTX for {best}; "
+        f"the two differ if the source asks for __CUDA_ARCH__ or __CUDA_ARCH_FEAT_…; {_ADD.format(arch.removeprefix('sm_'))}"
     )
+
+
+def _order(target: str) -> tuple[int, int]:
+    """By its number, then by its features: those of `a` are more than those of `f`."""
+    return target_number(target), "fa".find(target[-1])
 
 
 def of_parts(parts: Sequence[Sequence[Image]], arch: str) -> str:
@@ -185,8 +191,8 @@ def _is_machine_code(part: Sequence[Image], arch: str) -> bool:
 
 
 def _is_for(target: str, arch: str) -> bool:
-    """Does machine code for a target run on an architecture: of its family, and no newer one?"""
-    return family_of(target) == family_of(arch) and target_number(target) <= target_number(arch)
+    """Does machine code for a target run on an architecture: of its family, and no newer one? With `a`, on its own."""
+    return family_of(target) == family_of(arch) and how_it_runs(target, arch) != ""
 
 
 def _why_not(found: Sequence[Image], arch: str) -> str:
@@ -231,7 +237,7 @@ def _of_fatbin(code: bytes) -> Iterator[Image]:
             ask("the code of a fat binary, unpacked", unpacked)
             data = (_zstd if flags & ZSTD_FLAG else _lz4)(data[: packed or length], unpacked)
         if kind == CUBIN_KIND:
-            yield from _of_elf(data, f"sm_{arch}")
+            yield from _of_elf(data, f"sm_{arch}" + "".join(suffix for flag, suffix in _FEATURES.items() if flags & flag))
         else:
             text = data.split(b"\0", 1)[0].decode(errors="replace")
             yield Image(_target_of(text) or f"sm_{arch}", text, "PTX")
