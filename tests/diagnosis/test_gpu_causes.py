@@ -416,6 +416,18 @@ def test_loads_of_the_peer_that_complete_at_the_leader_are_no_multicasts(bytes_:
     assert all("count the loads of CTA 0 only; those of CTA 1 complete on this mbarrier too" in f.message for f in findings[:1])
 
 
+@pytest.mark.parametrize("size", [128, 144])
+def test_the_copies_of_a_phase_are_listed_or_counted(size: int):
+    """Eight instructions bring 16 bytes each; six have a row of their own."""
+    copy = "@%p9 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [sm+{at}], [%d20+{at}], 16, [bar];"
+    body = "@%p9 mbarrier.init.shared.b64 [bar], 1;\nbar.sync 0;\n" + f"@%p9 mbarrier.arrive.expect_tx.shared.b64 _, [bar], {size};\n"
+    body += "\n".join(copy.format(at=16 * n) for n in range(8)) + "\nW: mbarrier.try_wait.parity.shared.b64 %p1, [bar], 0;\n@!%p1 bra W;"
+    gpu = smemsim.Gpu("sm_90a")
+    run = gpu.launch(kernel(1, body), grid=1, block=32, args=[gpu.array(np.zeros(64, np.uint32))], progress=False, try_fixes=False)
+    assert [f.code for f in run.findings if f.cause is None] == ["T210"] * (size == 144)
+    assert all("32 bytes by 2 more instructions" in f.message for f in run.findings[:1])
+
+
 # ---- waits and arrivals that are there, and are too weak
 
 

@@ -680,6 +680,9 @@ class _Count:
             Half("arrive", f"{_times([e.size for e in own])} ({own[0].instruction.name})", own[0].instruction)
             for own in list(came.values())[:KEPT]
         ]
+        if others := list(came.values())[KEPT:]:
+            size = sum(e.size for own in others for e in own)
+            rows.append(Half("arrive", f"{size:,} bytes by {len(others)} more instruction{'s' * (len(others) > 1)}"))
         return (*rows, *([] if came else [Half("arrive", "nothing")]))
 
     @functools.cached_property
