@@ -14,9 +14,9 @@ import pytest
 
 from gpu_faults import KERNELS
 from ptx_kernels import kernel, wait
-from smemsim import Gpu, InputError
+from smemsim import Gpu, InputError, TensorMap
 from smemsim.evidence import load_launch_file
-from smemsim.run import EVENTS, Observer, RunOptions
+from smemsim.run import EVENTS, LaunchConfig, Observer, RunOptions
 from smemsim.run.sanitizer.first import SanitizerOfFirst
 from smemsim.run.sanitizer.sanitizer import Sanitizer
 
@@ -100,6 +100,42 @@ def test_several_observers_hear_the_same_and_know_nothing_of_each_other():
     assert {"wave_began", "wave_ended", "bytes_counted", "mbarriers_completed", "mbarriers_passed", "group_waited"} <= set(names.names)
     issue, count, complete = (names.names.index(name) for name in ("issued", "bytes_counted", "mbarriers_completed"))
     assert issue < count < complete
+
+
+STORED = """.version 8.7
+.target sm_90a
+.address_size 64
+.visible .entry k(.param .align 64 .b8 map[128], .param .u64 to) {{ .reg .pred %p<2>; .reg .b32 %r<9>; .reg .b64 %d<5>;
+.shared .align 128 .b8 sm[512]; mov.b64 %d3, map; ld.param.u64 %d1, [to]; mov.u32 %r1, %tid.x; mov.u32 %r2, %ctaid.x; shl.b32 %r7, %r2, 2; mov.u32 %r5, 0; mov.u32 %r3, sm;
+mul.wide.u32 %d4, %r2, 512; add.u64 %d1, %d1, %d4; mad.lo.u32 %r4, %r1, 4, %r3; st.shared.u32 [%r4], %r1; fence.proxy.async.shared::cta; bar.sync 0; setp.ne.u32 %p1, %r1, 0; @%p1 bra E;
+{} cp.async.bulk.commit_group; cp.async.bulk.wait_group 0; E: ret; }}"""
+
+
+@pytest.mark.parametrize("cohorts", ["on", "off"])
+@pytest.mark.parametrize("grid", [1, 3])
+@pytest.mark.parametrize(
+    "store",
+    [
+        "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%d3, {%r5, %r7}], [%r3];",
+        "cp.reduce.async.bulk.tensor.2d.global.shared::cta.add.tile.bulk_group [%d3, {%r5, %r7}], [%r3];",
+        "cp.async.bulk.global.shared::cta.bulk_group [%d1], [%r3], 512;",
+        "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32 [%d1], [%r3], 512;",
+    ],
+)
+def test_an_observer_hears_the_bytes_that_every_cta_stores(store, grid, cohorts, monkeypatch):
+    monkeypatch.setenv("SMEMSIM_COHORTS", cohorts)
+    gpu, heard = Gpu("sm_90a"), list[int]()
+    words = gpu.array(np.zeros(128 * grid, np.uint32))
+    tm = TensorMap.tiled(data_type="u32", global_address=words.address, global_dim=(32, 4 * grid), global_strides=(128,), box_dim=(32, 4))
+
+    class Stores(Observer):
+        def issued(self, x, op):
+            heard.append(op.byte_count)
+
+    options = RunOptions(observers=[Stores()], progress=False)
+    assert gpu.run(STORED.format(store), LaunchConfig(grid=grid, block=128, args=[tm, words]), options).findings == []
+    assert sum(heard) == 512 * grid
+    assert words.numpy().tolist() == [*range(128)] * grid
 
 
 LOOP = kernel(

@@ -1604,6 +1604,27 @@ def test_a_release_orders_the_stores_of_its_own_lane_however_many_others_there_a
         assert set(found(body, *arrays, block=64)) == codes
 
 
+# A writes and tells B by a flag. A neighbour of A, then B, then that neighbour again count up; C waits for all three.
+COUNTED_BY_WAVES = """mov.u32 %r8, %ctaid.x; setp.ne.u32 %p2, %r1, 0; @%p2 bra END; setp.eq.u32 %p1, %r8, 0; @%p1 bra NEIGHBOUR; setp.eq.u32 %p1, %r8, 1; @%p1 bra A;
+setp.eq.u32 %p1, %r8, {b}; @%p1 bra B; setp.eq.u32 %p1, %r8, {c}; @%p1 bra C; bra END;
+A: st.global.u32 [%d20], 7; st.{release}.gpu.global.u32 [%d21+4], 1; bra END;
+NEIGHBOUR: {counts} T: ld.relaxed.gpu.global.u32 %r3, [%d21+8]; setp.lt.u32 %p3, %r3, 2; @%p3 bra T; {counts} bra END;
+B: U: ld.acquire.gpu.global.u32 %r3, [%d21+4]; setp.eq.u32 %p3, %r3, 0; @%p3 bra U;
+V: ld.relaxed.gpu.global.u32 %r3, [%d21+8]; setp.lt.u32 %p3, %r3, 1; @%p3 bra V; {counts} bra END;
+C: W: ld.acquire.gpu.global.u32 %r3, [%d21+8]; setp.lt.u32 %p3, %r3, 3; @%p3 bra W; ld.global.u32 %r2, [%d20]; st.global.u32 [%d21+12], %r2; END:"""
+
+
+@pytest.mark.parametrize(
+    "count", ["red.release.gpu.global.add.u32 [%d21+8], 1;", "fence.acq_rel.gpu; atom.relaxed.gpu.global.add.u32 %r4, [%d21+8], 1;"]
+)
+@pytest.mark.parametrize(("b", "c", "grid"), [(2, 3, 4), (8, 9, 10), (8, 2, 9), (8, 16, 17), (16, 8, 17)])
+def test_what_one_passes_on_stays_known_when_others_release_again(b, c, grid, count):
+    """Wherever the CTAs run: with 1024 threads each, eight of them are executed together."""
+    for release, codes in (("release", set()), ("relaxed", {"X008"})):
+        body = COUNTED_BY_WAVES.format(b=b, c=c, release=release, counts=count)
+        assert set(found(body, np.zeros(1, np.uint32), np.zeros(4, np.uint32), block=1024, grid=grid)) == codes
+
+
 # The first CTA copies 16 bytes and says so by a flag. The last one, of another wave, then stores there.
 FREED_SOURCE = """.shared .align 16 .b8 here[16]; .shared .align 8 .b64 full; mov.u32 %r8, %ctaid.x; setp.eq.u32 %p1, %r8, 0; setp.ne.u32 %p2, %r1, 0; @%p2 bra END; @%p1 bra COPIES;
 setp.ne.u32 %p2, %r8, 8; @%p2 bra END; AGAIN: ld.acquire.gpu.global.u32 %r3, [%d20+16]; setp.eq.u32 %p3, %r3, 0; @%p3 bra AGAIN; st.global.u32 [%d20], 5; bra END;
