@@ -1069,6 +1069,15 @@ def test_steps_of_both_operands_may_come_in_any_order_if_each_is_multiplied_once
     assert found.judged.instructions == len(products)
 
 
+@pytest.mark.parametrize(("sums", "codes"), [([(0, 1, 2, 3)], []), ([(0, 2), (1, 3)], []), ([(0, 2)], ["R502"])])
+def test_steps_of_b_with_a_in_registers_may_be_of_several_accumulators(sums: list[tuple[int, ...]], codes: list[str]):
+    gpu = Gpu("sm_90a")
+    ptx = kernel(1, [Load(0, 0, (0, 0))], [Product(0, 32 * n, d=32 * d) for d, order in enumerate(sums) for n in order])
+    ptx = ptx.replace("%a, %b, %sums, 1, 1, 0, 0;", "{%tid, %tid, %tid, %tid}, %b, %sums, 1, 1, 0;")
+    found = run(ptx, gpu, tensor(gpu, (64, BOX), (BOX, ROWS)))
+    assert [f.code for f in found.findings] == codes, found.text()
+
+
 @pytest.mark.parametrize("used", [1, 2, 3])
 def test_steps_of_a_loaded_tile_may_be_left_out(used: int):
     """The last K steps of a tile, or one in the middle: nothing that is stored depends on them."""

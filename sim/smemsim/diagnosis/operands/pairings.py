@@ -68,8 +68,8 @@ class _Use:
 
     @property
     def k(self) -> int | None:
-        """The first k of A."""
-        return None if self.reads[0] is None else self.reads[0].at[1]
+        """The first k of B."""
+        return None if self.reads[1] is None else self.reads[1].at[1]
 
     @property
     def is_whole(self) -> bool:
@@ -164,8 +164,12 @@ def _of_same_tiles(uses: list[_Use]) -> Iterable[list[_Use]]:
     found: dict[Any, list[_Use]] = collections.defaultdict(list)
     for use in uses:
         a, b = use.reads
-        if a is not None and b is not None and not use.step.event.is_sparse:
+        if b is None or use.step.event.is_sparse:
+            continue
+        if a is not None:
             found[a.base, a.at[0], b.base, b.at[0], a.at[1] - b.at[1]].append(use)
+        elif use.step.event.a is None:  # A in registers or tensor memory
+            found[b.base, b.at[0]].append(use)
     return found.values()
 
 
