@@ -269,6 +269,25 @@ def test_a_lost_product_is_another_tiles_where_it_was_committed(commits: str) ->
     assert "all but the first" in lost.repair
 
 
+@pytest.mark.parametrize("warps", [1, 2])
+def test_a_product_that_another_warp_loses_is_of_no_iteration_before(warps: int) -> None:
+    """A loop loses its own product; two warps that execute one instruction lose each other's."""
+    text, images, *_ = product("f16", "bf16", steps=2)
+    first = "setp.eq.u32 %p1, %r0, 0;"
+    assert first in text
+    if warps == 2:
+        wrong = text.replace(first, "{ .reg .b32 %own; and.b32 %own, %r0, 95; setp.eq.u32 %p1, %own, 0; }")
+    else:
+        wrong = re.sub(
+            r"(@%p1 tcgen05.mma[^;]*%r160, 0;)",
+            r"mov.u32 %r198, 2;\nAGAIN: \1 sub.u32 %r198, %r198, 1; setp.ne.u32 %p5, %r198, 0; @%p5 bra AGAIN;",
+            text,
+        )
+    run, _ = multiplied(wrong, images)
+    lost = next(f for f in run.findings if f.code == "X017")
+    assert ("in the iteration before" in str(lost)) == (warps == 1), run.text()
+
+
 @pytest.mark.parametrize("is_late", [False, True])
 @pytest.mark.parametrize(
     ("address", "apart", "line"),

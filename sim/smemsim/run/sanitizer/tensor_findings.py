@@ -149,7 +149,7 @@ class TensorFindings:
                 ("wait until the readers of the earlier product have read it (an mbarrier at which they arrive), then begin this one; or if this belongs to the same sum: " * is_committed)
                 + "enable-input-d true for all but the first instruction that adds into D", because=because,
                 why="the new values replace the earlier product, so its numbers are lost",
-                other=by.instruction, halves=(self._mine(a).half, self._lost(by, i)),
+                other=by.instruction, halves=(self._mine(a).half, self._lost(by, a)),
             )  # fmt: skip
         elif (held >= FILL).all() and (held == NUMBERS).any():
             self.x.launch.find(
@@ -181,7 +181,7 @@ class TensorFindings:
             "X017", i, f"a part of a product, {self.where(a.at, held > 0)}, is overwritten by another product, and no instruction has read it",
             "a column for the second product at which the first one has ended", because="PTX ISA 9.1 §9.7.16.10", milder=Severity.NOTE,
             why="it is right only if the columns that both have are padding of the first product",
-            other=other.instruction, halves=(self._mine(a).half, self._lost(other, i)),
+            other=other.instruction, halves=(self._mine(a).half, self._lost(other, a)),
         )  # fmt: skip
 
     def unread(self, a: CellAccess, read: Collection[int]) -> None:
@@ -201,9 +201,10 @@ class TensorFindings:
                 why="an earlier product of this line was read; it is right if this one belongs to a tile outside the matrix",
             )  # fmt: skip
 
-    def _lost(self, by: Operation, i: Instruction) -> Half:
-        """The product that is lost."""
-        again = ", in the iteration before" * ((by.instruction.line, by.instruction.nth) >= (i.line, i.nth))
+    def _lost(self, by: Operation, a: CellAccess) -> Half:
+        """The product that is lost to this access."""
+        is_behind = (by.instruction.line, by.instruction.nth) >= (a.i.line, a.i.nth)
+        again = ", in the iteration before" * bool(is_behind and by.warps[0] == a.warp)
         return Half("lost", f"the product of warp {self.reporting.warp(by.warps[0])}{again} ({by.instruction.name})", by.instruction)
 
     def read_as(self, i: Instruction, at: Any, before: Operation, dtype: str) -> None:
