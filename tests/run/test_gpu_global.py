@@ -1625,6 +1625,28 @@ def test_what_one_passes_on_stays_known_when_others_release_again(b, c, grid, co
         assert set(found(body, np.zeros(1, np.uint32), np.zeros(4, np.uint32), block=1024, grid=grid)) == codes
 
 
+# All CTAs read every second word of an array and meet; then each thread overwrites one of them.
+READ_THEN_SHARED_OUT = """mov.u32 %r8, %ctaid.x; mad.lo.u32 %r9, %r8, 256, %r1; mul.wide.u32 %d2, %r9, 8; add.u64 %d2, %d20, %d2; mul.wide.u32 %d1, %r1, 8; add.u64 %d1, %d20, %d1;
+mov.u32 %r2, 0; mov.u32 %r10, 0; mov.u32 %r4, %nctaid.x; NEXT: ld.global.u32 %r5, [%d1]; add.u32 %r2, %r2, %r5; add.u64 %d1, %d1, 2048; add.u32 %r10, %r10, 1;
+setp.lt.u32 %p1, %r10, %r4; @%p1 bra NEXT; bar.sync 0; @!%p9 bra MEET; fence.acq_rel.gpu; atom.relaxed.gpu.global.add.u32 %r3, [%d21], 1;
+SPIN: ld.acquire.gpu.global.u32 %r3, [%d21]; setp.lt.u32 %p1, %r3, %r4; @%p1 bra SPIN; MEET: bar.sync 0;
+add.u32 %r6, %r2, 9; mul.lo.u32 %r7, %r6, %r2; xor.b32 %r11, %r7, %r6;
+{} [%d2], {};"""
+
+
+@pytest.mark.parametrize("tiers", ["closures", "compiled"])
+@pytest.mark.parametrize(("grid", "is_named"), [(2, False), (8, True)])
+@pytest.mark.parametrize(
+    "store",
+    [("st.global.u32", "%r11"), ("st.global.u16", "%r11"), ("st.global.v2.u32", "{%r7, %r11}"), ("red.relaxed.gpu.global.add.u32", "%r11")],
+)
+def test_a_full_list_of_readers_is_named_by_whatever_overwrites_them(store, grid, is_named, tiers, monkeypatch):
+    monkeypatch.setenv("SMEMSIM_TIERS", tiers)
+    done, _ = run_in(READ_THEN_SHARED_OUT.format(*store), [np.zeros(512 * grid, np.uint32), np.zeros(1, np.uint32)], block=256, grid=grid)
+    assert not done.result.findings
+    assert len(done.result.bounds) == is_named
+
+
 # The first CTA copies 16 bytes and says so by a flag. The last one, of another wave, then stores there.
 FREED_SOURCE = """.shared .align 16 .b8 here[16]; .shared .align 8 .b64 full; mov.u32 %r8, %ctaid.x; setp.eq.u32 %p1, %r8, 0; setp.ne.u32 %p2, %r1, 0; @%p2 bra END; @%p1 bra COPIES;
 setp.ne.u32 %p2, %r8, 8; @%p2 bra END; AGAIN: ld.acquire.gpu.global.u32 %r3, [%d20+16]; setp.eq.u32 %p3, %r3, 0; @%p3 bra AGAIN; st.global.u32 [%d20], 5; bra END;
