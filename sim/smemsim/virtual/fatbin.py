@@ -158,6 +158,8 @@ def passed_over(found: Sequence[Image], arch: str) -> str:
     ''
     """
     best = chosen(found, arch)[0].target
+    if not best:  # a text alone, which names its target itself
+        return ""
     newest = max((i.target for i in found if not i.ptx and _is_for(i.target, arch)), key=_order, default=best)
     if _order(newest) <= _order(best):
         return ""
