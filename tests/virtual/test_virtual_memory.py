@@ -604,7 +604,8 @@ class Stored:
 
     @property
     def codes(self):
-        return [f.code for f in self.made.findings], [f.code for f in self.made.remarks]
+        """Of findings and of remarks, each once: several instructions of one line may have the same."""
+        return [*dict.fromkeys(f.code for f in self.made.findings)], [*dict.fromkeys(f.code for f in self.made.remarks)]
 
 
 ONLY_STORED, IS_USED = ([], ["R507"]), (["R507"], [])

@@ -30,18 +30,18 @@ class FlatCopies:
     def loads(self, i: Instruction, flat: np.ndarray) -> None:
         """The running threads load from these places of shared memory."""
         if len(flat) == len(self.x.threads):
-            self._from.setdefault(i.line, np.full(self.x.total, -1, np.int64))[self.x.threads] = flat
+            self._from.setdefault(i.site, np.full(self.x.total, -1, np.int64))[self.x.threads] = flat
 
-    def are_flat(self, i: Instruction, n: int, line: int, piece: Piece) -> bool:
-        """Does the n-th element of a store leave the layout as it was where a line has loaded it?"""
+    def are_flat(self, i: Instruction, n: int, site: int, piece: Piece) -> bool:
+        """Does the n-th element of a store leave the layout as it was where the instruction of a site has loaded it?"""
         threads = self.x.threads if piece.part is None else self.x.threads[piece.part]
-        if line not in self._from or len(piece.at) != len(threads):
+        if site not in self._from or len(piece.at) != len(threads):
             return False
-        places, known = self._from[line][threads], True
+        places, known = self._from[site][threads], True
         ctas, apart = places // self.x.pitch, piece.at - places
         for cta in distinct(ctas).tolist():
             own = ctas == cta
-            key = id(i), n, line, cta
+            key = id(i), n, site, cta
             first, distance = int(places[own].min()), int(apart[own][0])
             last = self._last.get(key, (first, distance))
             if last is None or (apart[own] != distance).any() or (first > last[0] and distance != last[1]):

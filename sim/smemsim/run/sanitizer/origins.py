@@ -192,10 +192,10 @@ class Origins:
         numbers = frozenset().union(*(self._sets[mark] for mark in distinct(marks.reshape(-1)).tolist()))
         return sorted(numbers & self._gaps)
 
-    def line_of(self, number: int) -> int:
-        """The line of the load that has brought a gap."""
-        line: int = self._keys[number][1][1]  # type: ignore[index]
-        return line
+    def site_of(self, number: int) -> int:
+        """The site of the load that has brought a gap."""
+        site: int = self._keys[number][1][1]  # type: ignore[index]
+        return site
 
     def plain(self, marks: np.ndarray, gaps: Collection[int]) -> np.ndarray:
         """The marks of values that are no padding after all: without these gaps, and with what they were made of."""

@@ -713,7 +713,7 @@ class Taint:
     def _store_global(self, i: Instruction, piece: Piece, size: int, marks: np.ndarray, n: int = 0) -> None:
         """The n-th element of a store. Padding of a row in shared memory is padding there, too, if rows are copied."""
         gaps = self.origins.has_gaps(marks)
-        moved = [number for number in gaps if not self.copies.are_flat(i, n, self.origins.line_of(number), piece)]
+        moved = [number for number in gaps if not self.copies.are_flat(i, n, self.origins.site_of(number), piece)]
         if moved:
             marks = self.origins.plain(marks, moved)
         if marks.any() and not self.stored_values.put(i, piece, size, marks):
