@@ -805,7 +805,7 @@ class Reporting:
             barrier = mbarriers(cta).get(offset)
             now = [] if barrier is None else barrier.state.deliveries.now
             if any(d.instruction is op.instruction and d.issuer == int(op.warps[0]) // self._per_cta - cta.index + cta.rank for d in now):
-                return self.x.program.places.mbarrier_named(offset)
+                return str(self.x.program.places.mbarrier_named(offset))
         return ""
 
     def _passed_too_soon(self, warp: int) -> str:
