@@ -991,6 +991,39 @@ def test_boxes_of_the_same_rows_at_two_k_are_frames_of_a_signal(rows: int, secon
     assert [f.code for f in found.findings] == codes, found.text()
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize(
+    ("hop", "tiles", "rows", "grid", "codes"),
+    [
+        (32, 2, 32, 2, []),
+        (64, 2, 32, 2, []),
+        (32, 2, 32, 1, ["R508"]),
+        (32, 2, 64, 2, ["R508"]),
+        (64, 2, 64, 2, ["R508"]),
+        (32, 1, 32, 2, ["R508"]),
+    ],
+    ids=["the rows of a box", "one box", "rows that no CTA loads", "the row was meant", "the row, not the next box", "one K step"],
+)
+@pytest.mark.parametrize("side", [0, 1])
+def test_frames_one_box_apart_are_right_if_all_rows_are_loaded(
+    hop: int, tiles: int, rows: int, grid: int, codes: list[str], side: int, workers: int
+):
+    """A CTA multiplies two frames of 32 signals. It may also have 64 rows of its own and add the 32 to k by mistake."""
+    gpu = Gpu("sm_90a")
+    x, w = tensor(gpu, (64 * rows // 32, 320), (BOX, 32), name="x"), tensor(gpu, (ROWS, tiles * BOX), (BOX, ROWS), name="w")
+    loads, products = [], []
+    for n in range(tiles):
+        at = 2 * n * TILE
+        loads += [Load(side, at + m * TILE // 2, (BOX * n + m * hop, "%y"), TILE // 2) for m in range(2)]
+        loads.append(Load(1 - side, at + TILE, (BOX * n, 0)))
+        products += steps(*((at, at + TILE) if side == 0 else (at + TILE, at)))
+    ptx = kernel(2, loads, products, before=f"shr.u32 %y, %y, {1 if rows == 32 else 0};")
+    found = run(ptx, gpu, *((x, w) if side == 0 else (w, x)), grid=grid, workers=workers)
+    assert ([f.code for f in found.findings], found.remarks) == (codes, []), found.text()
+    missed = [reason for reason in found.judged.missed if "frames" in reason]
+    assert (bool(missed), found.judged.instructions) == (not codes, 0 if missed else 4 * tiles * grid)
+
+
 @pytest.mark.parametrize(("count", "codes"), [(4, []), (3, ["R508"])], ids=["right", "a K step is missing"])
 def test_rows_past_a_tile_that_the_program_may_ignore_are_no_frames(count: int, codes: list[str]):
     """B has 32 rows in two boxes of 64 k. With N = 64, an instruction reads on from the first box into the second one,

@@ -45,6 +45,7 @@ class CtaTrace:
     steps: list[Step] = dataclasses.field(default_factory=list)
     products: list[Product] = dataclasses.field(default_factory=list)
     open: dict[tuple[Any, ...], Product] = dataclasses.field(default_factory=dict)
+    may_have_frames: bool = False  # an operand of which all CTAs together decide it
 
     def accumulator(self, event: Mma) -> tuple[Any, ...]:
         """Which accumulator an instruction of the CTA adds to."""

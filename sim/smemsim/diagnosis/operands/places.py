@@ -97,7 +97,7 @@ class Told:
 
     If `is_absolute` is set, its matrix starts where the tensor does. If there are several, `moves` has the dimensions
     along which its rows continue, and those of its k. If `is_changed` is set, something else has written into the
-    loads' tiles since.
+    loads' tiles since. If `may_be_frames` is set, all CTAs together decide whether its rows are frames of a signal.
     """
 
     order: tuple[int, ...]
@@ -107,6 +107,7 @@ class Told:
     is_absolute: bool
     moves: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
     is_changed: bool = False
+    may_be_frames: bool = False
 
 
 @remembered(1)
@@ -207,14 +208,16 @@ def tile_of(
     origins = _whole_boxes(loads, pattern, place, per_chunk, along_k=major == "K") if share < 1 else 0
     if origins == 1:
         return SEVERAL_PLACES
-    if origins > 1 and _are_frames(held, matrix, along_k=major == "K"):
+    hop = _hop(held, matrix, along_k=major == "K") if origins > 1 else None
+    if hop is not None and not hop.may_be_next:
         return FRAMES
     real = [load for load in loads if load is not None]
     order = tuple(real.index(load) for load in (first, *(load for load in held if load is not first)))
     corner = matrix.place(first.event.coordinates)
     is_absolute = tm.rank == 2
     moves = ((), ()) if is_absolute else (_moved(at[:, 0], known[:, 0]), _moved(at[0], known[0]))
-    return Told(order, dimensions, (begin[0] - corner[0], begin[1] - corner[1]), share, is_absolute, moves)
+    may_be_frames = is_absolute and hop is not None and hop.has_more_rows
+    return Told(order, dimensions, (begin[0] - corner[0], begin[1] - corner[1]), share, is_absolute, moves, may_be_frames=may_be_frames)
 
 
 def _moved(at: np.ndarray, known: np.ndarray) -> tuple[int, ...]:
@@ -287,22 +290,31 @@ def _whole_boxes(loads: Sequence[Issued | None], pattern: np.ndarray, place: np.
     return len(origins) if may_repeat or len(brought) == len(loads) else 0
 
 
-def _are_frames(loads: Sequence[Issued], matrix: Matrix, *, along_k: bool) -> bool:
-    """Are the boxes of an operand the same rows of a tensor, each at another k? Frames of a signal are, one hop apart.
+class _Hop(NamedTuple):
+    """How far apart along k the boxes of an operand lie that are the same rows of a tensor, as frames of a signal are.
 
-    Boxes that go on along k are none: an N that is too large reads on in the next box of a tile. Nor are those that
-    exchanged coordinates make of boxes that follow one another along the rows.
+    It `may_be_next` if this is the size of a box. Boxes that go on along k may be an N that is too large: it reads on
+    in the next box of a tile. Exchanged coordinates of boxes that follow one another along the rows look like a hop of
+    their rows, if the tensor has more rows than a box.
     """
+
+    may_be_next: bool
+    has_more_rows: bool
+
+
+def _hop(loads: Sequence[Issued], matrix: Matrix, *, along_k: bool) -> _Hop | None:
+    """The hop of frames; None if the boxes are other rows, or not equally far apart."""
     k, rows = (matrix.inner, matrix.outer) if along_k else (matrix.outer, matrix.inner)
     if len(k) > 1 or len(rows) > 1:
-        return False
+        return None
     tm, at = loads[0].transfer.tensor_map, np.array([load.event.coordinates for load in loads])
     others = np.delete(at, k[0].dimension, axis=1)
-    hops = np.diff(np.sort(at[:, k[0].dimension]))
-    sizes = [tm.box_dim[k[0].dimension]]
-    if tm.global_dim[rows[0].dimension] > tm.box_dim[rows[0].dimension]:
-        sizes.append(tm.box_dim[rows[0].dimension])
-    return bool((others == others[0]).all() and len(distinct(hops)) == 1) and int(hops[0]) not in (0, *sizes)
+    hops = distinct(np.diff(np.sort(at[:, k[0].dimension])))
+    if (others != others[0]).any() or len(hops) != 1 or not hops[0]:
+        return None
+    size, its_rows = (tm.box_dim[axis[0].dimension] for axis in (k, rows))
+    has_more_rows = tm.global_dim[rows[0].dimension] > its_rows
+    return _Hop(int(hops[0]) == size or (has_more_rows and int(hops[0]) == its_rows), has_more_rows)
 
 
 class Stray(NamedTuple):

@@ -141,6 +141,7 @@ class OperandRead:
         (),
         (),
     )  # the dimensions along which its rows go on, and its k, if there are more than two
+    may_be_frames: bool = False  # see `frames`
 
     @property
     def is_fill(self) -> bool:

@@ -25,6 +25,7 @@ from smemsim.core.words.tensor_map import TensorMap
 from smemsim.diagnosis.operands.cta_traces import CtaTrace, SharedTrace, Step
 from smemsim.diagnosis.operands.factors import Factors, Registers
 from smemsim.diagnosis.operands.fragments import FragmentFactors
+from smemsim.diagnosis.operands.frames import Frames
 from smemsim.diagnosis.operands.looked_up import address_slots, are_looked_up
 from smemsim.diagnosis.operands.pairings import Pairings, is_next
 from smemsim.diagnosis.operands.pieces import apart, goes_on
@@ -127,6 +128,7 @@ class Reads(MergeableObserver):
         # Operand, line, maps and how far apart they lie: what the two CTAs of a pair have read for one instruction.
         self.pairs: dict[tuple[str, int, int, int, tuple[int, ...]], tuple[Mma, OperandRead, OperandRead]] = {}
         self.threads = ThreadTiles()
+        self.frames = Frames()
         self.factors = Factors()
         self.fragments = FragmentFactors()
         self.warps = WarpSums()
@@ -173,6 +175,7 @@ class Reads(MergeableObserver):
         self.outside |= {key: load for key, load in other.outside.items() if key not in self.outside}
         self.threads.found = other.threads.found | self.threads.found
         self.threads.is_decided &= other.threads.is_decided
+        self.frames.merge(other.frames)
         self.factors.merge(other.factors)
         self.fragments.merge(other.fragments)
         self.warps.merge(other.warps)
@@ -214,7 +217,14 @@ class Reads(MergeableObserver):
                 sorted((p for x in pieces for p in x.products), key=by),
                 sorted((load for x in pieces for load in x.loads), key=by),
             )
+            self._leave_out(*self.frames.take_out(self._in_order[0]))
         return self._in_order
+
+    def _leave_out(self, reason: str, counts: Mapping[str, int]) -> None:
+        """Count operands that were taken for checked ones, by side."""
+        for side, count in counts.items():
+            self.sides_checked[side] -= count
+            self.missed_instructions[reason] += count
 
     def around(self, p: Product) -> list[Issued]:
         """The loads from a little before the first that a product read up to the product: what a wrong descriptor may
@@ -615,6 +625,7 @@ class Reads(MergeableObserver):
             load = loads[0] if writer else None  # which has written all of the lines
             told = places.told[key] = self._looked_at(shared, places, trace, (what.dtype, what.major), load)
         if not isinstance(told, str):
+            trace.may_have_frames |= told.may_be_frames
             return Noted(what.number, what.major, tuple([load for load in loads if load is not None]), told)
         if told == OTHER_WIDTH:
             (event, side), load = use, next(load for load in loads if load is not None)
@@ -668,7 +679,9 @@ class Reads(MergeableObserver):
         assert isinstance(matrix, Matrix)
         outer, inner = matrix.place(at)
         begin = (outer + told.begin[0], inner + told.begin[1])
-        return OperandRead(word, held, matrix, major == "K", begin if major == "K" else begin[::-1], told.share, told.moves)
+        return OperandRead(
+            word, held, matrix, major == "K", begin if major == "K" else begin[::-1], told.share, told.moves, told.may_be_frames
+        )
 
     def _relative(self, loads: list[Issued | None]) -> Any:
         """Loads as what they bring, where, and how far from the first one."""
@@ -699,6 +712,8 @@ class Reads(MergeableObserver):
         groups: dict[tuple[Any, ...], list[CtaTrace]] = {}
         its = self._running.together.pop(wave, None)
         for trace in self._running.waves[wave].values():
+            if trace.may_have_frames:  # its CTA is executed by itself
+                self.frames.note(trace)
             groups.setdefault(trace.does(), []).append(trace)
         new = {does: alike for does, alike in groups.items() if does not in self._running.done}
         self._judge_all([alike[0] for alike in new.values()])
