@@ -1102,6 +1102,31 @@ def test_steps_of_both_operands_may_come_in_any_order_if_each_is_multiplied_once
     assert found.judged.instructions == len(products)
 
 
+RE = ((0, 0), (1, 1), (2, 2), (3, 3))  # K steps of A and B: the real parts are the first two
+
+
+@pytest.mark.parametrize(
+    ("sums", "is_right"),
+    [
+        ((RE, ((0, 2), (1, 3)), ((2, 0), (3, 1))), True),
+        ((((0, 0), (2, 2), (1, 1), (3, 3)), ((0, 1), (2, 3)), ((1, 0), (3, 2))), True),
+        ((RE, ((0, 2), (1, 2)), ((2, 0), (3, 1))), False),
+        ((RE, ((0, 3), (1, 2)), ((2, 0), (3, 1))), False),
+        ((RE, ((0, 2), (1, 3)), ((2, 0), (3, 0))), False),
+        ((RE, ((0, 2), (1, 3)), ((2, 0),)), False),
+    ],
+    ids=["right", "parts take turns", "a step of B twice", "two steps of B exchanged", "twice in the other part", "one step is missing"],
+)
+def test_imaginary_parts_may_have_accumulators_of_their_own(sums: tuple[tuple[tuple[int, int], ...], ...], is_right: bool):
+    """re(A) * im(B) is one, im(A) * re(B) another one."""
+    gpu = Gpu("sm_90a")
+    products = [Product(32 * a, TILE + 32 * b, d=32 * d) for d, pairs in enumerate(sums) for a, b in pairs]
+    found = run(kernel(2, [Load(0, 0, (0, 0)), Load(1, TILE, (0, 0))], products), gpu, *[tensor(gpu, (64, BOX), (BOX, ROWS)) for _ in "AB"])
+    assert (found.findings == []) == is_right, found.text()
+    assert is_right or {"R502", "R508"} & {f.code for f in found.findings}, found.text()
+    assert "not checked: whether A and B have the same k" in found.summary()
+
+
 @pytest.mark.parametrize(("sums", "codes"), [([(0, 1, 2, 3)], []), ([(0, 2), (1, 3)], []), ([(0, 2)], ["R502"])])
 def test_steps_of_b_with_a_in_registers_may_be_of_several_accumulators(sums: list[tuple[int, ...]], codes: list[str]):
     gpu = Gpu("sm_90a")

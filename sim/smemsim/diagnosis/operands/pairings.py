@@ -87,7 +87,8 @@ class Pairings:
     A wrong start address also looks like this. But then a part of a tile is not read, or an operand lies across two
     tiles. So all of this must hold: each operand is a whole part of its tiles; all k of each tile are read; each tile
     of these tensors is read. Besides, the sum reads a k again with another k of the other operand, or its runs of
-    successive k have two instructions or more on average.
+    successive k have two instructions or more on average. Several accumulators may also do this together, see
+    `_are_all_parts`.
     """
 
     def __init__(self, trace: CtaTrace, read_of: Callable[[Noted], OperandRead]) -> None:
@@ -110,6 +111,10 @@ class Pairings:
         for its in _of_same_tiles([use for of in sums.values() for each in of for use in each]):
             if len({use.k for use in its}) == len(its) and all(use.is_whole for use in its) and self._are_read(its, idle):
                 self._whole.update(use.step.number for use in its)
+        for parts in _of_same_rows([each for of in sums.values() for each in of]):
+            its = [use for part in parts for use in part]
+            if _are_all_parts(parts) and all(use.is_whole for use in its) and self._are_read(its, idle):
+                self._free.update(use.step.number for use in its)
 
     def is_of_whole(self, step: Step) -> bool:
         """Does an instruction belong to a product that multiplies each k of A once with the same k of B? Then its k may
@@ -171,6 +176,33 @@ def _of_same_tiles(uses: list[_Use]) -> Iterable[list[_Use]]:
         elif use.step.event.a is None:  # A in registers or tensor memory
             found[b.base, b.at[0]].append(use)
     return found.values()
+
+
+def _of_same_rows(sums: list[list[_Use]]) -> Iterable[list[list[_Use]]]:
+    """The instructions that multiply the same rows of A and B, a list for each sum that has some."""
+    found: dict[Any, list[list[_Use]]] = collections.defaultdict(list)
+    for its in sums:
+        of: dict[Any, list[_Use]] = collections.defaultdict(list)
+        for use in its:
+            a, b = use.reads
+            if a is not None and b is not None and not use.step.event.is_sparse:
+                of[a.base, a.at[0], b.base, b.at[0]].append(use)
+        for key, some in of.items():
+            found[key].append(some)
+    return found.values()
+
+
+def _are_all_parts(sums: list[list[_Use]]) -> bool:
+    """Do sums multiply parts of complex numbers, such as A_re * B_im in one accumulator and A_im * B_re in another one?
+
+    Each k of A then has two partners or more, all k equally many, and so has each k of B. In a sum, k of A and B are
+    equally far apart, or have long runs.
+    """
+    pairs = [(a.at[1], b.at[1]) for its in sums for use in its for a, b in [use.reads] if a is not None and b is not None]
+    counts = [set(collections.Counter(pair[side] for pair in pairs).values()) for side in (0, 1)]
+    if len(set(pairs)) < len(pairs) or any(len(each) != 1 or min(each) < 2 for each in counts):
+        return False
+    return all(len({a.at[1] - b.at[1] for a, b in (use.reads for use in its) if a and b}) == 1 or _has_long_runs(its) for its in sums)
 
 
 def _has_long_runs(uses: list[_Use]) -> bool:
