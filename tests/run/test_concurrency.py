@@ -1222,7 +1222,7 @@ def run_elsewhere(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> smemsim.Ru
     further down.
     """
     block = kernel.block + 32 * IDLE
-    for name in ("WAVE_THREADS", "WIDE_WAVE_THREADS"):  # each cluster is a wave
+    for name in ("WAVE_THREADS", "WIDE_WAVE_THREADS", "WATCHED_WAVE_THREADS"):  # each cluster is a wave
         monkeypatch.setattr(f"smemsim.run.engine.grid.{name}", block * kernel.cluster)
     monkeypatch.setattr("test_concurrency.HEAD", DISPLACED)
     return run(dataclasses.replace(kernel, grid=3 * kernel.cluster, block=block), ahead=AHEAD)

@@ -679,12 +679,12 @@ def test_an_interruption_leaves_what_has_run(monkeypatch):
 
     monkeypatch.setattr(Progress, "__call__", first_wave)
     gpu = smemsim.Gpu()
-    out = gpu.zeros(2048, np.uint32)
-    run = gpu.launch(FILL, grid=2048, block=1, args=[out])
+    out = gpu.zeros(4096, np.uint32)
+    run = gpu.launch(FILL, grid=4096, block=1, args=[out])
     assert run.interrupted
-    assert 0 < run.ctas == sum(done) < 2048
+    assert 0 < run.ctas == sum(done) < 4096
     assert np.count_nonzero(out.numpy()) == run.ctas
-    assert f"{run.ctas} of 2048 CTAs" in run.text()
+    assert f"{run.ctas} of 4096 CTAs" in run.text()
     assert "interrupted" in run.text()
     assert run.as_dict()["interrupted"] is True
 

@@ -36,6 +36,7 @@ __all__ = ["at_once", "depends", "execute", "in_front", "requests", "resident", 
 
 WAVE_THREADS = 4096  # threads that are executed together, where registers do not take too much room
 WIDE_WAVE_THREADS = 32768  # the same of CTAs that wait for no other, and of which each knows of its own warps alone
+WATCHED_WAVE_THREADS = 65536  # the same of a watched launch: a sanitizer costs more to begin than to feed
 WAVE_BYTES = 1 << 28
 MATRICES = ("mma", "wmma", "wgmma", "tcgen05")  # what is recorded of these may still name registers when a wave is over
 
@@ -48,7 +49,8 @@ def at_once(launch: Launch, *, sanitizer: bool = True) -> int:
     is_narrow = launch.schedule is not None or launch.program.hears_others or takes_over(launch)
     # of the others, steps cost the sanitizer as much as the wave has warps
     is_narrow = is_narrow or (sanitizer and not launch.is_apart)
-    most = max(1, min((WAVE_THREADS if is_narrow else WIDE_WAVE_THREADS) // threads, room))
+    together = WAVE_THREADS if is_narrow else WATCHED_WAVE_THREADS if sanitizer else WIDE_WAVE_THREADS
+    most = max(1, min(together // threads, room))
     clusters = launch.ctas // launch.cluster_size
     if is_narrow or clusters <= most:
         return most
