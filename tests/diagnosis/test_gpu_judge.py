@@ -1716,3 +1716,52 @@ def test_a_part_of_a_tile_that_is_not_read_does_not_follow_from_uninitialised_by
         told[is_written] = {(f.code, f.message, f.because, f.printed.fix()) for f in found.remarks if f.code == "R508"}
     assert len(told[True]) == 2
     assert told[True] == told[False]
+
+
+ROWS_OF_WARPS = """.version 8.0
+.target sm_90a
+.address_size 64
+.visible .entry rows(.param .u64 a, .param .u64 out) {
+  .reg .pred %p; .reg .b32 %t, %w, %l, %x, %s, %at, %to, %n<4>, %b; .reg .b64 %a, %o, %d; .reg .f32 %f<4>;
+  .shared .align 128 .b8 tile[1024];
+  mov.u32 %t, %tid.x; shr.u32 %w, %t, 5; and.b32 %l, %t, 31; mov.u32 %x, %ctaid.x; mov.u32 %s, tile; mov.b32 %b, 0x3c003c00;
+  ld.param.u64 %a, [a]; ld.param.u64 %o, [out]; mad.lo.u32 %at, %x, 1024, 0; shl.b32 %to, %t, 4; add.u32 %at, %at, %to;
+  mul.wide.u32 %d, %at, 1; add.s64 %a, %a, %d; add.u32 %to, %to, %s;
+  cp.async.cg.shared.global [%to], [%a], 16; cp.async.wait_all; bar.sync 0;
+  AT; and.b32 %to, %l, 15; shl.b32 %to, %to, 5; add.u32 %at, %at, %to; shr.u32 %to, %l, 4; shl.b32 %to, %to, 4; add.u32 %at, %at, %to;
+  add.u32 %at, %at, %s; mov.f32 %f0, 0f00000000; mov.f32 %f1, %f0; mov.f32 %f2, %f0; mov.f32 %f3, %f0;
+  ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%n0, %n1, %n2, %n3}, [%at];
+  mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%f0, %f1, %f2, %f3}, {%n0, %n1, %n2, %n3}, {%b, %b}, {%f0, %f1, %f2, %f3};
+  mad.lo.u32 %at, %x, 64, %t; mul.wide.u32 %d, %at, 4; add.s64 %d, %d, %o; st.global.f32 [%d], %f0;
+END: ret;
+}"""
+OWN = "shl.b32 %at, %w, 9"
+SKIPS = "setp.eq.u32 %p, {what}, 1; @%p bra END; " + OWN
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize(
+    ("at", "fill", "is_right"),
+    [
+        (OWN, 1, True),
+        ("mov.b32 %at, 0", 1, False),
+        (SKIPS.format(what="%w"), 1, False),
+        (SKIPS.format(what="%x"), 1, True),
+        ("mov.b32 %at, 0", 0, True),
+    ],
+    ids=["own rows", "no row offset", "warp 1 leaves", "CTA 1 leaves", "the rows are padding"],
+)
+def test_rows_that_cp_async_brings_and_no_warp_reads_have_a_remark(at: str, fill: int, is_right: bool, workers: int):
+    """Each of two warps multiplies 16 of 32 rows. CTAs at an edge may leave out rows that others read."""
+    gpu = Gpu("sm_90a")
+    rows = np.ones((2, 32, 16), np.float16)
+    rows[:, 16:] *= fill
+    found = gpu.launch(
+        ROWS_OF_WARPS.replace("AT;", at + ";"), grid=2, block=64, args=[gpu.array(rows), gpu.zeros(128, np.float32)], workers=workers
+    )
+    assert (found.findings, [f.code for f in found.remarks]) == ([], [] if is_right else ["R510"]), found.text()
+    assert all("512 bytes" in f.what and first_remark(found).startswith("cp.async") for f in found.remarks)
+
+
+def first_remark(found: Run) -> str:
+    return found.ptx.splitlines()[found.remarks[0].line - 1].strip()

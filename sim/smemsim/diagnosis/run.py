@@ -54,6 +54,7 @@ from smemsim.diagnosis.pipeline import Pipeline
 from smemsim.diagnosis.report import Report, cause_of, fitting, rests_on, target_of
 from smemsim.diagnosis.run_to_scenario import STRAYED, Written, judged, scenario_of
 from smemsim.diagnosis.trials.outcome import Outcomes, with_outcome
+from smemsim.diagnosis.unread_copies import unread_copies
 from smemsim.diagnosis.unwritten import extents_of, with_extent
 from smemsim.run.counters import Counters, Counting
 from smemsim.run.engine.arrays import DeviceArray, as_numpy
@@ -589,7 +590,9 @@ class Run(metaclass=OwnMembers):
 
     @functools.cached_property
     def _judgement(self) -> tuple[list[Finding], list[Finding]]:
-        return self._judged(self._checked[1]) if self._has_moved else ([], [])
+        causes, others = self._judged(self._checked[1]) if self._has_moved else ([], [])
+        found = [*causes, *others, *self._watched]
+        return causes, others if found or not self._has_ended else unread_copies(self.launch)
 
     def _every(self, costs: Sequence[Finding]) -> list[Finding]:
         """All findings, with some of those on costs."""

@@ -15,6 +15,7 @@ import numpy as np
 
 from smemsim.core.finding import Finding
 from smemsim.core.ptx.module import Instruction
+from smemsim.run.copied_words import CopiedWords
 from smemsim.run.engine.records import Events
 from smemsim.run.events import MergeableObserver
 
@@ -194,6 +195,7 @@ class LaunchResult:
     bounds: set[str] = dataclasses.field(default_factory=set)
     # lines of copies whose bytes are read by others than matrix instructions
     elsewhere: set[int] = dataclasses.field(default_factory=set)
+    copied_words: CopiedWords = dataclasses.field(default_factory=CopiedWords)  # of launches with mma.sync
     mapped: MapaRanks = dataclasses.field(default_factory=MapaRanks)
     # of a schedule: addresses of floats that are added to atomically
     summed: list[np.ndarray] = dataclasses.field(default_factory=list)

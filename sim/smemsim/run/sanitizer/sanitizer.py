@@ -72,6 +72,7 @@ from smemsim.run.sanitizer.tensor_maps import MapsInMemory
 from smemsim.run.sanitizer.tensor_memory import TensorShadow
 from smemsim.run.sanitizer.twins import Twins
 from smemsim.run.sanitizer.uninitialised_reads import UninitialisedReads
+from smemsim.run.sanitizer.unread_copies import has_copies, words_of_copies
 from smemsim.run.sanitizer.unscoped_arrivals import UnscopedArrivals
 from smemsim.run.scopes import CTA, GPU, UNWRITTEN
 from smemsim.run.views import Mbarrier, current
@@ -236,6 +237,8 @@ class Sanitizer(Events, Observer):
 
     def wave_ended(self, x: Wave) -> None:
         """All threads have exited."""
+        if has_copies(x):
+            x.launch.result.copied_words.merge(words_of_copies(x, self.shared.table, self.operations))
         self.registers.ended()
         self.at_end.lifetimes.ended()
         self.taint.overwrites.ended()  # before what is silent if a missing wait is reported
