@@ -299,7 +299,7 @@ def test_a_product_that_another_warp_loses_is_of_no_iteration_before(warps: int)
 )
 def test_accumulators_that_overlap_are_named_and_the_fix_is_tried(address: str, apart: tuple[int, int], line: str, is_late: bool) -> None:
     """The second product of 32 columns begins within the first one: more columns apart help, and no wait does. If it is
-    late, its columns may be written while the first one is read. Else the columns of both may be padding: a remark.
+    late, its columns may be written while the first one is read. Else one load reads columns of both.
     """
     text, images, a, b, _ = product("f16", "bf16")
     first, read = re.search(r"@%p1 tcgen05.mma[^;]*%r160, 0;", text), "tcgen05.wait::ld.sync.aligned;"
@@ -318,18 +318,51 @@ def test_accumulators_that_overlap_are_named_and_the_fix_is_tried(address: str, 
         gpu = Gpu("sm_100a")
         out = gpu.array(np.zeros((128, 32), np.float32))
         run = gpu.launch(moved, "k", block=128, args=(gpu.array(images), out), progress=False, try_fixes=True)
-        found = run.findings if is_late else [f for f in run.remarks if f.code == "X017"]
+        found = run.findings
         assert {f.code for f in found} == ({"X012" if is_late else "X017"} if is_wrong else set()), run.text()
-        assert is_late or run.ok
         for f in found:
             assert f"two accumulators overlap: columns 0 to 31 and {begin} to {begin + 31}" in f.why
-            if is_late and line:
+            if line:
                 changed = next(n for n, one in enumerate(run.ptx.splitlines(), 1) if line in one and "%r185" in one)
                 assert (f.tried, f.trial) == (True, f"accumulators 32 columns apart instead of 16 in line {changed}")
             else:
                 assert f"accumulators 32 columns apart (now {begin}), as many as each has" in f.repair
         if not is_wrong:
             np.testing.assert_array_equal(out.numpy(), a @ b.T)
+
+
+@pytest.mark.parametrize(
+    ("loads", "is_padded", "is_wrong"),
+    [
+        ([(1, 0, 32)], False, True),
+        ([(1, 0, 16), (17, 16, 16)], False, False),
+        ([(1, 0, 32), (40, 32, 16)], False, False),
+        ([(1, 0, 32), (40, 16, 16)], False, False),
+        ([(1, 0, 32)], True, False),
+    ],
+    ids=["the first product", "two parts", "all of both", "the second one, too", "padding of zeros"],
+)
+@pytest.mark.parametrize("grid", [1, 2])
+def test_a_load_that_reads_two_products_that_overlap_as_one_is_wrong(
+    loads: list[tuple[int, int, int]], is_padded: bool, is_wrong: bool, grid: int
+) -> None:
+    """Two products of 32 columns, 16 apart; the (register, column, count) of each load. The columns of both may be padding
+    of the first product: a remark, if loads do not show that its reader wants all of it.
+    """
+    text, images, *_ = product("f16", "bf16")
+    first = re.search(r"@%p1 tcgen05.mma[^;]*%r160, 0;", text)
+    only = re.search(r"tcgen05.ld.sync[^;]*;", text)
+    assert first
+    assert only
+    each = [f"tcgen05.ld.sync.aligned.32x32b.x{n}.b32 {listed(r, n)}, [%r196+{column}];" for r, column, n in loads]
+    text = text.replace(first[0], f"{first[0]} {first[0].replace('[%r197]', '[%r197+16]')}").replace(only[0], " ".join(each))
+    if is_padded:
+        images[:, 0x2200:0x2400] = 0  # rows 16 to 31 of B
+    gpu = Gpu("sm_100a")
+    run = gpu.launch(text, "k", grid=grid, block=128, args=(gpu.array(images), gpu.array(np.zeros((128 * grid, 32), np.float32))))
+    told = [f.code for f in (run.findings if is_wrong else run.remarks)]
+    assert (run.ok, "X017" in told) == (not is_wrong, True), run.text()
+    assert not is_wrong or "column 15 of the first product, and nothing reads columns 32 to 47 of the second one" in run.findings[0].why
 
 
 @pytest.mark.parametrize(("last", "lost"), [("0", []), ("%r161", ["X017"])], ids=["behind a flag", "behind both"])

@@ -8,6 +8,7 @@ to 31, columns 0 to 63) may be read before it is written", with the mbarrier of 
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Collection, Iterable
 from typing import Any
@@ -35,11 +36,30 @@ BOTH_MULTIPLY = "both CTAs of a pair issue tcgen05.mma.cta_group::2; one such in
 WANTED = "the PTX ISA wants one; no failure without it is known"
 
 
+@dataclasses.dataclass(eq=False)
+class Cut:
+    """A product, by the number of its operation, of which another one has overwritten some `columns` unread.
+
+    The first one's column next to them is `beside`, the other columns of the second one are `rest`. Has a load read
+    both `beside` and `columns` (`joint`), and another load `columns` without it (`alone`)?
+    """
+
+    by: int
+    a: CellAccess
+    lost: Half
+    columns: np.ndarray
+    beside: int
+    rest: np.ndarray
+    joint: Instruction | None = None
+    alone: bool = False
+
+
 class TensorFindings:
-    """Reports suspects, and lost numbers."""
+    """Reports suspects, and lost numbers. The products that are cut are `cuts`, by CTA and the site of the second."""
 
     def __init__(self, table: TensorTable, reporting: Reporting) -> None:
         self.table, self.reporting, self.x, self.clocks = table, reporting, table.x, table.clocks
+        self.cuts: dict[tuple[int, int], Cut] = {}
 
     # ---- X012
 
@@ -177,17 +197,54 @@ class TensorFindings:
         other = self.reporting.operations[by - OPERATIONS]
         if other.kind != "tcgen05.mma":
             return
+        lost = self._lost(other, a)
+        self._tell_cut(a, last, lost, "it is right only if the columns that both have are padding of the first product", Severity.NOTE)
+        rest = np.setdiff1d(np.arange(COLUMNS)[columns], last)
+        if rest.size:
+            self.cuts[cta, i.site] = Cut(by, a, lost, last, int(beside), rest)
+
+    def _tell_cut(self, a: CellAccess, columns: np.ndarray, lost: Half, why: str, milder: Severity | None = None) -> None:
+        at = (*a.at[:2], slice(int(columns[0]), int(columns[-1]) + 1))
+        where = self.where(at, np.ones_like(self.table.cells.who[at], bool))
         self.x.launch.find(
-            "X017", i, f"a part of a product, {self.where(a.at, held > 0)}, is overwritten by another product, and no instruction has read it",
-            "a column for the second product at which the first one has ended", because="PTX ISA 9.1 §9.7.16.10", milder=Severity.NOTE,
-            why="it is right only if the columns that both have are padding of the first product",
-            other=other.instruction, halves=(self._mine(a).half, self._lost(other, a)),
+            "X017", a.i, f"a part of a product, {where}, is overwritten by another product, and no instruction has read it",
+            "a column for the second product at which the first one has ended", because="PTX ISA 9.1 §9.7.16.10", milder=milder,
+            why=why, other=lost.instruction, halves=(self._mine(a).half, lost),
         )  # fmt: skip
+
+    def read_cut(self, i: Instruction, at: Any) -> None:
+        """A load reads cells of a CTA with cut products."""
+        cta, lanes, columns = at
+        for (of, _), cut in self.cuts.items():
+            if of != cta or columns.start > cut.columns[-1] or columns.stop <= cut.columns[0]:
+                continue
+            if columns.start <= cut.beside < columns.stop and (self.table.cells.who[cta, lanes, cut.beside] == cut.by).all():
+                cut.joint = i
+            else:
+                cut.alone = True
+
+    def _read_as_one(self, cta: int, first: int, end: int) -> None:
+        """X017 for products that are cut, if one load has read the columns that are left and the lost ones together,
+        and nothing else has read the second product. Then they are no padding, unless the columns that nothing reads
+        are zero, which may be padding of both. A race (X012) explains it better.
+        """
+        cells = self.table.cells
+        if self.cuts and any(f.code == "X012" for f in self.x.launch.result.findings.values()):
+            return
+        for cut in [cut for (of, _), cut in self.cuts.items() if of == cta and first <= cut.columns[0] < end]:
+            rest = (cut.a.at[1], cut.rest)
+            is_unread = (cells.unread[cta][rest] == PRODUCT).all() and self.x.tensor[cta][rest].any()
+            if cut.joint is not None and not cut.alone and is_unread:
+                self._tell_cut(
+                    cut.a, cut.columns, cut.lost,
+                    f"{cut.joint.at} reads them together with column {cut.beside} of the first product, and nothing reads columns {cut.rest[0]} to {cut.rest[-1]} of the second one",
+                )  # fmt: skip
 
     def unread(self, a: CellAccess, read: Collection[int]) -> None:
         """X017, a remark: columns are given back with a product of which no cell was read. Earlier products of its
         instruction were (their lines are `read`).
         """
+        self._read_as_one(a.at[0], a.at[2].start, a.at[2].stop)
         cells = self.table.cells
         who, is_product = cells.who[a.at], cells.unread[a.at] == PRODUCT
         for number in distinct(who[is_product & (who >= OPERATIONS)]).tolist() if is_product.any() else ():

@@ -8,6 +8,7 @@ other. The life of one cell: see `tensor_table.py`. `shared_memory.py` and `glob
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import itertools
 from collections.abc import Sequence
@@ -58,6 +59,9 @@ class TensorShadow(TensorMarks):
         if self.table.ctas:
             self.early, self.late, self.marks, self._summed = first.early, first.late, first.marks, first._summed
             self._read = {(n, line) for n in range(self.table.ctas) for _, line in first._read}
+            self.findings.cuts = {
+                (n, site): dataclasses.replace(cut) for n in range(self.table.ctas) for (_, site), cut in first.findings.cuts.items()
+            }
             self.table.spread(first.table)
 
     def each(self, ops: Sequence[Operation]) -> list[Operation]:
@@ -98,6 +102,8 @@ class TensorShadow(TensorMarks):
             if not self._summed.isdisjoint(self._fills(at)):
                 self.x.launch.result.left_out.add(i.line)
             self._read.add((cta, int(cells.line[cta, lane, first])))
+            if self.findings.cuts:
+                self.findings.read_cut(i, at)
             cells.unread[at] = 0
             group = (int(self.x.tid[warp * WARP]) // WARP) // GROUP
             cells.read_line[at] = i.site
