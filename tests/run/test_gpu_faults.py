@@ -62,6 +62,14 @@ def test_what_threads_or_stores_read_of_a_tile_is_not_missed():
     assert unread(run.reads, {load.event.instruction.line for load in run.reads.loads}) == []
 
 
+def test_findings_of_one_line_are_one_though_their_sentences_count_other_phases():
+    fault = next(f for f in FAULTS if f.kernel == BLACKWELL and f.name == "half of the bytes expected")
+    run, _ = launched(BLACKWELL, fault)
+    (found,) = (f for f in run.findings if f.code == "T210")
+    places = [at.place for at in (found.at, *found.alike)]
+    assert (found.count, len(set(places))) == (2, 1)
+
+
 def test_findings_that_are_alike_are_told_once():
     fault = next(f for f in FAULTS if f.name == "no wgmma.fence")
     _, ptx = launched(RING, fault)

@@ -47,6 +47,7 @@ __all__ = [
     "message_of",
     "messages_of",
     "of_ctas",
+    "of_kind",
     "place_of",
     "ranges",
     "rows_of",
@@ -220,6 +221,9 @@ class InLaunch(NamedTuple):
     kind of operation, which distinguishes findings of one code at one line, is `operation`. In `arrays` are addresses
     of global memory, one in each array that is concerned. The other access of a race is `other`, with `other_place`. If
     the race is between lanes of a warp, `within_warp` is set, and bar.warp.sync orders them.
+
+    Findings of one code at one line of the source are shown as one, unless their `kind` differs: the operand, or what
+    is missing.
     """
 
     instruction: Instruction | None
@@ -231,6 +235,7 @@ class InLaunch(NamedTuple):
     other: Instruction | None = None
     other_place: Location | None = None
     within_warp: bool = False
+    kind: str = ""
 
     def __str__(self) -> str:
         if self.instruction is None:
@@ -906,13 +911,18 @@ def in_word(
 def at_instruction(
     code: str, i: Instruction, message: str, repair: str = "", *, because: str = "", milder: Severity | None = None,
     touched: tuple[Touched, ...] = (), operation: str = "", arrays: tuple[int, ...] = (), other: Instruction | None = None, within_warp: bool = False,
-    why: str = "", halves: tuple[Half, ...] = (), numbers: Mapping[str, Value] | None = None,
+    why: str = "", halves: tuple[Half, ...] = (), numbers: Mapping[str, Value] | None = None, kind: str = "",
 ) -> Finding:  # fmt: skip
     """A finding at an instruction: `because` is the source of the rule, `milder` another severity than its code's;
     the rest as `InLaunch` has it.
     """
-    at = InLaunch(i, touched=touched, operation=operation, arrays=arrays, other=other, within_warp=within_warp)
+    at = InLaunch(i, touched=touched, operation=operation, arrays=arrays, other=other, within_warp=within_warp, kind=kind)
     return Finding(code, milder or CODES[code].severity, at, message, repair, because, why=why, halves=halves, numbers=numbers or {})
+
+
+def of_kind(f: Finding, kind: str) -> Finding:
+    """A finding of a launch with its kind (see `InLaunch`)."""
+    return dataclasses.replace(f, at=f.at._replace(kind=kind)) if isinstance(f.at, InLaunch) else f
 
 
 class TensorMapError(SmemsimError, ValueError):

@@ -600,6 +600,7 @@ class Verdicts:
             self._fix(ring, one, origin),
             why=self._why(ring, has_rows=True)[1].removesuffix("."),
             halves=tuple(halves),
+            kind="held back by another ring" if one is not None and self._owner(ring) is not None else "",
         )
 
     def _fix(self, ring: Ring, one: Held | None, origin: Origin | None) -> str:

@@ -79,9 +79,7 @@ __all__ = ["Judged", "Run", "findings_of", "judged_of"]
 # upstream one first
 
 
-_NUMBER = re.compile(r"0x[0-9a-f]+|%?\w*\d[\d.]*")
-_PARENTHESES = re.compile(r"\([^()]*\)")
-_BETWEEN = re.compile(r"(?:[\s,]|\bto\b)+")  # of numbers in a list
+_NUMBER = re.compile(r"0x[0-9a-f]+|%?\w*\d[\d.]*")  # or a register
 OF_FUNCTIONS = ("R507", "X008")  # codes whose findings in an inlined function are one
 
 
@@ -152,38 +150,38 @@ def _grouped(findings: list[Finding], sources: Sources) -> list[Finding]:
 
 
 def _halves(f: Finding) -> frozenset[str]:
-    """The lines of the source of both halves of a race; without .loc the shapes of the two instructions."""
+    """The lines of the source of both halves of a race; without .loc the forms of the two instructions."""
     at = f.at
     if not isinstance(at, InLaunch) or at.other is None:
         return frozenset()
     if f.place is not None and at.other_place is not None:
         return frozenset((str(f.place), str(at.other_place)))
-    return frozenset((_shape(f.instruction), _shape(at.other.text)))
+    return frozenset((_form(at.instruction), _form(at.other)))
 
 
 def _gist(f: Finding, sources: Sources) -> tuple[object, ...]:
-    """The sentence of a finding without its numbers and registers. Findings of one source line with the same gist are
-    grouped.
+    """What says that findings are the same. Findings of one source line with the same gist are grouped.
 
-    Without .loc: of one shape of instruction. Threads that wait are reported at every place. Races and uninitialised
+    Without .loc: of one form of instruction. Threads that wait are reported at every place. Races and uninitialised
     values in a function that was inlined at several places have one cause, whichever of its lines are involved.
     """
-    if f.code in OF_FUNCTIONS and isinstance(f.at, InLaunch) and (function := sources.function(f.place)):
-        other = sources.function(f.at.other_place) or str(f.at.other_place)
-        return f.code, f.severity, function, other, f.is_within_warp, f.at.arrays, bool(f.touched)
+    at = f.at
+    assert isinstance(at, InLaunch)
+    if f.code in OF_FUNCTIONS and (function := sources.function(f.place)):
+        other = sources.function(at.other_place) or str(at.other_place)
+        return f.code, f.severity, function, other, f.is_within_warp, at.arrays, bool(f.touched)
     apart = f.code in TOLD_APART
-    place: object = _shape(f.instruction) if not apart and f.line else f.line
     if f.place is not None:
-        place = f.place.path if apart else str(f.place)
-    return f.code, f.severity, place, _shape(f.message), _shape(f.repair)
+        place: object = f.place.path if apart else str(f.place)
+    else:
+        place = at.instruction.site if apart and at.instruction is not None else _form(at.instruction)
+    accesses = tuple(half.does for half in f.halves), at.other.op if f.other is not None and at.other is not None else ""
+    return f.code, f.severity, place, at.kind, accesses, f.is_within_warp, f.cause is None
 
 
-@functools.lru_cache(1024)
-def _shape(text: str) -> str:
-    """A sentence without what differs between those that say the same: numbers, registers, and how many there are in
-    a list.
-    """
-    return _BETWEEN.sub(" ", _NUMBER.sub("", _PARENTHESES.sub("", text)))
+def _form(i: Instruction | None) -> str:
+    """The text of an instruction without its registers and numbers."""
+    return "" if i is None else _NUMBER.sub("", i.text)
 
 
 def _rank(f: Finding) -> int:
@@ -265,7 +263,9 @@ def _of_check(f: Finding, written: Written | None, name: str, reads: Reads | Non
     if f.path.side and isinstance(event, Mma):
         word = getattr(event, f.path.side)
         operand = f"{f.path.side.upper()}, " + (f"descriptor {word:#018x}: " if word is not None else "")
-    at = InLaunch(i, name, touched=_touched(i, reads), arrays=() if written is None else written.arrays(f))
+    about = [f.path.side, f.inside.field.key if f.inside is not None else "", *(path.key for path, *_ in f.changes)]
+    arrays = () if written is None else written.arrays(f)
+    at = InLaunch(i, name, touched=_touched(i, reads), arrays=arrays, kind=" ".join(filter(None, about)))
     has_cause = bool(f.changes or f.repair or f.why)
     why, repair = ("", "") if has_cause or reads is None or not isinstance(event, Mma) else loaded_twice(reads, event, f.path.side)
     # nothing says that an unchecked operand works

@@ -329,7 +329,7 @@ def _found(event: Mma, side: str, what: SharedOperand, odd: _Odd, writer: Instru
     before = ", unless the chunks had this order in global memory" if odd.lies_as_there else ""
     return at_instruction(
         "R501", event.instruction, f"{side.upper()} (descriptor {what.number:#x}) is read with swizzle {swizzle}; threads wrote it with another swizzle",
-        f"write with swizzle {swizzle}{_law(swizzle)}", because="PTX ISA 9.1 §5.5.6", halves=written_at(writer),
+        f"write with swizzle {swizzle}{_law(swizzle)}", because="PTX ISA 9.1 §5.5.6", halves=written_at(writer), kind=side,
         why=f"as the instruction reads them, {line} 0 begins with chunk {odd.of_first} of its row in global memory, and {line} {odd.row} with chunk {odd.chunk}: both must begin with the same 16-byte chunk{before}",
         milder=Severity.LUCK if odd.lies_as_there else None,
     )  # fmt: skip
@@ -351,6 +351,7 @@ def _found_written(
         "R501", event.instruction, f"{side.upper()} (descriptor {what.number:#x}) is read with swizzle {read}; threads wrote it with {named}",
         f"write with swizzle {read}{_law(Swizzle(read))}", because="PTX ISA 9.1 §5.5.6", halves=written_at(writer),
         why=f"the elements are rows and k of the array at {found.begin:#x} ({as_what}) only if they are read with {named}",
+        kind=side,
     )  # fmt: skip
 
 
@@ -363,7 +364,7 @@ def _found_otherwise(
             "R501", event.instruction, f"{side.upper()} (descriptor {what.number:#x}) is read with swizzle {word.swizzle}; threads wrote it with swizzle {other.swizzle}",
             f"swizzle {other.swizzle} in the descriptor, or write with swizzle {word.swizzle}{_law(word.swizzle)}", because="PTX ISA 9.1 §5.5.6",
             why=f"threads have copied the tile from the array at {found.begin:#x}. Only with swizzle {other.swizzle} is each row of {side.upper()} a row of this array",
-            halves=written_at(writer), numbers={"side": side},
+            halves=written_at(writer), numbers={"side": side}, kind=side,
         )  # fmt: skip
     fields = [
         (name, getattr(word, field), getattr(other, field))
@@ -375,7 +376,7 @@ def _found_otherwise(
         "D308", event.instruction, f"{side.upper()} (descriptor {what.number:#x}) is read with {has}, but threads have stored its tile for {meant}",
         f"write {meant} into the descriptor: {other.word:#018x}. Or store the tile for {has}", because="PTX ISA 9.1 §9.7.15.5.1", halves=written_at(writer),
         why=f"threads have copied the tile from the array at {found.begin:#x}. Only with {meant} is each row of {side.upper()} a row of this array",
-        numbers={"side": side},
+        numbers={"side": side}, kind=side,
     )  # fmt: skip
 
 

@@ -6,7 +6,7 @@ byte-id.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -46,12 +46,9 @@ class _Fragments(AllFactors):
 
     group = COLUMNS
 
-    def of(self, side: str) -> Iterator[Finding]:
-        """The faults of the factors of an operand, the most certain first."""
-        mine = [x for rows, x in self.rows.items() if rows.side == side]
-        yield from filter(None, map(self._contradicts, mine))
-        for look in (self._in_tile, self._in_order_of_rows, self._across, self._of_other, self._along_k, self._along_rows):
-            yield from filter(None, (look(x) for x in mine if x.is_one))
+    @property
+    def _looks(self) -> tuple[Callable[[InRows], Finding | None], ...]:
+        return self._in_tile, self._in_order_of_rows, self._across, self._of_other, self._along_k, self._along_rows
 
     # ---- rows of one instruction
 
@@ -153,7 +150,7 @@ def _not_selected(every: _Fragments, side: str, one: Unselected) -> Finding | No
         "S702", one.event.instruction,
         f"the scale factors of {side.upper()} are taken from lane{'s' * (len(one.threads) > 1)} {lanes} of each four, whose registers hold one number",
         f"the thread-id of the lanes that have loaded the scale factors ({SECTION})", why=f"the {len(one.at)} bytes that other lanes have loaded are never used",
-        arrays=(int(one.at[0]),),
+        arrays=(int(one.at[0]),), kind=side,
     )  # fmt: skip
 
 

@@ -12,13 +12,13 @@ import dataclasses
 import enum
 import functools
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from smemsim.base.distinct import distinct
-from smemsim.core.finding import Finding, at_instruction
+from smemsim.core.finding import Finding, at_instruction, of_kind
 from smemsim.core.machine.bulk import BulkTransfer
 from smemsim.core.machine.tma import Transfer
 from smemsim.core.machine.tmem.layout import ScaleLayout
@@ -129,8 +129,12 @@ class AllFactors:
     def of(self, side: str) -> Iterator[Finding]:
         """The faults of the factors of an operand, the most certain first."""
         mine = [x for rows, x in self.rows.items() if rows.side == side]
-        yield from filter(None, map(self._contradicts, mine))
-        for look in (
+        found = itertools.chain(map(self._contradicts, mine), (look(x) for look in self._looks for x in mine if x.is_one))
+        return (of_kind(f, side) for f in found if f is not None)
+
+    @property
+    def _looks(self) -> tuple[Callable[[InRows], Finding | None], ...]:
+        return (
             self._in_tile,
             self._in_map,
             self._in_order_of_rows,
@@ -139,8 +143,7 @@ class AllFactors:
             self._of_other,
             self._along_k,
             self._along_rows,
-        ):
-            yield from filter(None, (look(x) for x in mine if x.is_one))
+        )
 
     def worst(self, *sides: str) -> list[Finding]:
         """The first finding of each operand, or its first remark."""
@@ -873,7 +876,7 @@ def _of_all_stored(copies: Sequence[Brought], side: str) -> list[Finding]:
         used = of_line.setdefault(copy.event.instruction.line, set())
         used.update(layout.scale_id + n for rows, _, layout in copy.taken if rows.side == side for n in range(layout.scales))
     found = (_of_stored(copy, side, of_line[copy.event.instruction.line]) for copy in copies)
-    return [f for f in found if f is not None][:1]
+    return [of_kind(f, side) for f in found if f is not None][:1]
 
 
 def _of_stored(copy: Brought, side: str, used: set[int]) -> Finding | None:

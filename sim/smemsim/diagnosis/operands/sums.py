@@ -394,6 +394,7 @@ def _found_exchanged(entry: _Entry, side: int, changes: list[tuple[bool, bool]])
         f"the coordinates {list(at)} of {name}'s tile are swapped: k = {k}, rows from {row} on",
         f"coordinates {names}, dimension 0 (the contiguous one) first: {exchanged_at} here",
         why=why,
+        kind=f"coordinates of {name}",
     )
 
 
@@ -540,6 +541,7 @@ def _found_k(entry: _Entry, side: int, most: _At | None, *, meant: str) -> Findi
         why=f"{why}; the coordinates are {list(wrong.loads[0].event.coordinates)} for {name}, {list(other.loads[0].event.coordinates)} for {NAMES[1 - side]}"
         + f"; {meant}" * bool(meant),
         milder=Severity.NOTE if meant else None,
+        kind=f"k of {name}",
     )
 
 
@@ -563,6 +565,7 @@ def _found_rows(entry: _Entry, side: int, other: _Entry, *, is_sure: bool) -> Fi
         f"coordinates {meant} instead of {list(load.coordinates)}{'' if is_sure else ', unless shifted rows are meant'}",
         why=f"a sum is one tile of D: it has the same rows of {name} at every k",
         milder=None if is_sure else Severity.NOTE,
+        kind=f"rows of {name}",
     )
 
 

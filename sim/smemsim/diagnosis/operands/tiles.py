@@ -367,7 +367,7 @@ def _of(tile: _Tile, other: _Tile | None, *, is_missed: bool) -> Finding:
         )
     return at_instruction(
         "R508", events[0].instruction, part, "issue the K steps that read this part, or load a smaller box", milder=tile.milder,
-        why="the sum lacks this part, unless it is padding",
+        why="the sum lacks this part, unless it is padding", kind=tile.side,
     )  # fmt: skip
 
 
@@ -385,6 +385,7 @@ def _of_rows(tile: _Tile, event: Mma, missing: np.ndarray, *, is_missed: bool) -
             "a descriptor whose start address is that of the tile's first row",
             why=f"no instruction reads the {len(rows)} row{'s' * (len(rows) > 1)} before it",
             milder=tile.milder,
+            kind=f"begin of {tile.side}",
         )
     unread = f"rows {first} to {int(rows[-1])}" if rows[-1] - first + 1 == len(rows) else f"{len(rows)} rows, the first is {first}"
     only_one = event.kind == "wgmma" and tile.side == "a"  # value of M
@@ -395,6 +396,7 @@ def _of_rows(tile: _Tile, event: Mma, missing: np.ndarray, *, is_missed: bool) -
         _of_more_rows(event, tile.side, len(missing), first, unread),
         why=f"no instruction reads {unread}" + f", and wgmma has M = {WGMMA_M} only" * only_one,
         milder=None if is_missed else tile.milder,
+        kind=f"{'next' if first == event.rows_of(tile.side) else 'other'} rows of {tile.side}",
     )
 
 

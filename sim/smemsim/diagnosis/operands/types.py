@@ -43,4 +43,5 @@ def other_type(event: Mma, side: str, load: Issued) -> Finding | None:
         repair,
         why="TMA moves 16-bit words of either type unchanged" if is_named_so else "" if is_as_wide else "the elements have another width",
         milder=Severity.NOTE if is_named_so else None,
+        kind=side,
     )

@@ -625,6 +625,7 @@ class Launch:
         why: str = "",
         halves: tuple[Half, ...] = (),
         numbers: Mapping[str, Value] | None = None,
+        kind: str = "",
     ) -> None:
         """Add a finding at an instruction. The same code at the same instruction is added once for each `operation`,
         with the highest severity.
@@ -635,7 +636,7 @@ class Launch:
         self.result.findings.keep(
             at_instruction(
                 code, i, message, repair, because=because, milder=milder, touched=touched, operation=operation, arrays=arrays, other=other,
-                within_warp=within_warp, why=why, halves=halves, numbers=numbers,
+                within_warp=within_warp, why=why, halves=halves, numbers=numbers, kind=kind,
             )
         )  # fmt: skip
 

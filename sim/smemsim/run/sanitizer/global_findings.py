@@ -9,6 +9,7 @@ ld.acquire.gpu) as the fix.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import itertools
 from collections.abc import Iterable
@@ -117,11 +118,12 @@ class GlobalFindings:
         theirs = Access("read" if row[loops.ROLE] == loops.READER else "write", self._name(who), other)
         words = mine, theirs, self.where(a.i, a.array, int(row[loops.CELL]))
         said = self._worded(a, other, int(row[loops.EPOCH]), suspects.lacks, words, is_near=is_near, flag=flag)
-        operation, arrays, clauses = races.operation_with("global memory", other), (a.array.region.begin,), said.clauses
+        operation, arrays = races.operation_with("global memory", other), (a.array.region.begin,)
+        clauses = dataclasses.replace(said.clauses, kind=suspects.lacks)
         if said.is_note:
             self.x.launch.find(
                 clauses.code, a.i, clauses.what, said.repair, because=SECTIONS[clauses.code], milder=Severity.NOTE, operation=operation, other=other,
-                arrays=arrays, why=clauses.why, halves=clauses.halves,
+                arrays=arrays, why=clauses.why, halves=clauses.halves, kind=clauses.kind,
             )  # fmt: skip
         else:
             excuse: Formal = "" if suspects.lacks == "proxy fence" else formal

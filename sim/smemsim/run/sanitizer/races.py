@@ -70,12 +70,15 @@ class Access:
 
 @dataclasses.dataclass(frozen=True)
 class Clauses:
-    """The clauses of a finding: what is wrong, by which code of `core/spec/findings.py`, with the accesses, and why."""
+    """The clauses of a finding: what is wrong, by which code of `core/spec/findings.py`, with the accesses, and why.
+    What is missing is `kind`, if the code has several cases (see `InLaunch`).
+    """
 
     code: str
     what: str
     halves: tuple[Half, ...] = ()
     why: str = ""
+    kind: str = ""
 
 
 def unordered(mine: Access, theirs: Access, where: str = "{where}", why: str = UNORDERED) -> Clauses:

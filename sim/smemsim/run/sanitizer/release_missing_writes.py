@@ -512,12 +512,12 @@ class ReleaseMissingWrites:
         if space == "global" and milder is None and self.x.stride > WARP:
             repair += f"; if {release.at} is for stores of other warps too: bar.sync (__syncthreads) there"
         if space == "shared":
-            said = unordered(mine, theirs, why=why)
+            said = dataclasses.replace(unordered(mine, theirs, why=why), kind=LANES_APART)
             self.reporting.find(i, np.array([at // _STEP]), said, repair, cause=LANES_APART, other=one.store.site, milder=milder)
         else:
             said = unordered(mine, theirs, self.name(i, memory, at), why)
             self.x.launch.find(
-                said.code, i, said.what, repair, why=said.why, halves=said.halves, because="PTX ISA 9.1 §8.8 (release and acquire patterns), 9.7.13.2",
+                said.code, i, said.what, repair, why=said.why, halves=said.halves, kind=LANES_APART, because="PTX ISA 9.1 §8.8 (release and acquire patterns), 9.7.13.2",
                 operation=operation_with("global memory", one.store), other=one.store, milder=milder,
             )  # fmt: skip
 

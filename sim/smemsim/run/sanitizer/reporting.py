@@ -255,7 +255,7 @@ class Reporting:
             why = "; ".join(filter(None, (said.why, held)))
             self.x.launch.find(
                 code, i, said.what, repair, because=because, touched=touched, milder=Severity.NOTE, operation=cause, other=than,
-                within_warp=within_warp, why=why, halves=said.halves,
+                within_warp=within_warp, why=why, halves=said.halves, kind=said.kind,
             )  # fmt: skip
             return
         self.tell(i, said, repair, because, touched, formal=formal, cause=cause, other=than, within_warp=within_warp)
@@ -298,7 +298,7 @@ class Reporting:
         if excuse is None:
             self.x.launch.find(
                 code, i, said.what, repair, because=because, touched=touched, operation=cause, other=other, within_warp=within_warp, arrays=arrays,
-                why=said.why, halves=said.halves, numbers=numbers or {},
+                why=said.why, halves=said.halves, numbers=numbers or {}, kind=said.kind,
             )  # fmt: skip
             return
         if self._is_told(code, formal):
@@ -307,7 +307,7 @@ class Reporting:
         why, change = _EXCUSED[formal]
         self.x.launch.find(
             code, i, said.what, f"to follow the PTX ISA: {change.format(at=excuse.at)}", because=because, touched=touched, milder=Severity.NOTE, operation=cause, other=other,
-            arrays=arrays, halves=said.halves,
+            arrays=arrays, halves=said.halves, kind=said.kind,
             why=f"no failure is known, and libraries write the same; but {excuse.name} of {excuse.at} does not order the two: {why}",
         )  # fmt: skip
 
@@ -421,6 +421,14 @@ class Reporting:
         know = np.flatnonzero(self.clocks.is_over(np.arange(len(self.clocks.clock)), op, only_read=only_read))
         own = know[np.isin(know, op.warps)]
         return int((own if own.size else know)[0]) if know.size else -1
+
+    def lacks(self, op: Operation, warp: int, *, only_read: bool = False) -> str:
+        """What is missing before a warp accesses bytes of an operation: a barrier, if another warp has waited; a change
+        of the wait that the warp has done; or a wait.
+        """
+        if self.who_waited(op, only_read=only_read) >= 0:
+            return "barrier"
+        return "other wait" if self.too_weak(op, warp) else "wait"
 
     def unwaited(self, op: Operation, warp: int, *, only_read: bool = False) -> str:
         """That a warp does not know an operation to be over, and whether others do."""

@@ -23,7 +23,7 @@ from smemsim.run.lower.dataflow import updates
 from smemsim.run.sanitizer import races
 from smemsim.run.sanitizer.happens_before import VectorClocks
 from smemsim.run.sanitizer.mbarriers import MbarrierObjects
-from smemsim.run.sanitizer.operations import OPERATIONS
+from smemsim.run.sanitizer.operations import OPERATIONS, Operation
 from smemsim.run.sanitizer.races import Clauses
 from smemsim.run.sanitizer.reporting import BARRIER, Reporting, maybe_flag, relaxed_flag
 from smemsim.run.sanitizer.shared_rule import Suspect, WordAccess
@@ -47,6 +47,7 @@ class SharedFindings:
         """
         for suspect in itertools.chain.from_iterable(suspects):
             said, repair = self._worded(a, suspect)
+            said = dataclasses.replace(said, kind=self._kind(a, suspect))
             find = functools.partial(self._find, a, suspect, said, repair)
             if a.reader is not None:
                 a.reader.doubt(said.code, suspect.at, find)
@@ -71,6 +72,15 @@ class SharedFindings:
             a.i, suspect.at, said, repair, formal=suspect.formal, cause=cause, other=suspect.line, within_warp=suspect.lacks == "lanes",
             milder=Severity.NOTE if is_remark else None,
         )  # fmt: skip
+
+    def _kind(self, a: WordAccess, suspect: Suspect) -> str:
+        """What is missing."""
+        op, warp, is_read = suspect.op, suspect.warps[0], suspect.theirs.does == "read"
+        if op is None or suspect.lacks != "wait":
+            return suspect.lacks
+        if suspect.mine.does == "read" and not is_read and self._other_stage(a, suspect, op)[1]:
+            return "stage"
+        return f"{self.reporting.lacks(op, warp, only_read=is_read)} for {op.kind}"
 
     def _is_update(self, a: WordAccess, suspect: Suspect) -> bool:
         """Do lanes of a warp store what they make of the value that they have loaded from the same word?"""
@@ -193,9 +203,7 @@ class SharedFindings:
         if mine.does == "read" and suspect.why:  # it writes together with others
             return races.read_before_arrival(mine, theirs, why=suspect.why), reporting.wait_for(op, a.i)
         if mine.does == "read":
-            own = suspect.at if a.reader is None else suspect.at[self.table.who[suspect.at] == OPERATIONS + op.number]
-            warps = np.array([warp]) if a.reader is None else a.reader.warps
-            why, repair = reporting.other_stage(reporting.last_wait(warps, suspect.at), own, op)
+            why, repair = self._other_stage(a, suspect, op)
             why = (why or self.clocks.why_early(warp)).removeprefix(": ") or reporting.unwaited(op, warp)
             other_stage = reporting.or_other_stage(op)
             why += ": it writes into the stage that is read next" * bool(other_stage)
@@ -205,6 +213,12 @@ class SharedFindings:
         brought = np.flatnonzero(self.table.who == OPERATIONS + op.number) if a.i.op == "cp" else suspect.at
         said = races.overwritten_in_flight(mine, theirs, why=suspect.why or reporting.unwaited(op, warp))
         return said, reporting.make_room(a.i, a.at, brought if brought.size else suspect.at, op, warp)
+
+    def _other_stage(self, a: WordAccess, suspect: Suspect, op: Operation) -> tuple[str, str]:
+        """`Reporting.other_stage` of a read: why, and the fix."""
+        own = suspect.at if a.reader is None else suspect.at[self.table.who[suspect.at] == OPERATIONS + op.number]
+        warps = np.array(suspect.warps[:1]) if a.reader is None else a.reader.warps
+        return self.reporting.other_stage(self.reporting.last_wait(warps, suspect.at), own, op)
 
     def _and_barrier(self, a: WordAccess, suspect: Suspect) -> str:
         """The second half of a fix if the source of a copy of a commit group is overwritten by other warps, too: only

@@ -72,10 +72,14 @@ class TensorFindings:
             where = self.where(a.at, suspect.cells)
             theirs, why, repair = self._of_operation(a, suspect, suspect.op) if suspect.op is not None else self._of_warp(a, suspect)
             cta = a.warp // self.table.per_cta if suspect.op is None else a.at[0]
-            self.reporting.tell(
-                a.i, races.tensor_memory(self._mine(a), theirs, where, why), repair, "PTX ISA 9.1 §9.7.16.6", formal=suspect.formal,
-                cta=self.x.ctas[cta],
-            )  # fmt: skip
+            said = dataclasses.replace(races.tensor_memory(self._mine(a), theirs, where, why), kind=self._kind(a, suspect))
+            self.reporting.tell(a.i, said, repair, "PTX ISA 9.1 §9.7.16.6", formal=suspect.formal, cta=self.x.ctas[cta])
+
+    def _kind(self, a: CellAccess, suspect: Suspect) -> str:
+        """What is missing."""
+        if suspect.op is None:
+            return "wait of its own warp" if suspect.is_pending else "order"
+        return self.reporting.lacks(suspect.op, a.warp)
 
     def _of_operation(self, a: CellAccess, suspect: Suspect, op: Operation) -> tuple[Access, str, str]:
         """The earlier access, why the two have no order, and the fix."""
@@ -169,7 +173,7 @@ class TensorFindings:
                 ("wait until the readers of the earlier product have read it (an mbarrier at which they arrive), then begin this one; or if this belongs to the same sum: " * is_committed)
                 + "enable-input-d true for all but the first instruction that adds into D", because=because,
                 why="the new values replace the earlier product, so its numbers are lost",
-                other=by.instruction, halves=(self._mine(a).half, self._lost(by, a)),
+                other=by.instruction, halves=(self._mine(a).half, self._lost(by, a)), kind="committed" * is_committed,
             )  # fmt: skip
         elif (held >= FILL).all() and (held == NUMBERS).any():
             self.x.launch.find(
