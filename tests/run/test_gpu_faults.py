@@ -67,7 +67,7 @@ def test_findings_of_one_line_are_one_though_their_sentences_count_other_phases(
     run, _ = launched(BLACKWELL, fault)
     (found,) = (f for f in run.findings if f.code == "T210")
     places = [at.place for at in (found.at, *found.alike)]
-    assert (found.count, len(set(places))) == (2, 1)
+    assert (found.count, len(set(places))) == (3, 1)
 
 
 def test_findings_that_are_alike_are_told_once():
