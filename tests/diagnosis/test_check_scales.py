@@ -1109,3 +1109,28 @@ def test_rows_that_are_exchanged_are_named(pitch, base):
         assert (says, found.tolist(), apart) == (names.get(of, ""), [*of], pitch)
     for other in ([0, 1, 1, 2], [0, 1, 2, 4], [5, 5]):
         assert orders.exchanged(base + pitch * np.array(other)) is None
+
+
+# ---- operands of four bits, which maps of bytes bring
+
+
+@dataclasses.dataclass(frozen=True)
+class Moved(Gemm):
+    """The start address of A moves by so many 16 bytes for each K step."""
+
+    by: int = 2
+
+    @property
+    def ptx(self) -> str:
+        return re.sub(r"add.s64 %rd10, %rd5, (\d+);", lambda m: f"add.s64 %rd10, %rd5, {int(m[1]) // 2 * self.by};", self._of_one)
+
+
+@pytest.mark.parametrize("kind", [("mxf4", "2X"), ("mxf4nvf4", "4X"), ("mxf8f6f4", "1X")])
+@pytest.mark.parametrize("n", [64, 72])
+def test_operands_of_four_bits_are_checked_in_bytes(kind: tuple[str, str], n: int):
+    done, _ = run(Moved(*kind, n=n, tiles=2))
+    assert (done.findings, done.judged.a, done.judged.b) == ([], (8, 8), (8, 8)), done.text()
+    done, _ = run(Moved(*kind, n=n, tiles=2, by=4))
+    found = next(f for f in done.findings if f.code == "R502")
+    assert "the byte offsets [0, 64, 128, 192] of the K steps must be [0, 32, 64, 96]" in found.repair
+    assert ("k counts bytes here" in found.why) == (kind[0] != "mxf8f6f4")

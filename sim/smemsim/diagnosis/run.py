@@ -42,7 +42,7 @@ from smemsim.diagnosis.operands.never_loaded import never_loaded
 from smemsim.diagnosis.operands.places import NO_LOAD, RECOGNISED
 from smemsim.diagnosis.operands.ranks import own_ranks
 from smemsim.diagnosis.operands.read import Issued, Product
-from smemsim.diagnosis.operands.recorded import Reads
+from smemsim.diagnosis.operands.recorded import Reads, is_packed
 from smemsim.diagnosis.operands.repeated import repeated_products
 from smemsim.diagnosis.operands.scaled import wrong_factors
 from smemsim.diagnosis.operands.steps import begun_anew, has_gaps, is_discarded, unreached
@@ -270,12 +270,13 @@ def _of_check(f: Finding, written: Written | None, name: str, reads: Reads | Non
     why, repair = ("", "") if has_cause or reads is None or not isinstance(event, Mma) else loaded_twice(reads, event, f.path.side)
     # nothing says that an unchecked operand works
     is_note = f.severity is Severity.LUCK and written is not None and written.is_unchecked(f)
+    packed = "k counts bytes here, of two elements each" if isinstance(event, Mma) and is_packed(i) else ""
     return dataclasses.replace(
         f,
         at=at,
         severity=Severity.NOTE if is_note else f.severity,
         what=f"{operand}{f.what}",
-        why=why or f.why,
+        why="; ".join(filter(None, (why or f.why, packed))),
         repair=_repair_of_map(f) or f.repair or repair or _WITHOUT_FIX.get(f.code, ""),
         check=f,
     )

@@ -43,7 +43,7 @@ WINDOWS = LANES // WARP_LANES
 BY_THREADS = "scale factors that no load has brought from global memory"
 IN_REGISTERS = "registers that no array holds as they are, or at several addresses"
 TABLE = "scale factors that threads look up in a table"
-NO_TILE = "scale factors of operands that no tensor load has brought"
+NO_TILE = "scale factors of operands that are no rows of one tensor, brought by tensor loads"
 COLUMNS_END = 1 << LANE_SHIFT
 NOWHERE = -1  # of a cell: no copy that is followed has written it
 

@@ -60,12 +60,16 @@ if TYPE_CHECKING:
     from smemsim.run.async_ops import TensorAccess
     from smemsim.run.engine.wave import Cta, Wave
 
-__all__ = ["MOST", "MOST_CACHED", "MOST_PIECES", "NEAR", "Reads"]
+__all__ = ["MOST", "MOST_CACHED", "MOST_PIECES", "NEAR", "Reads", "is_packed"]
 MOST = 1 << 16  # matrix instructions of a CTA that are kept until its end
 MOST_PIECES = 256  # different pieces, each checked
 MOST_CACHED = 1 << 14
 MOST_WAYS = 1 << 10  # that all launches share
 NEAR = 64  # events of a CTA
+SUB_BYTE = "operands of 4 or 6 bits"
+PACKED_KINDS = ("mxf4", "mxf4nvf4")  # of tcgen05.mma, with two elements in each byte of shared memory
+PACKED = frozenset(f"kind::{kind}" for kind in PACKED_KINDS)
+BYTES_K = 32  # of an instruction with elements of 8 bits
 
 
 class _ReadAlike(NamedTuple):
@@ -397,6 +401,8 @@ class Reads(MergeableObserver):
     def _multiplies(self, x: Wave, products: Products) -> None:
         if x.launch.program.has(_is_scaled):
             self._scaled(x, products.all)
+        if x.launch.program.has(is_packed):
+            products = _in_bytes(products)
         if self._multiply_together(x, products):
             return
         self._part(x)
@@ -604,11 +610,11 @@ class Reads(MergeableObserver):
         """
         shared = cta.shared
         if element_format(what.dtype).bits < 8:
-            return "operands of 4 or 6 bits"
+            return SUB_BYTE
         if places is None:
             return "descriptors whose reads are not known"
         if not trace.loads:
-            return NO_LOAD
+            return SUB_BYTE if is_packed(use[0].instruction) else NO_LOAD
         numbers, pattern = ([writer], b"") if writer else writers_of(shared, places)
         loads = [trace.loads.get(id(shared.writers[n - 1])) if n else None for n in numbers]
         key = pattern, self._relative(loads)
@@ -627,6 +633,8 @@ class Reads(MergeableObserver):
         if not isinstance(told, str):
             trace.may_have_frames |= told.may_be_frames
             return Noted(what.number, what.major, tuple([load for load in loads if load is not None]), told)
+        if told in (OTHER_WIDTH, NO_LOAD) and is_packed(use[0].instruction):
+            return SUB_BYTE
         if told == OTHER_WIDTH:
             (event, side), load = use, next(load for load in loads if load is not None)
             self.widths.setdefault((side, load.event.instruction.line, event.instruction.line), (side, load, event))
@@ -793,6 +801,24 @@ class Reads(MergeableObserver):
 def _is_scaled(i: Instruction) -> bool:
     """Is this a product of tcgen05 that is block-scaled or sparse?"""
     return i.op == "tcgen05" and not {"block_scale", "sp"}.isdisjoint(i.modifiers)
+
+
+def is_packed(i: Instruction) -> bool:
+    """Has this product of tcgen05 two elements in each byte of its operands?"""
+    return i.op == "tcgen05" and not PACKED.isdisjoint(i.modifiers)
+
+
+def _in_bytes(products: Products) -> Products:
+    """Products whose operands are counted in bytes, each two elements, as tensor loads of bytes bring them."""
+    events = [_of_bytes(event) for event in products.all]
+    return Products(len(events), lambda begin, end: events[begin:end], products.ctas)
+
+
+def _of_bytes(event: Mma) -> Mma:
+    """The product of bytes that reads the same bytes; the event itself if there is no such instruction."""
+    if event.kind not in PACKED_KINDS or event.is_sparse or event.k != 2 * BYTES_K:
+        return event
+    return dataclasses.replace(event, kind="mxf8f6f4", a_type="e4m3", b_type="e4m3", k=BYTES_K, idesc=None, scales=None)
 
 
 def _is_changed(shared: SharedMemory, places: Places, writer: np.ndarray, trace: CtaTrace) -> bool:
