@@ -790,6 +790,50 @@ def test_a_remark_says_what_the_host_has_copied():
     assert [half.does for half in card_.made.remarks[0].halves] == ["read", "store", "copy"]
 
 
+# each CTA stores an uninitialised word of shared memory, as scratch and as its own value: a finding, and what follows
+MAXIMUM = """{ .shared .align 4 .b32 mx[32]; mov.u32 %r2, mx; mad.lo.u32 %r2, %r1, 4, %r2;
+atom.shared.max.s32 %r3, [%r2], %r1; bar.sync 0; ld.shared.u32 %r3, [%r2]; mul.wide.u32 %d2, %r1, 4; add.u64 %d2, %d2, %d20; st.global.u32 [%d2], %r3; }"""
+
+
+@pytest.mark.parametrize("body", ["atomic", "stored"])
+def test_a_finding_that_the_host_makes_worse_is_not_printed_twice(body):
+    """A launch has a finding at once, or when the host uses what it has stored; the host copies three times."""
+    device, lines = card(), []
+    device.tell = lines.append
+    at = device.allocate(128 * CTAS)
+    device.launch(device.load(kernel(1, MAXIMUM if body == "atomic" else SCRATCH)).function("k"), CTAS, 32, [word(at)])
+    before = sum("R507" in line for line in lines)
+    for _ in range(3):
+        device.copy(np.zeros(128, np.uint8).ctypes.data, at, 128)
+    printed = [line for text in lines for line in text.splitlines() if line.startswith("R507")]
+    assert (before > 0, len(printed)) == (body == "atomic", 1), lines
+    assert sum("is used now" in line for line in lines) == (body == "stored")
+
+
+# a bulk copy brings 256 bytes, two stores put each word to two places
+TWO_STORES = """{ .shared .align 16 .b8 s[256]; .shared .align 8 .b64 bar; .reg .pred %q; setp.ne.u32 %q, %r1, 0; mov.u32 %r7, s; mov.u32 %r8, bar;
+@%q bra $w; mbarrier.init.shared.b64 [%r8], 1; fence.proxy.async.shared::cta; mbarrier.arrive.expect_tx.shared.b64 _, [%r8], 256;
+cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r7], [%d20], 256, [%r8];
+$w: bar.sync 0; $l: mbarrier.try_wait.parity.shared.b64 %q, [%r8], 0; @!%q bra $l; mov.u32 %r2, 0;
+$more: mad.lo.u32 %r3, %r2, 32, %r1; mul.wide.u32 %d1, %r3, 4; add.u64 %d3, %d21, %d1; mad.lo.u32 %r4, %r3, 4, %r7; ld.shared.u32 %r6, [%r4];
+st.global.u32 [%d3], %r6; st.global.u32 [%d3+256], %r6; add.u32 %r2, %r2, 1; setp.lt.u32 %p1, %r2, 2; @%p1 bra $more; }"""
+
+
+def test_a_remark_of_several_stores_says_once_that_the_host_has_copied_the_value():
+    card_ = Stored()
+    source, at = card_.device.allocate(256), card_.device.allocate(512)
+    card_.device.fill(at, 0, 512)
+    card_.device.fill(source, 0, 64)  # the rest may be padding
+    card_.made = card_.device.launch(card_.device.load(kernel(2, TWO_STORES)).function("k"), 1, 32, [word(source), word(at)])
+    for begin, size in ((0, 64), (64, 64), (128, 128), (256, 128), (384, 128)):
+        card_.read(at + begin, size)
+    assert card_.codes == ONLY_STORED
+    remark = card_.made.remarks[0]
+    assert [half.does for half in remark.halves].count("copy") == 1
+    assert remark.why.count("the host has copied the value: 64 bytes, from byte 0 on; it may be padding") == 1
+    assert remark.why.count("it may be padding") == 1
+
+
 @pytest.mark.parametrize(("shift", "codes"), [(0, {"R507"}), (32, NOTHING)])
 def test_a_copy_within_the_card_takes_uninitialised_words_along(shift, codes):
     device = card()

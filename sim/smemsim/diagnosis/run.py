@@ -891,15 +891,19 @@ class Run(metaclass=OwnMembers):
         """
         return "\n".join(filter(None, (self.details(colour=colour), self.summary(strict=strict))))
 
+    def entries(self, *, colour: bool = False, before: int = 0) -> list[tuple[Finding, str]]:
+        """The findings and remarks of `details`, each with its text: the excerpt and what follows from it, too."""
+        styled, found = coloured if colour else plain, []
+        for f, followers in (*folded(self.findings), *folded(self.remarks)):
+            below = (*f.printed.excerpt(), *filter(None, (f.printed.others(), followers)))
+            found.append((f, "\n".join([styled(f.printed.lines(before=before)), *(f"      {line}" for line in below)])))
+        return found
+
     def details(self, *, colour: bool = False, before: int = 0) -> str:
         """`text` without its last line, with or without the colours of a terminal. `before`: columns of
         a prefix of each message.
         """
-        styled = coloured if colour else plain
-        lines = []
-        for f, followers in (*folded(self.findings), *folded(self.remarks)):
-            lines += [styled(f.printed.lines(before=before)), *(f"      {line}" for line in f.printed.excerpt())]
-            lines += [f"      {told}" for told in (f.printed.others(), followers) if told]
+        lines = [text for _, text in self.entries(colour=colour, before=before)]
         if unread := next(filter(None, (f.printed.unread() for f in self.findings)), ""):
             lines.append(f"source lines are not quoted: {unread} is not in the current folder or below it; --source DIR adds a folder")
         if self._schedules is not None:

@@ -7,7 +7,7 @@ import math
 import struct
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from smemsim.base.errors import InputError, SmemsimError, Unmodelled
@@ -133,6 +133,7 @@ class Launcher:
         self._remarked: set[str] = set()  # remarks on broken rules that were printed
         # by their findings: launches that have stored uninitialised values which are not used yet
         self._open: dict[int, tuple[Launched, Run]] = {}
+        self._told: dict[int, list[str]] = {}  # of these launches, what has been printed
         self.again: list[Launched] = []  # launches that were reported again (`report_again`)
         self._pages: dict[str, int] = {}  # launches of a kernel so far
         self._last: dict[tuple[str, tuple[int, ...]], Launched] = {}  # of a kernel with a grid
@@ -309,8 +310,13 @@ class Launcher:
         taint.due = [doubt for doubt in taint.due or () if doubt.findings is not findings]
         open_ = {id(doubt.findings) for doubt in (*taint.doubts, *taint.due)}
         self._open = {key: held for key, held in self._open.items() if key in open_}
+        self._told = {key: texts for key, texts in self._told.items() if key in open_}
         if id(findings) in open_:
-            self._open[id(findings)] = about, run
+            self._open[id(findings)], self._told[id(findings)] = (about, run), [] if about.is_fine else self._texts(run)
+
+    @staticmethod
+    def _texts(run: Run) -> list[str]:
+        return [text for _, text in run.entries()]
 
     def report_again(self) -> None:
         """Report earlier launches again whose stored values are used now: their remarks are findings. If the host has
@@ -323,8 +329,11 @@ class Launcher:
             about.run, about.is_fine, about.named = _without_time(run), self.device.policy.is_fine(run), self._named_in(run)
             if about.page:
                 self._keep(self._page_again, about, run)
-            if id(run.launch.result.findings) in used:
-                self._done(about, run, "", then="; a value that it stored is used now")
+            if (key := id(run.launch.result.findings)) in used:
+                before, self._told[key] = self._told[key], self._texts(run)
+                new = {n for n, (f, text) in enumerate(run.entries()) if text not in before and str(f) not in self._remarked}
+                if new:
+                    self._done(about, run, "", then="; a value that it stored is used now", only=new)
                 self.again.append(about)
             elif self.device.policy.remarks:
                 self._done(about, run, "", then="; the host has copied a value that it stored")
@@ -445,8 +454,8 @@ class Launcher:
                     raise hook_failed(f"the hook {function.__name__}", e) from None
         return False
 
-    def _done(self, about: Launched, run: Run | None, instead: str, then: str = "") -> Run | None:
-        """Tell of a launch on stderr, as the policy has it."""
+    def _done(self, about: Launched, run: Run | None, instead: str, then: str = "", only: Collection[int] | None = None) -> Run | None:
+        """Tell of a launch on stderr, as the policy has it. `only`: the entries to print if it was told before."""
         shape = f"{math.prod(about.grid)} CTA{'s' * (math.prod(about.grid) != 1)}"
         about.said = (
             run.verdict(strict=self.device.policy.strict) + then
@@ -464,7 +473,12 @@ class Launcher:
         if run is not None:
             self._tell_of_part(about, run, is_told=is_told)
         if run is not None and is_told:
-            self.device.tell("\n".join((run.details(colour=wants_colour(sys.stderr), before=len(PREFIXED)), *about.named)))
+            is_coloured, before = wants_colour(sys.stderr), len(PREFIXED)
+            if only is None:
+                said = run.details(colour=is_coloured, before=before)
+            else:
+                said = "\n".join(text for n, (_, text) in enumerate(run.entries(colour=is_coloured, before=before)) if n in only)
+            self.device.tell("\n".join((said, *about.named)))
             return run
         if about.costs and not self.device.policy.quiet:
             self.device.tell(about.costs)

@@ -89,16 +89,20 @@ class Doubt:
 
     def copied(self, by: Half | None, offsets: np.ndarray, rows: Callable[[], Rows]) -> bool:
         """The host gets such bytes, at these distances from the first one that it gets, and that is no use. It is
-        added to the remark once. `by` None: the launch is over.
+        added to the remark once: of several values, by the first copy of each kind. `by` None: the launch is over.
         """
         finding = self.finding
         remark = self.findings.before(finding)
         if remark is None or not remark.is_milder or self.is_told:
             return False
         self.is_told = True
+        kind = "outputs" if by is None else "copies"
+        if kind in remark.numbers:  # by another value with this remark
+            return True
         halves = _stores(remark) if by is None else (*_stores(remark), by._replace(does="copy"))
         got = f"{OUTPUT if by is None else GOT}: {_places(offsets, rows())}; {ALONE}"
-        self.findings.replace(remark, dataclasses.replace(remark, halves=halves, why=got if remark.why == KEPT else f"{remark.why}; {got}"))
+        why = got if remark.why == KEPT else f"{remark.why}; {got}"
+        self.findings.replace(remark, dataclasses.replace(remark, halves=halves, why=why, numbers={**remark.numbers, kind: 1}))
         return True
 
 
