@@ -259,6 +259,28 @@ def test_sums_are_no_numbers_of_sixteen_bits(kind: str, dtype: str, codes: list[
     np.testing.assert_array_equal(d, a @ b.T)
 
 
+@pytest.mark.parametrize("loads", ["rows in lanes 0 to 63", "16 rows in each warp"])
+def test_rows_of_m_64_that_are_looked_for_in_other_lanes_are_explained(loads: str) -> None:
+    """D of M = 64 has 16 rows in the lanes of each warp. A kernel may store those of all lanes of two warps by mistake."""
+    text, images, *_ = product("f16", "bf16")
+    word = InstrDescriptor(kind="f16", m=128, n=32, a_type="bf16", b_type="bf16", d_type="f32").word
+    m64 = InstrDescriptor(kind="f16", m=64, n=32, a_type="bf16", b_type="bf16", d_type="f32").word
+    assert f"mov.u32 %r160, {word};" in text
+    limit, of = (64, "%r0") if loads == "rows in lanes 0 to 63" else (16, "%r156")
+    text = text.replace(f"mov.u32 %r160, {word};", f"mov.u32 %r160, {m64};")
+    text = text.replace(
+        "tcgen05.wait::ld.sync.aligned;", f"tcgen05.wait::ld.sync.aligned; and.b32 %r156, %r0, 31; setp.lt.u32 %p6, {of}, {limit};"
+    )
+    run, _ = multiplied(text.replace("    st.global", "    @%p6 st.global"), images)
+    if limit == 16:
+        assert run.findings == [], run.text()
+    else:
+        (found,) = run.findings
+        assert (found.code, "lanes 16 to 31, 48 to 63" in found.what) == ("R507", True), run.text()
+        assert found.why.startswith("D of M = 64 is in lanes 0 to 15, 32 to 47, 64 to 79 and 96 to 111")
+        assert found.repair == "let warp w load rows 16w to 16w + 15 of D from lanes 32w to 32w + 15"
+
+
 @pytest.mark.parametrize("commits", ["", "@%p1 tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%r161];"])
 def test_a_lost_product_is_another_tiles_where_it_was_committed(commits: str) -> None:
     text, images, *_ = product("f16", "bf16", steps=2)

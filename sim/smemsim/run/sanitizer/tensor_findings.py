@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from smemsim.base.distinct import distinct
-from smemsim.core.finding import Half
+from smemsim.core.finding import Half, ranges
 from smemsim.core.ptx.module import Instruction, lines_of
 from smemsim.core.spec.findings import Severity
 from smemsim.core.spec.tensor_memory import COLUMNS, LANES
@@ -32,6 +32,7 @@ __all__ = ["TensorFindings"]
 
 
 WARPGROUP = 4  # warps
+MOST_RUNS = 4  # of lanes, that are listed
 BOTH_MULTIPLY = "both CTAs of a pair issue tcgen05.mma.cta_group::2; one such instruction computes D of both CTAs"
 WANTED = "the PTX ISA wants one; no failure without it is known"
 
@@ -301,7 +302,9 @@ class TensorFindings:
         lane = np.arange(LANES)[at[1]][np.flatnonzero(cells.any(1))]
         column = np.arange(COLUMNS)[at[2]][np.flatnonzero(cells.any(0))]
         of = f" of CTA {self.x.ctas[at[0]].number}" if self.x.launch.ctas > 1 else ""
-        lanes = f"lanes {lane[0]} to {lane[-1]}" if len(lane) > 1 else f"lane {lane[0]}"
+        has_few_runs = np.count_nonzero(np.diff(lane) != 1) < MOST_RUNS
+        several = ranges(lane.tolist()) if has_few_runs and len(lane) > 2 else f"{lane[0]} to {lane[-1]}"
+        lanes = f"lanes {several}" if len(lane) > 1 else f"lane {lane[0]}"
         columns = f"columns {column[0]} to {column[-1]}" if len(column) > 1 else f"column {column[0]}"
         return f"tensor memory{of} ({lanes}, {columns})"
 

@@ -15,9 +15,9 @@ import numpy as np
 
 from smemsim.base.distinct import distinct
 from smemsim.core.ptx.module import Instruction
-from smemsim.core.spec.tensor_memory import COLUMNS, LANES
+from smemsim.core.spec.tensor_memory import COLUMNS, LANES, WARP_LANES
 from smemsim.run.sanitizer import races
-from smemsim.run.sanitizer.operations import NOBODY
+from smemsim.run.sanitizer.operations import NOBODY, OPERATIONS
 from smemsim.run.sanitizer.origins import WORD
 from smemsim.run.sanitizer.taint import Taint, is_followed
 from smemsim.run.sanitizer.tensor_findings import TensorFindings
@@ -29,6 +29,7 @@ __all__ = ["TensorMarks"]
 
 
 _WRITERS = ("st", "cp")  # what fills cells, besides products
+OF_HALF_LANES = "D of M = 64 is in lanes 0 to 15, 32 to 47, 64 to 79 and 96 to 111, and nothing has written the others"
 
 
 class TensorMarks:
@@ -169,7 +170,16 @@ class TensorMarks:
             repair = self._repair(CellAccess(i, (cta, slice(0, LANES), slice(0, COLUMNS)), -1, "read"), cells[cta])
             why, wait = self.passed.get(site, ("", ""))
             repair, why = f"{wait}; or {repair}" if wait else repair, said.why if milder is not None else why or said.why
+            if self._has_half_of_lanes(cta, cells[cta]):
+                why, repair = OF_HALF_LANES, "let warp w load rows 16w to 16w + 15 of D from lanes 32w to 32w + 15"
             self.table.x.launch.find(said.code, i, said.what, repair, milder=milder, why=why, halves=said.halves)
+
+    def _has_half_of_lanes(self, cta: int, nobody: np.ndarray) -> bool:
+        """Is a product in the columns of these cells, in the first 16 of each 32 lanes alone, as D of M = 64 is?"""
+        who = self.table.cells.who[cta][:, nobody.any(axis=0)]
+        numbers, lanes = distinct(who[who != NOBODY]).tolist(), (who != NOBODY).any(axis=1)
+        by = [self.findings.reporting.operations[n - OPERATIONS].kind if n >= OPERATIONS else "" for n in numbers]
+        return {*by} == {"tcgen05.mma"} and bool((lanes == (np.arange(LANES) % WARP_LANES < WARP_LANES // 2)).all())
 
     def _half_is_used(self, i: Instruction, user: Instruction | None) -> None:
         """R507: the upper halves of cells are used, of which an instruction has written the lower ones alone."""
