@@ -722,6 +722,51 @@ def test_two_races_of_one_line_are_two_findings(apart: str, lines: list[int]):
     assert [[text.partition("256")[1] for text in texts] for _, texts in found] == [["", ""], ["256", "256"]]
 
 
+OF_SITES = """.version 8.3 .target sm_90a .address_size 64
+.shared .align 8 .b64 bars[2];
+.visible .entry k(.param .u64 to) {{ .reg .b32 %t, %y, %z; .reg .b64 %to; .reg .pred %p, %w; .local .align 16 .b8 own[16];
+ ld.param.u64 %to, [to]; mov.u32 %t, %tid.x;
+ {body}
+ red.global.add.u32 [%to], %y; red.global.add.u32 [%to+4], %z; ret; }}
+"""
+BARRIERS = "setp.lt.u32 %p, %t, {}; @%p bra A; bar.sync 0; bra B; A: bar.sync 0; B: mov.u32 %y, 1; mov.u32 %z, 2;"
+SHUFFLES = (
+    "and.b32 %z, %t, 1; setp.eq.u32 %p, %z, 0; mov.u32 %y, 1; @%p bra A; shfl.sync.idx.b32 %y, %t, {}, 31, 0xaaaaaaaa;"
+    " shfl.sync.idx.b32 %z, %t, {}, 31, 0xaaaaaaaa; A:"
+)
+WAITS = (
+    "setp.eq.u32 %p, %t, 0; @!%p bra I; mbarrier.init.shared.b64 [bars], 1; mbarrier.init.shared.b64 [bars+8], 1;"
+    " I: bar.sync 0; mov.u32 %y, 1; mov.u32 %z, 2; setp.lt.u32 %p, %t, 32; @%p bra V;"
+    " W: mbarrier.try_wait.parity.shared.b64 %w, [bars], {0}; @!%w bra W; bra E;"
+    " V: mbarrier.try_wait.parity.shared.b64 %w, [bars+8], {0}; @!%w bra V; E:"
+)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right", "codes"),
+    [
+        (BARRIERS.format(16), BARRIERS.format(32), ["X011"]),  # lanes of one warp at two barriers; warps at two
+        (SHUFFLES.format(0, 2), SHUFFLES.format(1, 3), ["X011", "X011"]),  # from lanes that take no part
+        ("ld.local.u32 %y, [own]; ld.local.u32 %z, [own+8];", "st.local.v4.u32 [own], {1, 2, 3, 4}; ld.local.u32 %y, [own]; ld.local.u32 %z, [own+8];",
+         ["R507", "R507"]),
+        (WAITS.format(0), WAITS.format(1), ["X006", "X006"]),
+    ],
+)  # fmt: skip
+def test_instructions_of_one_line_are_told_apart(wrong: str, right: str, codes: list[str]):
+    """The findings are those of the same instructions in a line each."""
+
+    def found(body: str) -> list[tuple[str, str, str]]:
+        gpu = Gpu("sm_90a")
+        run = gpu.launch(OF_SITES.format(body=body), block=64, args=[gpu.zeros(4, np.uint32)], progress=False)
+        return [(f.code, f.instruction, f.what) for f in run.findings]
+
+    of_one, of_many = found(wrong), found(wrong.replace("; ", ";\n"))
+    assert [code for code, *_ in of_one] == codes
+    assert of_one == of_many
+    assert len(set(of_one)) == len(codes)
+    assert found(right) == []
+
+
 # ---- whose fault it is
 
 OF_PYTHON = """.version 8.3 .target sm_90a .address_size 64

@@ -560,7 +560,7 @@ def codes(a: int, b: int, *, fence: bool = True, block: int = 128, before: str =
     gpu = Device("sm_90a")
     args = (gpu.array(np.zeros(4096, np.uint32)), gpu.array(np.zeros((8, 256), np.uint32)), a, b)
     run = gpu.launch(wgmma_kernel(f"{before} {PLAIN}", 4, fence=fence), "k", block=block, args=args)
-    return [code for code, _ in run.result.findings]
+    return [f.code for f in run.result.findings.values()]
 
 
 def test_a_wgmma_without_a_fence_or_without_data_is_found() -> None:

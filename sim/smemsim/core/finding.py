@@ -253,6 +253,11 @@ class InLaunch(NamedTuple):
         return 0 if self.instruction is None else self.instruction.line
 
     @property
+    def site(self) -> int:
+        """The site of the instruction (`Instruction.site`); 0 if there is none."""
+        return 0 if self.instruction is None else self.instruction.site
+
+    @property
     def source(self) -> Location | None:
         """The line of the source of the instruction, with the calls that were inlined around it."""
         return None if self.instruction is None else self.instruction.location
@@ -383,7 +388,7 @@ class Finding(metaclass=OwnMembers):
     """
 
     _internal: ClassVar[tuple[str, ...]] = (
-        "about", "arrays", "beside", "inside", "is_milder", "is_within_warp", "operation", "touched",
+        "about", "arrays", "beside", "inside", "is_milder", "is_within_warp", "operation", "site", "touched",
     )  # fmt: skip
 
     code: str
@@ -502,6 +507,11 @@ class Finding(metaclass=OwnMembers):
         return self.at.line if isinstance(self.at, InLaunch) else 0
 
     @property
+    def site(self) -> int:
+        """The number of the instruction in tables; 0 if there is none."""
+        return self.at.site if isinstance(self.at, InLaunch) else 0
+
+    @property
     def location(self) -> Location | None:
         """The source line of the instruction itself, if the PTX has `.loc`, with the calls that were inlined."""
         return self.at.source if isinstance(self.at, InLaunch) else None
@@ -565,7 +575,7 @@ class Finding(metaclass=OwnMembers):
 
     def _is_same(self, other: Instruction) -> bool:
         """Is it the instruction of the finding, or a copy of it in another inlined call?"""
-        return other.line == self.line and other.text == self.instruction
+        return other.site == self.site
 
     @property
     def is_within_warp(self) -> bool:

@@ -8,14 +8,14 @@ import dataclasses
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from smemsim.core.ptx.module import Address, Function, Immediate, Instruction, Module, Register, RegisterType
+from smemsim.core.ptx.module import MOST_OF_A_LINE, Address, Function, Immediate, Instruction, Module, Register, RegisterType
 from smemsim.core.ptx.parser import read_module
 
 __all__ = ["Edit", "edited", "instructions", "replaced_by", "with_number"]
 
 
 class Edit(NamedTuple):
-    """The instruction `of` becomes `becomes`. Every instruction at its line with its text is changed, in each function.
+    """The instruction `of` becomes `becomes`.
 
     New `registers` come after those of the function. The first has slot `len(function.registers)`. New `labels` have
     the number of their instruction in `becomes`. At most one change of a function adds registers.
@@ -28,7 +28,8 @@ class Edit(NamedTuple):
 
 
 def instructions(text: str, at: Instruction, module: Module) -> tuple[Instruction, ...]:
-    """The instructions of a text without registers, at the line of another instruction, under its guard.
+    """The instructions of a text without registers, at the line of another instruction, under its guard. They have the
+    last places of the line, so each has a site of its own.
 
     >>> module = read_module(".version 8.8 .target sm_90a .address_size 64 .entry k() { bar.sync 0; ret; }")
     >>> [i.name for i in instructions("fence.proxy.async;", module.entries[0].body[0], module)]
@@ -36,7 +37,7 @@ def instructions(text: str, at: Instruction, module: Module) -> tuple[Instructio
     """
     head = f".version {module.version} .target {', '.join(module.target)} .address_size {module.address_size}"
     body = read_module(f"{head} .entry k() {{ {text} }}").entries[0].body or ()
-    return tuple(dataclasses.replace(i, line=at.line, location=at.location, guard=at.guard) for i in body)
+    return tuple(dataclasses.replace(i, line=at.line, location=at.location, guard=at.guard, nth=MOST_OF_A_LINE - i.nth) for i in body)
 
 
 def replaced_by(text: str, at: Instruction, module: Module, function: Function, *, is_before: bool) -> Edit:
@@ -55,7 +56,7 @@ def replaced_by(text: str, at: Instruction, module: Module, function: Function, 
     by = len(function.registers)
     new = tuple(
         dataclasses.replace(
-            i, line=at.line, location=at.location, guard=None if i.guard is None else dataclasses.replace(i.guard, slot=i.guard.slot + by),
+            i, line=at.line, location=at.location, nth=MOST_OF_A_LINE - i.nth, guard=None if i.guard is None else dataclasses.replace(i.guard, slot=i.guard.slot + by),
             operands=tuple(_moved(operand, by) for operand in i.operands),
         )
         for i in read.body or ()
@@ -83,14 +84,14 @@ def with_number(i: Instruction, operand: int, value: int) -> Instruction:
 def edited(module: Module, edits: Sequence[Edit]) -> Module:
     """The module with these changes. A branch to a changed instruction goes to the first of what it becomes.
 
-    >>> text = ".version 8.8 .target sm_90a .address_size 64 .entry k() { bra L; bar.sync 0; L: ret; }"
+    >>> text = ".version 8.8 .target sm_90a .address_size 64 .entry k() { bra L; bar.sync 0; bar.sync 0; L: ret; }"
     >>> module = read_module(text)
     >>> bar = module.entries[0].body[1]
     >>> other = edited(module, [Edit(bar, (bar, bar))]).entries[0]
     >>> [i.op for i in other.body], dict(other.labels)
-    (['bra', 'bar', 'bar', 'ret'], {'L': 3})
+    (['bra', 'bar', 'bar', 'bar', 'ret'], {'L': 4})
     """
-    changes = {(edit.of.line, edit.of.text): edit for edit in edits}
+    changes = {(edit.of.line, edit.of.nth): edit for edit in edits}
     done: dict[int, Function] = {}  # an alias is the same function under another name
     for f in module.functions.values():
         done[id(f)] = _edited(f, changes)
@@ -98,15 +99,15 @@ def edited(module: Module, edits: Sequence[Edit]) -> Module:
     return dataclasses.replace(module, functions=functions)
 
 
-def _edited(f: Function, changes: dict[tuple[int, str], Edit]) -> Function:
-    if f.body is None or changes.keys().isdisjoint((i.line, i.text) for i in f.body):
+def _edited(f: Function, changes: dict[tuple[int, int], Edit]) -> Function:
+    if f.body is None or changes.keys().isdisjoint((i.line, i.nth) for i in f.body):
         return f
     body: list[Instruction] = []
     starts: list[int] = []  # where each instruction of before, and the end, is now
     registers, labels = f.registers, dict[str, int]()
     for i in f.body:
         starts.append(len(body))
-        edit = changes.get((i.line, i.text))
+        edit = changes.get((i.line, i.nth))
         if edit is not None:
             registers += edit.registers
             labels |= {name: len(body) + n for name, n in edit.labels}

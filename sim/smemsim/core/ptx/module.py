@@ -38,6 +38,7 @@ __all__ = [
     "Vector",
     "instruction_forms",
     "lines_of",
+    "place_of",
     "simd_selectors",
     "slots_in",
 ]
@@ -288,6 +289,15 @@ class Instruction:
         """The names of the variables and functions that it names."""
         operands = [x for operand in self.operands for x in (operand.items if isinstance(operand, Arguments) else (operand,))]
         return tuple(leaf.name for operand in operands for leaf, _ in _leaves(operand) if isinstance(leaf, Symbol))
+
+
+def place_of(site: int) -> tuple[int, int]:
+    """The line of a site, and which instruction of that line it is: the order of the text.
+
+    >>> place_of(Instruction("bar", ("sync",), (), None, 12, None, "bar.sync 0", nth=2).site)
+    (12, 2)
+    """
+    return site & (1 << LINE_BITS) - 1, site >> LINE_BITS
 
 
 MOST_NAMED = 6  # lines that a sentence lists

@@ -37,6 +37,7 @@ from typing import NamedTuple, cast
 from smemsim.core.finding import Finding, InLaunch, expect_words
 from smemsim.core.ptx.edits import Edit, instructions, replaced_by, with_number
 from smemsim.core.ptx.module import (
+    MOST_OF_A_LINE,
     Address,
     Function,
     Immediate,
@@ -78,8 +79,7 @@ class Candidate(NamedTuple):
     If `is_beside` is set, the text of the finding's fix is kept, since it names other changes too. If `is_other` is
     set, the text of the finding's fix names another change. What no run can show, and must hold, is `provided`.
 
-    Before or after `barriers` there is a new barrier of all threads, before `warp_barriers` one of whole warps. The
-    waits `parities` have another parity.
+    The waits `parities` have another parity.
     """
 
     edits: tuple[Edit, ...]
@@ -87,15 +87,24 @@ class Candidate(NamedTuple):
     is_all: bool = True
     is_beside: bool = False
     is_other: bool = False
-    barriers: tuple[Instruction, ...] = ()
-    warp_barriers: tuple[Instruction, ...] = ()
     parities: tuple[Instruction, ...] = ()
     provided: str = ""
+
+    @property
+    def barriers(self) -> tuple[Instruction, ...]:
+        """The new barriers, of all threads of a CTA or a warp."""
+        new = (i for edit in self.edits for i in edit.becomes if i.site != edit.of.site)
+        return tuple(i for i in new if i.op in ("bar", "barrier"))
 
     @property
     def fix(self) -> str:
         """The description of a change that has helped."""
         return f"{self.text}, {self.provided}" if self.provided else self.text
+
+
+def _place(i: Instruction) -> tuple[int, int]:
+    """The place of an instruction in the text."""
+    return i.line, i.nth
 
 
 class _Code:
@@ -117,7 +126,7 @@ class _Code:
     def after(self, i: Instruction, wanted: Callable[[Instruction], bool]) -> Instruction | None:
         """The first instruction of that kind after another one in the text."""
         for body in self.bodies:
-            at = next((n for n, other in enumerate(body) if (other.line, other.text) == (i.line, i.text)), None)
+            at = next((n for n, other in enumerate(body) if _place(other) == _place(i)), None)
             if at is not None:
                 return next((other for other in body[at + 1 :] if wanted(other)), None)
         return None
@@ -129,12 +138,12 @@ class _Code:
         ends = self.after(i, lambda other: other.op in ("bra", "ret", "exit", "bar", "barrier", "mbarrier") or other.name == i.name)
         name = wait.partition(" ")[0]
         found = self.after(i, lambda other: other.name in (name, name.replace(".read", "")) and other.operands[-1] == Immediate(0))
-        return found is not None and (ends is None or found.line < ends.line)
+        return found is not None and (ends is None or _place(found) < _place(ends))
 
     def before(self, i: Instruction, wanted: Callable[[Instruction], bool]) -> Instruction | None:
         """The last instruction of that kind before another one in the text."""
         for body in self.bodies:
-            at = next((n for n, other in enumerate(body) if (other.line, other.text) == (i.line, i.text)), None)
+            at = next((n for n, other in enumerate(body) if _place(other) == _place(i)), None)
             if at is not None:
                 return next((other for other in reversed(body[:at]) if wanted(other)), None)
         return None
@@ -164,7 +173,7 @@ class _Code:
 
     def own(self, i: Instruction) -> Instruction:
         """The instruction of the module that an instruction of a finding is, whose calls are inlined."""
-        return next((other for body in self.bodies for other in body if (other.line, other.text) == (i.line, i.text)), i)
+        return next((other for body in self.bodies for other in body if _place(other) == _place(i)), i)
 
     def function(self, i: Instruction) -> Function | None:
         """The function of an instruction."""
@@ -182,7 +191,7 @@ class _Code:
         """Instructions by how near they are: those before another one in the text, the last of them first, then those
         after it.
         """
-        return sorted(those, key=lambda other: (other.line > i.line, abs(i.line - other.line)))
+        return sorted(those, key=lambda other: (_place(other) > _place(i), abs(i.line - other.line), abs(i.nth - other.nth)))
 
     def ends_of_products(self) -> list[Instruction]:
         """The last wgmma.mma_async of each part of the text that has no branch and no barrier."""
@@ -792,11 +801,9 @@ def _new_groups(kind: str, op: Instruction, access: Instruction, code: _Code, *,
         if place is not None:
             yield Candidate((code.put(new, place, is_before=True),), f"{both} before {place.at}", is_all=is_all)
     if kind == "cp.async":
-        yield Candidate(
-            (code.put("bar.sync 0;", access, is_before=True),), f"bar.sync 0 before {access.at}", is_all=is_all, barriers=(access,)
-        )
+        yield Candidate((code.put("bar.sync 0;", access, is_before=True),), f"bar.sync 0 before {access.at}", is_all=is_all)
         edit = code.put(f"{new} bar.sync 0;", access, is_before=True)
-        yield Candidate((edit,), f"{both}, then bar.sync 0 before {access.at}", is_all=is_all, barriers=(access,))
+        yield Candidate((edit,), f"{both}, then bar.sync 0 before {access.at}", is_all=is_all)
 
 
 # ---- barriers
@@ -815,16 +822,10 @@ def _barrier(f: Finding, at: InLaunch, i: Instruction, code: _Code) -> Iterator[
         yield from _order_of_mbarriers(i, code)
         yield from _barrier_after_fence(at, i, code)
     if at.within_warp:
-        yield Candidate(
-            (code.put("bar.warp.sync 0xffffffff;", i, is_before=True),),
-            f"bar.warp.sync (__syncwarp) before {i.at}",
-            is_all=False,
-            warp_barriers=(i,),
-        )
+        edit = code.put("bar.warp.sync 0xffffffff;", i, is_before=True)
+        yield Candidate((edit,), f"bar.warp.sync (__syncwarp) before {i.at}", is_all=False)
     elif f.touched:
-        yield Candidate(
-            (code.put("bar.sync 0;", i, is_before=True),), f"bar.sync 0 (__syncthreads) before {i.at}", is_all=False, barriers=(i,)
-        )
+        yield Candidate((code.put("bar.sync 0;", i, is_before=True),), f"bar.sync 0 (__syncthreads) before {i.at}", is_all=False)
     elif not at.arrays and (
         ends := [end for end in code.named("ret", "exit") if end.guard is None]
     ):  # shared memory of a CTA that may have ended
@@ -861,13 +862,13 @@ def _barrier_after_fence(at: InLaunch, i: Instruction, code: _Code) -> Iterator[
     """A barrier after the last proxy fence before an asynchronous access; barriers of the module, and bar.sync 0."""
     write = at.other
     fence = code.before(i, lambda other: other.name.startswith("fence.proxy.async"))
-    if write is None or fence is None or fence.line < write.line:
+    if write is None or fence is None or _place(fence) < _place(write):
         return
     barriers = [code.with_numbers(other) for other in code.named("bar.sync", "barrier.sync") if other.guard is None]
     for other in {(one.name, one.operands): one for one in barriers if one is not None}.values():
         numbers = ", ".join(str(x.value) for x in other.operands if isinstance(x, Immediate))
-        of_all = (fence,) if len(other.operands) == 1 else ()
-        yield Candidate((Edit(fence, (fence, other)),), f"{other.name} {numbers} after {fence.at}", is_all=False, barriers=of_all)
+        new = dataclasses.replace(other, line=fence.line, nth=MOST_OF_A_LINE)
+        yield Candidate((Edit(fence, (fence, new)),), f"{other.name} {numbers} after {fence.at}", is_all=False)
 
 
 def _scopes(f: Finding, at: InLaunch, i: Instruction, code: _Code) -> Iterator[Candidate]:

@@ -13,7 +13,7 @@ __all__ = ["Outcome", "Outcomes", "key_of", "keys_of", "with_outcome"]
 class Outcome(NamedTuple):
     """The change that was executed, in words. If `works` is set, the finding was gone, and no other came. If
     `is_beside` is set, the text of the finding's fix is kept. The findings that were gone with it are in `removes`, by
-    code and line.
+    code and site.
     """
 
     text: str
@@ -26,13 +26,13 @@ Outcomes: TypeAlias = dict[tuple[str, int, str], Outcome]
 
 
 def key_of(f: Finding) -> tuple[str, int, str]:
-    """The key that distinguishes the findings of a launch: code, line and operation."""
-    return f.code, f.line, f.operation
+    """The key that distinguishes the findings of a launch: code, site and operation."""
+    return f.code, f.site, f.operation
 
 
 def keys_of(f: Finding) -> frozenset[tuple[str, int]]:
-    """The code with each line of a finding."""
-    return frozenset((f.code, line) for line in (f.line, *f.lines))
+    """The code with each site of a finding."""
+    return frozenset((f.code, site) for site in (f.site, *(at.site for at in f.alike)))
 
 
 def with_outcome(f: Finding, outcomes: Outcomes) -> Finding:

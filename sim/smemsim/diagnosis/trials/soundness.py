@@ -18,7 +18,7 @@ __all__ = ["Soundness", "observer_of"]
 
 def observer_of(candidate: Candidate) -> Soundness | None:
     """The observer of a trial; None for a change that needs none."""
-    if candidate.warp_barriers:
+    if any("warp" in i.modifiers for i in candidate.barriers):
         return WarpSoundness(candidate)
     return Soundness(candidate) if candidate.barriers or candidate.parities else None
 
@@ -34,8 +34,9 @@ class Soundness(Observer):
     """
 
     def __init__(self, candidate: Candidate) -> None:
-        self._barriers = {i.line for i in candidate.barriers}
-        self._waits = {(i.line, i.text) for i in candidate.parities}
+        # a barrier with a number of threads is for some of them
+        self._barriers = {i.site for i in candidate.barriers if len(i.operands) == 1 and "warp" not in i.modifiers}
+        self._waits = {i.site for i in candidate.parities}
         self._is_apart = self._has_waited = self._waits_twice = False
         # by mbarrier and first thread of a warp: the phases that were complete
         self._passed: dict[tuple[Any, int], int] = {}
@@ -47,25 +48,21 @@ class Soundness(Observer):
 
     def barrier_met(self, x: Any, i: Instruction, number: int, ctas: np.ndarray, threads: np.ndarray, count: int | None) -> None:
         """All threads of a CTA must have arrived, none may have exited."""
-        self._is_apart |= self._is_new(i) and len(threads) < len(ctas) * x.launch.threads
+        self._is_apart |= i.site in self._barriers and len(threads) < len(ctas) * x.launch.threads
 
     def barrier_arrived(
         self, x: Any, i: Instruction, barrier: Any, threads: np.ndarray, *, waits: bool = True, is_relaxed: bool = False
     ) -> None:
         """Lanes of a warp have arrived apart from the others."""
-        self._is_apart |= self._is_new(i)
-
-    def _is_new(self, i: Instruction) -> bool:
-        """Is this a new barrier? Others on its line may be for some threads: they have a number of threads."""
-        return i.line in self._barriers and len(i.operands) == 1
+        self._is_apart |= i.site in self._barriers
 
     def wave_ended(self, x: Any) -> None:
         """Did warps arrive in one phase by the new barrier, and others by another one?"""
-        self._is_apart |= any(have_parted_at(x, line) for line in self._barriers)
+        self._is_apart |= any(have_parted_at(x, site) for site in self._barriers)
 
     def mbarriers_passed(self, x: Any, i: Instruction, waits: Any, *, relaxed: bool, scope: int, by_parity: bool, is_seen: bool) -> None:
         """Note which phase each warp has found complete."""
-        if (i.line, i.text) not in self._waits:
+        if i.site not in self._waits:
             return
         for threads, barrier in waits:
             phase = barrier.state.phase
@@ -80,11 +77,11 @@ class WarpSoundness(Soundness):
 
     def __init__(self, candidate: Candidate) -> None:
         super().__init__(candidate)
-        self._lines = {i.line for i in candidate.warp_barriers}
+        self._of_warps = {i.site for i in candidate.barriers if "warp" in i.modifiers}
 
     def executes(self, x: Any, instructions: Sequence[Instruction]) -> None:
         """Lanes execute the new barrier together."""
-        if any(i.name == "bar.warp.sync" and i.line in self._lines for i in instructions):
+        if any(i.site in self._of_warps for i in instructions):
             warps, lanes = np.unique(x.threads >> 5, return_counts=True)
             left = x.launch.threads - warps % (x.stride // WARP) * WARP  # the last warp of a CTA may have fewer lanes
             self._is_apart |= bool((lanes < np.minimum(left, WARP)).any())

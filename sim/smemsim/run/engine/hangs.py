@@ -12,7 +12,7 @@ import numpy as np
 from smemsim.base.distinct import distinct
 from smemsim.base.errors import Unmodelled
 from smemsim.core.finding import Half, of_ctas, ranges
-from smemsim.core.ptx.module import Address, Immediate, Instruction, Register
+from smemsim.core.ptx.module import Address, Immediate, Instruction, Register, place_of
 from smemsim.run.engine.held_up import brings_bytes, could_come, reached, roots
 from smemsim.run.engine.launch import Launch
 from smemsim.run.engine.wave import EXITED, GATHERING, LEAST_SUSPICIOUS, PARKED, WARP, WARPGROUP, YIELDED, Wait, Wave
@@ -55,7 +55,7 @@ def _is_to_come(x: Wave, barrier: Mbarrier, ranks: Collection[int]) -> bool:
     threads = np.concatenate(waiting)
     clusters, own = np.divmod(x.cta_of[threads], x.launch.cluster_size)
     near = threads[(clusters == barrier.cta.index // x.launch.cluster_size) & (np.isin(own, [*ranks]) if ranks else True)]
-    return bool(could_come(x, near, (i.line for i in x.program.inlined.body if brings_bytes(i))).size)
+    return bool(could_come(x, near, (i.site for i in x.program.inlined.body if brings_bytes(i))).size)
 
 
 def refuse_host(launch: Launch, wave: Wave) -> None:
@@ -134,7 +134,7 @@ def _report_loops(launch: Launch, wave: Wave, repair: str, full: str) -> None:
 def _polled(x: Wave, block: int, thread: int) -> tuple[str, tuple[int, ...]]:
     """What a thread reads of global memory again and again in a loop, and with what it compares that; the array."""
     body = [i for n in sorted(loop_around(x.program, block) or {block}) for i in x.program.blocks[n].instructions]
-    loads = {i.line: i for i in body if i.op in ("ld", "atom") and not any(word.startswith(OTHER_SPACES) for word in i.modifiers)}
+    loads = {i.site: i for i in body if i.op in ("ld", "atom") and not any(word.startswith(OTHER_SPACES) for word in i.modifiers)}
     if len(loads) != 1:
         return "", ()
     (load,) = loads.values()
@@ -169,7 +169,7 @@ def _end_of_loop(x: Wave, block: int) -> str:
     """The fix for an endless loop: what it reads has to change, or its condition."""
     blocks = x.program.blocks
     body = [i for n in sorted(loop_around(x.program, block) or {block}) for i in blocks[n].instructions]
-    reads = {i.line: i for i in body if i.op in ("ld", "atom") or is_wait(i)}
+    reads = {i.site: i for i in body if i.op in ("ld", "atom") or is_wait(i)}
     if reads:
         named = [f"{i.at} ({i.name})" for i in [*reads.values()][:MOST_READS]]
         return f"let another thread change what {' and '.join(named)} read{'s' * (len(named) == 1)}; or end the loop after some iterations"
@@ -212,7 +212,7 @@ def _by_suspicion(x: Wave) -> list[tuple[str, Wait]]:
     for wait in x.positions.waiting:
         suspicion, mend = _suspicion(x, wait)
         is_held = suspicion > 0 and id(wait) not in causes
-        told.append((is_held, suspicion, wait.instruction.line, int(wait.threads[0]), mend, wait))
+        told.append((is_held, suspicion, place_of(wait.instruction.site), int(wait.threads[0]), mend, wait))
     return [(mend, wait) for *_, mend, wait in sorted(told, key=lambda t: (min(t[1], 1), *t[:4]))]
 
 
@@ -373,13 +373,13 @@ def _whereabouts(x: Wave, threads: np.ndarray) -> str:
         if PARKED <= at < EXITED:
             for wait in x.positions.waiting:
                 if (mine := there[np.isin(there, wait.threads)]).size:
-                    places.setdefault(("wait", wait.instruction.line, wait.instruction.name), []).append(mine)
+                    places.setdefault(("wait", wait.instruction.site, wait.instruction.name), []).append(mine)
         elif at < EXITED:
             polls = YIELDED <= at < GATHERING
             i = _instruction(x, at - (GATHERING if at >= GATHERING else YIELDED if polls else 0), polls=polls)
-            places.setdefault(("wait" if at >= GATHERING else "loop", i.line, i.name), []).append(there)
+            places.setdefault(("wait" if at >= GATHERING else "loop", i.site, i.name), []).append(there)
     sentences = []
-    for (does, line, name), parts in sorted(places.items(), key=lambda item: item[0][1]):
+    for (does, site, name), parts in sorted(places.items(), key=lambda item: place_of(item[0][1])):
         all_of_them = distinct(np.concatenate(parts))
-        sentences.append(f"{_who(x, all_of_them)} {does}{'s' * _is_single(x, all_of_them)} at {x.program.at(line)} ({name})")
+        sentences.append(f"{_who(x, all_of_them)} {does}{'s' * _is_single(x, all_of_them)} at {x.program.at(site)} ({name})")
     return "; ".join(sentences[:MOST_PLACES]) + " ..." * (len(sentences) > MOST_PLACES)

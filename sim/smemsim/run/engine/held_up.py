@@ -47,10 +47,10 @@ def _reached(x: Wave) -> functools._lru_cache_wrapper[frozenset[int]]:
 _REACHED: Slot[functools._lru_cache_wrapper[frozenset[int]]] = Slot(_reached)
 
 
-def could_come(x: Wave, threads: np.ndarray, lines: Iterable[int]) -> np.ndarray:
-    """Which of these threads would come to an instruction of these lines if they went on."""
-    wanted = set(lines)
-    blocks = {n for n, block in enumerate(x.program.blocks) if any(i.line in wanted for i in block.instructions)}
+def could_come(x: Wave, threads: np.ndarray, sites: Iterable[int]) -> np.ndarray:
+    """Which of these threads would come to an instruction of these sites if they went on."""
+    wanted = set(sites)
+    blocks = {n for n, block in enumerate(x.program.blocks) if any(i.site in wanted for i in block.instructions)}
     keys, could = x.pc[threads], np.zeros(len(threads), bool)
     for at in distinct(keys).tolist():
         if at < EXITED:
@@ -96,14 +96,14 @@ def _holders(x: Wave, wait: Wait) -> np.ndarray:
     """The threads that could end a wait if they went on."""
     body = x.program.inlined.body
     if wait.missing is not None:
-        return could_come(x, wait.missing(), (i.line for i in body if _meets(i, wait.instruction)))
+        return could_come(x, wait.missing(), (i.site for i in body if _meets(i, wait.instruction)))
     known = wait.fed() if wait.fed is not None else set()
     cluster = x.launch.cluster_size * x.stride
     first = int(wait.threads[0]) // cluster * cluster
     others = np.setdiff1d(np.arange(first, min(first + cluster, x.total)), wait.threads)
     again = could_come(x, others, known)
     may = feeders(x, wait.touched[0].begin) if wait.touched else [i for i in body if _feeds(i)]
-    return again if again.size else could_come(x, others, (i.line for i in may))
+    return again if again.size else could_come(x, others, (i.site for i in may))
 
 
 def roots(x: Wave) -> set[int]:

@@ -25,7 +25,11 @@ __all__ = ["MOST_OUTPUT", "Findings", "LaunchResult", "MapaRanks", "Output"]
 MOST_OUTPUT = 1 << 26  # characters that all printf of a launch write
 
 
-class Findings(dict[tuple[str | int, ...], Finding]):
+def _key(finding: Finding) -> tuple[str, int, str]:
+    return finding.code, finding.site, finding.operation
+
+
+class Findings(dict[tuple[str, int, str], Finding]):
     """The findings of a launch: one for a code at an instruction, and a further one for each other operation there.
 
     The findings of another process are `known`. The CTAs in which races of a code, an instruction, an operation and a
@@ -33,8 +37,8 @@ class Findings(dict[tuple[str | int, ...], Finding]):
     """
 
     def __init__(
-        self, found: Mapping[tuple[str | int, ...], Finding] | None = None, known: Iterable[Finding] = (),
-        ctas: Mapping[tuple[str, int, str, str, bool], set[int]] | None = None,
+        self, found: Mapping[tuple[str, int, str], Finding] | None = None, known: Iterable[Finding] = (),
+        ctas: Mapping[tuple[str, int, str, bool], set[int]] | None = None,
     ) -> None:  # fmt: skip
         super().__init__(found or {})
         self._known = {id(finding): finding for finding in known}
@@ -43,38 +47,30 @@ class Findings(dict[tuple[str | int, ...], Finding]):
 
     def in_cta(self, code: str, i: Instruction, operation: str, number: int, *, is_milder: bool) -> None:
         """A race of two accesses is in a CTA, by its number in the grid."""
-        self._ctas.setdefault((code, i.line, operation, i.text, is_milder), set()).add(number)
+        self._ctas.setdefault((code, i.site, operation, is_milder), set()).add(number)
 
     def ctas(self, finding: Finding) -> tuple[int, ...]:
         """The CTAs in which a race was seen, in ascending order; none if they are not known."""
-        return tuple(sorted(self._ctas.get((finding.code, finding.line, finding.operation, finding.instruction, finding.is_milder), ())))
+        return tuple(sorted(self._ctas.get((finding.code, finding.site, finding.operation, finding.is_milder), ())))
 
     def found(self, code: str, i: Instruction, operation: str = "") -> Finding | None:
         """The finding of a code at an instruction; if there are several, that of the same operation."""
-        return self.get(self._key(code, i.line, operation, i.text))
+        return self.get((code, i.site, operation))
 
     def before(self, finding: Finding) -> Finding | None:
         """The finding that is kept for the code, the instruction and the operation of one."""
-        return self.get(self._key(finding.code, finding.line, finding.operation, finding.instruction))
+        return self.get(_key(finding))
 
     def take_back(self, code: str, i: Instruction) -> bool:
         """Drop the first finding of a code at an instruction. Was there one?"""
-        own = next((key for key, f in self.items() if (f.code, f.line, f.instruction) == (code, i.line, i.text)), None)
+        own = next((key for key in self if key[:2] == (code, i.site)), None)
         return own is not None and self.pop(own) is not None
-
-    def _key(self, code: str, line: int, operation: str, text: str) -> tuple[str | int, ...]:
-        """The key of a finding. The first one of a line has its code and the line. One line may have several
-        instructions (inline assembly).
-        """
-        first, own = self.get((code, line)), (code, line, operation, text)
-        is_first = first is None or (first.operation, first.instruction) == (operation, text)
-        return own if own in self or not is_first else (code, line)
 
     def keep(self, finding: Finding) -> None:
         """Keep a finding, unless there is one of its code at its instruction that is not milder. A race between warps
         goes before one between lanes.
         """
-        key = self._key(finding.code, finding.line, finding.operation, finding.instruction)
+        key = _key(finding)
         before = self.get(key)
         if before is None or self.is_lesser(before, finding.is_milder, within_warp=finding.is_within_warp):
             self[key] = finding

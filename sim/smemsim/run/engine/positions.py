@@ -30,7 +30,7 @@ class Wait:
 
     The text `what` describes the wait, for a report of a hang. The pair `suspicion` has the distance from the cause (0
     is the nearest), and the change to make. The threads of the wave that have not arrived are `missing`, if known. The
-    lines that have arrived at an mbarrier, or brought it bytes, are `fed`. The warps that have arrived at it in this
+    sites that have arrived at an mbarrier, or brought it bytes, are `fed`. The warps that have arrived at it in this
     phase, and the overdue ones, are `participants`.
 
     Threads in `mbarrier.try_wait` have an `expired` callback: they also continue after a while, when no other thread

@@ -81,7 +81,7 @@ class ExpectedBytes:
         """Phases that are over, and no arrival knew of the bytes."""
         for one in self._open:
             if one.barrier.state.phase > one.phase:
-                self._late.setdefault(one.instruction.line, one)
+                self._late.setdefault(one.instruction.site, one)
         self._open = [one for one in self._open if one.barrier.state.phase <= one.phase]
 
     def ended(self) -> None:

@@ -86,7 +86,7 @@ class GlobalMarks:
         tell = functools.partial(self._find, i, array, first)
         is_untouched = array.is_untouched
         mark = self.taint.origins.of(
-            ("global array" if is_untouched else "global", i.line),
+            ("global array" if is_untouched else "global", i.site),
             tell,
             computed=(lambda by: functools.partial(tell, by=by)) if isinstance(blank, Garbage) else None,
             only_results=not is_untouched,

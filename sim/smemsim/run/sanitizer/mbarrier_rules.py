@@ -97,15 +97,15 @@ class MbarrierRules:
                 barrier = arrivals[n][1] if isinstance(what, Alike) else what
                 wrong = [warp for warp in warps[early].tolist() if not self.siblings.are_known(warp, barrier)]
                 warp = wrong[0] if wrong else int(warps[early][0])
-                self._early[not wrong].setdefault(i.line, (i, warp, barrier, barrier.state.phase - 1))
+                self._early[not wrong].setdefault(i.site, (i, warp, barrier, barrier.state.phase - 1))
 
     def _tell_early(self) -> None:
         """X010 where threads may have been counted in the phase before, if nothing else is wrong that would be why."""
         if any(f.severity is not Severity.NOTE for f in self.x.launch.result.findings.values()):
             return
         wrong, excused = self._early
-        for line, (i, warp, barrier, phase) in (excused | wrong).items():
-            is_excused = line not in wrong
+        for site, (i, warp, barrier, phase) in (excused | wrong).items():
+            is_excused = site not in wrong
             why = "the warp has not observed the end of that phase" + (
                 "; it has observed another CTA's mbarrier at which other lanes of the same instructions arrive, and no failure is known"
                 if is_excused

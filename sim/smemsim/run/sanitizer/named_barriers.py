@@ -36,7 +36,7 @@ class _Phase:
     """
 
     clocks: dict[int, int] = dataclasses.field(default_factory=dict)
-    line: int = 0
+    site: int = 0
     has_waits: bool = False
     arrivals: dict[int, Instruction] = dataclasses.field(default_factory=dict)
 
@@ -62,7 +62,7 @@ class NamedPhases:
             self._look(i, title, np.array(others, np.int64), last)
         phase.clocks.update(zip(warps.tolist(), self.clocks.clock[warps].tolist(), strict=True))
         phase.arrivals.update({} if waits else dict.fromkeys(warps.tolist(), i))
-        phase.line = i.line
+        phase.site = i.site
 
     def complete(self, key: Any) -> None:
         """The phase is over."""
@@ -93,6 +93,6 @@ class NamedPhases:
         self.x.launch.find(
             "X010", i, f"warp {who} may arrive at {title} while the barrier's previous phase is still open",
             f"another barrier number for each group of warps, or for each stage; or let warp {who} wait until that phase is over (a bar.sync with those warps) before it arrives again",
-            because="PTX ISA 9.1 §9.7.13.1", milder=Severity.WRONG, halves=(Half("arrive", f"warp {who} ({i.name})", i), Half("arrive", f"{filled} ({self.x.program.at(last.line)})")),
+            because="PTX ISA 9.1 §9.7.13.1", milder=Severity.WRONG, halves=(Half("arrive", f"warp {who} ({i.name})", i), Half("arrive", f"{filled} ({self.x.program.at(last.site)})")),
             why="nothing orders the arrival after those of the previous phase, and the barrier counts any warp, so which warps synchronise is left to chance",
         )  # fmt: skip

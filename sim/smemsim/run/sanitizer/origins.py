@@ -220,7 +220,7 @@ class Origins:
         made = self._sets.number(origins - changing)
         for number in sorted(changing):
             key, tell = self._computed[number]
-            made = self.union(self.of(("computed", key, i.line), tell(i)), made)
+            made = self.union(self.of(("computed", key, i.site), tell(i)), made)
         return made
 
     def all(self, marks: np.ndarray, axis: int) -> np.ndarray:

@@ -35,7 +35,7 @@ from smemsim.run.sanitizer.epoch_numbers import SCOPES, scope_of
 from smemsim.run.sanitizer.happens_before import VectorClocks
 from smemsim.run.sanitizer.history import ArrayShadow, History, has_device_fence
 from smemsim.run.sanitizer.operations import Operation, Operations
-from smemsim.run.sanitizer.races import Access, unordered
+from smemsim.run.sanitizer.races import Access, operation_with, unordered
 from smemsim.run.warps import WARP
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ class Prerequisite:
         theirs = Access("read" if "read" in does else "write", f"the launch before: kernel '{first}', {other.at} ({other.name})")
         said = unordered(mine, theirs, self.where(i, array, int(cells[n, k])), begins)
         self.x.launch.find(
-            said.code, i, said.what, REPAIR.format(at=i.at), because=BECAUSE, operation=f"the launch before, line {other.line}", arrays=(array.region.begin,),
+            said.code, i, said.what, REPAIR.format(at=i.at), because=BECAUSE, operation=operation_with("the launch before", other), arrays=(array.region.begin,),
             why=said.why, halves=said.halves,
         )  # fmt: skip
 

@@ -49,7 +49,7 @@ _PROXY = "TMA and the tensor core may write before ordinary loads and stores are
 
 def operation_with(memory: str, other: Instruction) -> str:
     """What sets apart the races of one instruction: the memory and the other instruction."""
-    return f"{memory}, line {other.line}" + f", {other.name}" * (other.nth > 0)
+    return f"{memory}, {other.site}"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,7 +11,7 @@ import numpy as np
 
 from smemsim.base.distinct import distinct
 from smemsim.core.finding import OR, Touched, Value
-from smemsim.core.ptx.module import Address, Immediate, Instruction
+from smemsim.core.ptx.module import Address, Immediate, Instruction, place_of
 from smemsim.core.ptx.origins import symbols_behind
 from smemsim.core.spec.findings import Severity
 from smemsim.run.async_ops import Delivery, facts_of
@@ -194,7 +194,6 @@ class Reporting:
         self.x, self.clocks, self.operations = x, clocks, operations
         self.excuses: dict[Formal, Instruction] = {}
         self.waits: dict[int, Waited] = {}
-        self.lines: dict[int, Instruction] = x.program.lines
         self.sites: dict[int, Instruction] = x.program.sites
         self._per_cta = x.stride // WARP
         self.group_waits: dict[
@@ -202,7 +201,7 @@ class Reporting:
         ] = {}  # by warp and kind: its last wait, and how many groups that leaves pending
         self._followers: dict[tuple[int, str], Instruction | None] = {}  # see `_following`
         self.groups: CommitGroups | None = None  # of the sanitizer that this one tells for
-        self._told: set[tuple[str, int]] = set()  # codes and lines of relaxed arrivals that are reported
+        self._told: set[tuple[str, int]] = set()  # codes and sites of relaxed arrivals that are reported
 
     def spread(self, first: Reporting, twins: Twins, brought: dict[int, list[list[Delivery]]]) -> None:
         """The waits of warps of all CTAs, from those of the first one. By warp, `brought` has what the phase gave each
@@ -282,7 +281,7 @@ class Reporting:
         """Is a remark of the code reported for the last instruction of its kind? Everything that depends on that
         instruction needs the same change.
         """
-        return formal in self.excuses and (code, self.excuses[formal].line) in self._told
+        return formal in self.excuses and (code, self.excuses[formal].site) in self._told
 
     def tell(
         self, i: Instruction, said: Clauses, repair: str, because: str, touched: tuple[Touched, ...] = (), *, formal: Formal = "",
@@ -303,7 +302,7 @@ class Reporting:
             return
         if self._is_told(code, formal):
             return
-        self._told.add((code, excuse.line))
+        self._told.add((code, excuse.site))
         why, change = _EXCUSED[formal]
         self.x.launch.find(
             code, i, said.what, f"to follow the PTX ISA: {change.format(at=excuse.at)}", because=because, touched=touched, milder=Severity.NOTE, operation=cause, other=other,
@@ -345,7 +344,7 @@ class Reporting:
         """The two accesses of a race in a sentence: their lines, or "the first access" and "the second" if one
         instruction makes both.
         """
-        if first is None or (first.line, first.text) == (then.line, then.text):
+        if first is None or first.site == then.site:
             return "the first access", "the second"
         return self.x.program.named(first), self.x.program.named(then)
 
@@ -353,7 +352,7 @@ class Reporting:
         """The fix: a barrier between two accesses. If one instruction makes both, it is of a loop, or too many warps
         execute it.
         """
-        if first is not None and (first.line, first.text) == (then.line, then.text):
+        if first is not None and first.site == then.site:
             return f"in a loop: put {barrier} between two executions of {then.at}; or let only one warp execute it"
         place = then.location.place if then.location is not None else None
         if (
@@ -465,13 +464,13 @@ class Reporting:
         barrier, line, _ = self.waits.get(warp, (None, 0, []))
         if barrier is None or line not in self.sites or not _counts(barrier, op) or barrier.state.bytes.expecting:
             return None
-        came = [self.lines.get(by) for by, _ in barrier.state.arrivals.by_line]
+        came = [self.sites.get(by) for by, _ in barrier.state.arrivals.by_site]
         return next((i for i in came if i is not None and _only_arrives(i)), None)
 
     def _expect(self, op: Operation, arrival: Instruction, warp: int) -> str:
         """The fix: an arrival expects the bytes of a copy."""
         barrier, *_ = self.waits[warp]
-        sizes = {d.size for d in barrier.state.deliveries.sources.values() if d.instruction.line == op.instruction.line}
+        sizes = {d.size for d in barrier.state.deliveries.sources.values() if d.instruction.site == op.instruction.site}
         own = f" ({min(sizes)} of {op.instruction.at})" if len(sizes) == 1 else ""
         return f"mbarrier.arrive.expect_tx instead of {arrival.name} in {arrival.at}, of all bytes that complete there in a phase{own}"
 
@@ -481,7 +480,7 @@ class Reporting:
         if barrier is not None and _counts(barrier, op):
             return line
         i, _ = self.group_waits.get((warp, facts_of(op.kind).group), (None, 0))
-        return 0 if i is None else i.line
+        return 0 if i is None else i.site
 
     def wait_for(self, op: Operation, before: Instruction, warp: int = -1, *, only_read: bool = False) -> str:
         """The fix: how to wait for an operation before an instruction, or how to synchronise with a warp that has
@@ -579,7 +578,7 @@ class Reporting:
         barrier, line, _ = self.waits.get(warp, (None, 0, []))
         if op.instruction.op != "tcgen05" or barrier is None or _counts(barrier, op):
             return None
-        came = [self.lines.get(by) for by, _ in barrier.state.arrivals.by_line]
+        came = [self.sites.get(by) for by, _ in barrier.state.arrivals.by_site]
         arrive = next((i for i in came if i is not None and _only_arrives(i) and self._leads(op.instruction, i)), None)
         return None if arrive is None or int(op.warps[0]) not in self._arrived(barrier) else (line, arrive)
 
@@ -668,13 +667,13 @@ class Reporting:
             return "", ""
         parity = wait.operands[PARITY]
         named = self.x.program.places.mbarrier_named(barrier.offset)
-        if wait.line in barrier.state.passed.at_first and not before_loads(wait, self.x):
+        if wait.site in barrier.state.passed.at_first and not before_loads(wait, self.x):
             first = "" if isinstance(parity, Immediate) else " in its first round"
             why = f"the wait in {self.line(line)} is for parity 1{first}: it passes at once, before phase 0 of the mbarrier {named} is complete"
             return why, f"parity 0 in {self.line(line)}{first}"
         if op is None or not isinstance(parity, Immediate) or not self._is_in_order(op.instruction, wait):
             return "", ""
-        if not brought or any(d.instruction.line == op.instruction.line for d in brought):
+        if not brought or any(d.instruction.site == op.instruction.site for d in brought):
             return "", ""  # the wait was for the phase of the bytes, or they are not counted
         own = parity.value & 1
         why = f"the wait in {self.line(line)} is for parity {own}: it passes at once, before the phase of this operation at the mbarrier {named} is complete"
@@ -685,7 +684,7 @@ class Reporting:
         there yet.
         """
         barrier, line, brought = self.waits.get(warp, (None, 0, []))
-        if barrier is None or barrier.state.phase or barrier.state.arrivals.by_line:
+        if barrier is None or barrier.state.phase or barrier.state.arrivals.by_site:
             return "", ""
         place, body = self.x.program.places.shared_at(barrier.offset), self.x.program.inlined.body
         commits = [i for i in self.sites.values() if i.op == "tcgen05" and i.modifiers[0] == "commit"]
@@ -828,11 +827,11 @@ class Reporting:
         if not state.phase:
             why = "passes at once: phase 0 is not complete there, and parity 1 of a new mbarrier counts as complete"
             change = f"the parity in {wait.at} must be 0 for the second load into the stage"
-        elif lines := sorted({line for line, _ in state.arrivals.by_line}):
-            by = self.lines.get(lines[0])
-            name = "the arrival" if by is None or len(lines) > 1 else by.name
-            why = f"passes because {self.x.program.at(*lines)} arrives there"
-            change = f"move {name} of {self.x.program.at(*lines)} after the reads"
+        elif sites := sorted({site for site, _ in state.arrivals.by_site}, key=place_of):
+            by = self.sites.get(sites[0])
+            name = "the arrival" if by is None or len(sites) > 1 else by.name
+            why = f"passes because {self.x.program.at(*sites)} arrives there"
+            change = f"move {name} of {self.x.program.at(*sites)} after the reads"
         else:
             return ""
         return f"{OR}if {named}, where {wait.at} waits, is the mbarrier of this stage: {change}. That wait {why}"

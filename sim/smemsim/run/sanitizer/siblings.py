@@ -44,7 +44,7 @@ class SiblingArrivals:
                 phases[phase] = collections.Counter()
                 phases.pop(phase - KEPT, None)
             for warp, lanes in collections.Counter((threads // WARP).tolist()).items():
-                phases[phase][self.x.steps, i.line, warp] += count * lanes
+                phases[phase][self.x.steps, i.site, warp] += count * lanes
 
     def are_known(self, warp: int, barrier: Mbarrier) -> bool:
         """Has each instruction that arrived in the previous phase of an mbarrier arrived, by another lane, in a phase

@@ -333,11 +333,11 @@ class StoredValues:
         """The function that reports the use of a value that an instruction makes of several elements with these
         doubts.
         """
-        known = self._results.get((key, by.line))
+        known = self._results.get((key, by.site))
         if known is None:
             taint, half = self.x.launch.memory.taint, self._half("compute", by)
             known = taint.number_of([doubt.made(half(doubt)) for doubt in taint.doubts_of(key[1])])
-            self._results[key, by.line] = known
+            self._results[key, by.site] = known
         return functools.partial(self._use, known)
 
     def _half(self, does: str, i: Instruction) -> Callable[[Doubt], Half]:

@@ -274,10 +274,10 @@ class Taint:
             blank = _bytes_of(~self.is_written[words_of(piece.at, max(size, WORD))], piece.at, size)
             if blank.any():
                 mark = self.origins.of(
-                    ("local", i.line), functools.partial(self._say_local, i), computed=self._computed_local(i), only_results=True
+                    ("local", i.site), functools.partial(self._say_local, i), computed=self._computed_local(i), only_results=True
                 )
                 padding = self.origins.of(
-                    ("local padding", i.line), functools.partial(self._say_local, i, is_padding=True), computed=self._computed_local(i)
+                    ("local padding", i.site), functools.partial(self._say_local, i, is_padding=True), computed=self._computed_local(i)
                 )
                 own = np.where(blank.all(axis=1, keepdims=True), np.int32(mark), np.int32(padding))
                 marks = np.where(blank, own, 0 if marks is None else marks)
@@ -328,7 +328,7 @@ class Taint:
         if undefined is not None:
             n = int(np.argmax(undefined))
             tell = functools.partial(self._took_no_part, i, int(threads[n]), int(sources[n]))
-            parts = np.where(undefined, np.int32(self.origins.of(("shuffle", i.line), tell)), parts)
+            parts = np.where(undefined, np.int32(self.origins.of(("shuffle", i.site), tell)), parts)
         first, *others = (result.first, result.second) if isinstance(result, Pair) else (result,)
         if isinstance(first, Register):
             self._mark_parts(first.slot, threads, parts)
@@ -353,7 +353,7 @@ class Taint:
             declined = declined & ~(blank != 0).reshape(-1, len(threads)).any(axis=0)
         marks: np.ndarray = np.zeros(len(threads), np.int32)
         if "get_first_ctaid" in i.modifiers[1] and declined.any():
-            marks = np.where(declined, np.int32(self.origins.of(("answer", i.line), functools.partial(self._was_declined, i))), marks)
+            marks = np.where(declined, np.int32(self.origins.of(("answer", i.site), functools.partial(self._was_declined, i))), marks)
         for operand in _items(i.operands[0]):
             if isinstance(operand, Register):
                 self._mark(operand.slot, threads, marks)

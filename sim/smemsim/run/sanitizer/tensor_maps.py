@@ -140,7 +140,7 @@ class MapsInMemory:
         said = races.map_unfenced(mine, theirs, address, kind)
         self.reporting.tell(
             i, said, repair, BECAUSE,
-            cause=f"the tensor map, line {other.line}", other=other, numbers={"map": address},
+            cause=races.operation_with("the tensor map", other), other=other, numbers={"map": address},
         )  # fmt: skip
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from smemsim.base.distinct import distinct
 from smemsim.base.errors import HardwareTrap, InputError
 from smemsim.core.finding import Half, ranges
-from smemsim.core.ptx.module import Immediate, Instruction, Operand
+from smemsim.core.ptx.module import Immediate, Instruction, Operand, place_of
 from smemsim.core.spec.barriers import CTA_BARRIERS
 from smemsim.core.spec.traps import ILLEGAL_INSTRUCTION
 from smemsim.run.engine.traps import find_misuse, misuse, thread_name
@@ -56,15 +56,15 @@ MOST = 12  # warps that are listed
 
 @dataclasses.dataclass(eq=False)
 class _Parted:
-    """A phase of a barrier in which warps arrived by different instructions. The lines of warps, from warp `first` on,
-    are `lines`, 0 for warps that did not arrive.
+    """A phase of a barrier in which warps arrived by different instructions. The sites of these, from warp `first` on,
+    are `sites`, 0 for warps that did not arrive.
 
-    Warps that come after this barrier to `at`, the line of some of the others, are `late`.
+    Warps that come after this barrier to `at`, the site of some of the others, are `late`.
     """
 
     title: str
     first: int
-    lines: np.ndarray
+    sites: np.ndarray
     late: list[int] = dataclasses.field(default_factory=list)
     at: int = 0
 
@@ -73,19 +73,19 @@ def check_aligned(x: Wave, i: Instruction, title: str, first: int, arrived: np.n
     """X011 if lanes of a warp have arrived by different instructions at an aligned barrier. One instruction must be for
     all of them.
 
-    The lines by which threads have arrived, from thread `first` of the wave on, are `arrived`, 0 for those that have
-    not. For each line, `aligned` says whether it is aligned.
+    The sites by which threads have arrived, from thread `first` of the wave on, are `arrived`, 0 for those that have
+    not. For each site, `aligned` says whether it is aligned.
     """
     concerned = np.repeat(aligned.reshape(-1, WARP).any(axis=1), WARP)
-    lines = np.where(concerned, arrived, 0).reshape(-1, WARP)
-    lowest = np.where(lines > 0, lines, np.iinfo(np.int32).max).min(axis=1)
-    parted = np.flatnonzero((lines.max(axis=1) > 0) & (lines.max(axis=1) != lowest))
+    sites = np.where(concerned, arrived, 0).reshape(-1, WARP)
+    lowest = np.where(sites > 0, sites, np.iinfo(np.int32).max).min(axis=1)
+    parted = np.flatnonzero((sites.max(axis=1) > 0) & (sites.max(axis=1) != lowest))
     if not parted.size:
         return
     warp = int(parted[0])
-    parts = {int(line): np.flatnonzero(lines[warp] == line).tolist() for line in distinct(lines[warp][lines[warp] > 0])}
-    which = ", ".join(f"{_lanes(lanes)} at {x.program.at(line)}" for line, lanes in parts.items())
-    i = _at(x, min(parts)) or i
+    there = sorted(distinct(sites[warp][sites[warp] > 0]).tolist(), key=place_of)
+    which = ", ".join(f"{_lanes(np.flatnonzero(sites[warp] == site).tolist())} at {x.program.at(site)}" for site in there)
+    i = _at(x, there[0]) or i
     x.launch.find(
         "X011", i, f"lanes of {_warps(x, [first // WARP + warp])} arrive at {title} by different instructions", "put one barrier after the paths have joined",
         why=f"{which}; the result is undefined for {i.name}, which the whole warp must execute together",
@@ -107,23 +107,23 @@ def note_parted(x: Wave, key: Any, title: str, first: int, arrived: np.ndarray) 
         known[key] = _Parted(title, first // WARP, by_warp)
 
 
-def have_parted_at(x: Wave, line: int) -> bool:
-    """Have warps arrived in a phase by a line, and others by another one?"""
-    return any((parted.lines == line).any() for parted in _PARTED(x).values())
+def have_parted_at(x: Wave, site: int) -> bool:
+    """Have warps arrived in a phase by an instruction, and others by another one?"""
+    return any((parted.sites == site).any() for parted in _PARTED(x).values())
 
 
 def check_parted(x: Wave, i: Instruction, concerns: Callable[[Any], bool]) -> None:
-    """The running threads arrive at a barrier, whose keys are those that it `concerns`: only now by a line by which
-    others did in a parted phase?
+    """The running threads arrive at a barrier, whose keys are those that it `concerns`: only now by an instruction
+    by which others did in a parted phase?
     """
     for key, parted in _PARTED(x).items():
         if parted.late or not concerns(key):
             continue
         warps = distinct(x.threads >> 5) - parted.first
-        own = warps[(warps >= 0) & (warps < len(parted.lines))].tolist()
-        late = [warp for warp in own if parted.lines[warp] not in (0, i.line)]
-        if (parted.lines == i.line).any():
-            parted.late, parted.at = late, i.line
+        own = warps[(warps >= 0) & (warps < len(parted.sites))].tolist()
+        late = [warp for warp in own if parted.sites[warp] not in (0, i.site)]
+        if (parted.sites == i.site).any():
+            parted.late, parted.at = late, i.site
 
 
 def tell_parted(x: Wave) -> None:
@@ -136,11 +136,11 @@ def tell_parted(x: Wave) -> None:
     if not any(f.code in HARMED for f in x.launch.result.findings.values()):
         return
     for parted in _PARTED(x).values():
-        i = _at(x, int(parted.lines[parted.late[0]])) if parted.late else None
+        i = _at(x, int(parted.sites[parted.late[0]])) if parted.late else None
         if i is None:
             continue
         mine, others = (
-            _warps(x, [parted.first + warp for warp in w]) for w in (parted.late, np.flatnonzero(parted.lines == parted.at).tolist())
+            _warps(x, [parted.first + warp for warp in w]) for w in (parted.late, np.flatnonzero(parted.sites == parted.at).tolist())
         )
         x.launch.find(
             "X011", i, f"{parted.title}: some warps skip this barrier, and from then on the warps are one barrier apart",
@@ -150,10 +150,10 @@ def tell_parted(x: Wave) -> None:
         )  # fmt: skip
 
 
-def _at(x: Wave, line: int, *words: str) -> Instruction | None:
-    """The first barrier of threads with these words on a line, which may have other instructions, too."""
-    barriers = (i for i in x.program.inlined.body if i.line == line and i.op in ("bar", "barrier"))
-    return next((i for i in barriers if {*words} <= {*i.modifiers}), None)
+def _at(x: Wave, site: int, *words: str) -> Instruction | None:
+    """The barrier of threads at a site, if it has these words."""
+    i = x.program.sites.get(site)
+    return i if i is not None and i.op in ("bar", "barrier") and {*words} <= {*i.modifiers} else None
 
 
 def _warps(x: Wave, warps: list[int]) -> str:
@@ -190,7 +190,7 @@ class ClusterBarrier:
         self.first = cluster * size
         self.own = slice(self.first, self.first + size)
         self.arrived, self.idle, self.told = np.zeros(size, bool), np.ones(size, bool), np.zeros(size, bool)
-        self.line = np.zeros(size, np.int32)  # of the instruction that each thread arrived with
+        self.site = np.zeros(size, np.int32)  # of the instruction that each thread arrived with
         self.aligned = np.zeros(size, bool)  # did it arrive by an instruction of its whole warp?
         self.waits: list[Wait] = []
 
@@ -210,9 +210,9 @@ class ClusterBarrier:
         """If all have arrived, the next phase begins."""
         if not self.arrived.any() or not (self.arrived | (x.pc[self.own] >= EXITED)).all():
             return
-        lines = np.where(self.arrived, self.line, 0)
-        check_aligned(x, x.program.blocks[x.at].instructions[-1], "barrier.cluster", self.first, lines, self.aligned)
-        note_parted(x, self.key, "barrier.cluster", self.first, lines)
+        sites = np.where(self.arrived, self.site, 0)
+        check_aligned(x, x.program.blocks[x.at].instructions[-1], "barrier.cluster", self.first, sites, self.aligned)
+        note_parted(x, self.key, "barrier.cluster", self.first, sites)
         self.arrived[:] = False
         x.progress.changes += 1
         if x.events.barrier_completed:
@@ -267,7 +267,7 @@ def _arrive(x: Wave, i: Instruction, *, relaxed: bool) -> None:
             thread = int(busy[0]) + barrier.first
             misuse(x, i, f"{thread_name(x, thread)} arrives twice without barrier.cluster.wait between", "wait before arriving again")
         barrier.arrived[own], barrier.idle[own], barrier.told[own] = True, False, False
-        barrier.line[own], barrier.aligned[own] = i.line, "aligned" in i.modifiers
+        barrier.site[own], barrier.aligned[own] = i.site, "aligned" in i.modifiers
         if x.events.barrier_arrived:
             x.events.barrier_arrived(x, i, barrier, own + barrier.first, is_relaxed=relaxed)
         x.progress.changes += 1
@@ -324,7 +324,7 @@ class NamedBarrier:
         self.own = slice(cta.first, cta.first + x.stride)
         self.arrived = np.zeros(x.stride, bool)
         self.before = np.zeros(x.stride, np.int32)  # how often each thread has arrived before that in this phase
-        self.line = np.zeros(x.stride, np.int32)  # of the instruction that each thread arrived with
+        self.site = np.zeros(x.stride, np.int32)  # of the instruction that each thread arrived with
         self.aligned = np.zeros(x.stride, bool)  # did it arrive by an instruction of its whole warp?
         self.holds, self.voted = 0, 0  # threads of .red, and those whose predicate holds
         self.waits: list[tuple[Wait, _Form]] = []
@@ -352,14 +352,14 @@ class NamedBarrier:
             thread = int(threads[int(np.flatnonzero(again)[0])])
             misuse(
                 x, i, f"{thread_name(x, thread)} arrives at barrier {self.number} twice in one phase, first at "
-                f"{x.program.at(int(self.line[thread - self.cta.first]))}", "let it wait for the phase (bar.sync) before it arrives again",
+                f"{x.program.at(int(self.site[thread - self.cta.first]))}", "let it wait for the phase (bar.sync) before it arrives again",
             )  # fmt: skip
         if self.count != count:
             misuse(
                 x, i, f"barrier {self.number} is for {count or 'all'} threads here, and for {self.count or 'all'} where others have arrived in "
-                f"this phase ({x.program.at(int(self.line[self.arrived][0]))})", "give every bar of the barrier the same thread count",
+                f"this phase ({x.program.at(int(self.site[self.arrived][0]))})", "give every bar of the barrier the same thread count",
             )  # fmt: skip
-        self.arrived[own], self.line[own], self.aligned[own] = True, i.line, i.op == "bar" or "aligned" in i.modifiers
+        self.arrived[own], self.site[own], self.aligned[own] = True, i.site, i.op == "bar" or "aligned" in i.modifiers
 
     def room(self, x: Wave, i: Instruction, threads: np.ndarray, count: int | None, *, waits: bool) -> int:
         """How many of the threads, which arrive now, belong to this phase; if more whole warps come than it counts,
@@ -417,7 +417,7 @@ class NamedBarrier:
 
     def _lines(self, x: Wave) -> str:
         """The lines of the instructions by which threads have arrived."""
-        return x.program.at(*distinct(self.line[self.arrived]).tolist())
+        return x.program.at(*sorted(distinct(self.site[self.arrived]).tolist(), key=place_of))
 
     def came(self, x: Wave) -> int:
         """How many threads have arrived in this phase, as the barrier counts them."""
@@ -642,12 +642,12 @@ def _settle(x: Wave, barriers: list[NamedBarrier], i: Instruction) -> None:
     over = [barrier for barrier in barriers if barrier.is_complete(x, i)]
     for barrier in over:
         del _open(x)[barrier.cta.index, barrier.number]
-        lines = np.where(barrier.arrived, barrier.line, 0)
-        check_aligned(x, i, barrier.title, barrier.cta.first, lines, barrier.aligned)
+        sites = np.where(barrier.arrived, barrier.site, 0)
+        check_aligned(x, i, barrier.title, barrier.cta.first, sites, barrier.aligned)
         if any(form.red for _, form in barrier.waits):
-            _check_reduction(x, barrier, lines)
+            _check_reduction(x, barrier, sites)
         if barrier.count is None:
-            note_parted(x, barrier.key, barrier.title, barrier.cta.first, lines)
+            note_parted(x, barrier.key, barrier.title, barrier.cta.first, sites)
         if barrier.waits:
             _tell(x, barrier.cta.first + np.flatnonzero(barrier.arrived), np.concatenate([wait.threads for wait, _ in barrier.waits]))
     _meet(x, over)
@@ -662,14 +662,14 @@ def _settle(x: Wave, barriers: list[NamedBarrier], i: Instruction) -> None:
             x.wake(wait)
 
 
-def _check_reduction(x: Wave, barrier: NamedBarrier, lines: np.ndarray) -> None:
+def _check_reduction(x: Wave, barrier: NamedBarrier, sites: np.ndarray) -> None:
     """X010 if threads arrive in one phase by `barrier.red`, and others by `barrier.sync`, `barrier.arrive` or another
     reduction: that is unpredictable (PTX ISA 9.1 §9.7.13.1). The kernel ends, as on an H200.
     """
     came = [(wait.instruction, wait.threads - barrier.cta.first) for wait, _ in barrier.waits]
-    left = lines.copy()  # of threads that arrive and do not wait
+    left = sites.copy()  # of threads that arrive and do not wait
     left[np.concatenate([threads for _, threads in came])] = 0
-    came += [(i, np.flatnonzero(left == i.line)) for line in distinct(left[left > 0]).tolist() if (i := _at(x, line, "arrive")) is not None]
+    came += [(i, np.flatnonzero(left == i.site)) for site in distinct(left[left > 0]).tolist() if (i := _at(x, site, "arrive")) is not None]
     red = next(i for i, _ in came if "red" in i.modifiers)
     other = next((i for i, _ in came if _reduces(i) != _reduces(red)), None)
     if other is None:
@@ -714,12 +714,12 @@ def _are_left(x: Wave, barrier: NamedBarrier) -> None:
     around?
     """
     waiting = np.flatnonzero(barrier.arrived & barrier.aligned)
-    for line in distinct(barrier.line[waiting]).tolist():
+    for site in distinct(barrier.site[waiting]).tolist():
         ends = ((n, i) for n, block in enumerate(x.program.blocks) for i in block.instructions[-1:])
         # of a function each of its copies
-        there = [(n, i) for n, i in ends if i.line == line and i.op in ("bar", "barrier")]
+        there = [(n, i) for n, i in ends if i.site == site and i.op in ("bar", "barrier")]
         if there:
-            check_skipped(x, there[0][1], [n for n, _ in there], barrier.cta.first + waiting[barrier.line[waiting] == line])
+            check_skipped(x, there[0][1], [n for n, _ in there], barrier.cta.first + waiting[barrier.site[waiting] == site])
 
 
 def _exited_from_cta(x: Wave, threads: np.ndarray) -> None:

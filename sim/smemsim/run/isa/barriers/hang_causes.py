@@ -217,7 +217,7 @@ def _ignored(barrier: Mbarrier) -> list[int]:
 
 def _never_here(barrier: Mbarrier, x: Wave) -> list[Cta]:
     """The CTAs of the cluster that have never arrived at an mbarrier that another CTA has arrived at."""
-    came = {rank for _, rank in barrier.state.arrivals.by_line}
+    came = {rank for _, rank in barrier.state.arrivals.by_site}
     return [cta for cta in members(barrier, x) if cta.rank not in came] if came else []
 
 
@@ -229,7 +229,7 @@ def _is_stuck(x: Wave, barrier: Mbarrier, cta: Cta) -> bool:
 
 def _arrives_elsewhere(barrier: Mbarrier, x: Wave, cta: Cta) -> bool:
     """Has a CTA arrived at the same mbarrier of another CTA?"""
-    return any(by == cta.rank for other in siblings(barrier, x) for _, by in other.state.arrivals.by_line)
+    return any(by == cta.rank for other in siblings(barrier, x) for _, by in other.state.arrivals.by_site)
 
 
 def missing_arrivals(barrier: Mbarrier, x: Wave) -> tuple[str, str]:
@@ -240,10 +240,10 @@ def missing_arrivals(barrier: Mbarrier, x: Wave) -> tuple[str, str]:
     if 0 < barrier.state.pending < barrier.state.expected and (commit := _commit_elsewhere(barrier, x)) is not None:
         return f"; {commit[0]}", commit[1]
     for cta in _never_here(barrier, x) if 0 < barrier.state.pending < barrier.state.expected else ():
-        instead = [(line, other) for other in siblings(barrier, x) for line, by in other.state.arrivals.by_line if by == cta.rank]
+        instead = [(site, other) for other in siblings(barrier, x) for site, by in other.state.arrivals.by_site if by == cta.rank]
         if instead:
-            line, other = instead[0]
-            text += f"; CTA {cta.number} has arrived at the mbarrier of CTA {other.cta.number} ({x.program.at(line)}), never at this one"
+            site, other = instead[0]
+            text += f"; CTA {cta.number} has arrived at the mbarrier of CTA {other.cta.number} ({x.program.at(site)}), never at this one"
         else:
             text += f"; CTA {cta.number} has never arrived"
         repair = repair or (
@@ -262,22 +262,22 @@ def _commit_elsewhere(barrier: Mbarrier, x: Wave) -> tuple[str, str] | None:
         (
             by
             for other in group[1:]
-            for by in sorted(other.state.arrivals.by_line)
-            if by not in barrier.state.arrivals.by_line and _is_commit(x, by)
+            for by in sorted(other.state.arrivals.by_site)
+            if by not in barrier.state.arrivals.by_site and _is_commit(x, by)
         ),
         None,
     )
     if by is None:
         return None
-    line, issuer = by
+    site, issuer = by
     own = np.arange(barrier.cta.index * x.stride, (barrier.cta.index + 1) * x.stride)
-    commits = (i.line for i in x.program.inlined.body if i.op == "tcgen05" and i.modifiers[0] == "commit")
-    i, ctas = _at_line(x, line), members(barrier, x)
+    commits = (i.site for i in x.program.inlined.body if i.op == "tcgen05" and i.modifiers[0] == "commit")
+    i, ctas = x.program.sites[site], members(barrier, x)
     # one thread of a pair of CTAs commits for both
     is_of_peer = "cta_group::2" in i.modifiers and issuer == rank ^ 1
-    if not barrier.state.arrivals.by_line and not is_of_peer and could_come(x, own, commits).size:
+    if not barrier.state.arrivals.by_site and not is_of_peer and could_come(x, own, commits).size:
         return None
-    reached = [b.cta for b in group if by in b.state.arrivals.by_line]
+    reached = [b.cta for b in group if by in b.state.arrivals.by_site]
     mask = sum(1 << cta.rank for cta in reached)
     if "multicast::cluster" in i.modifiers:
         lacks = f"the mask {mask:#x} of {i.at} in CTA {ctas[issuer].number} leaves out bit {rank}: it does not arrive in CTA {barrier.cta.number}"
@@ -288,22 +288,15 @@ def _commit_elsewhere(barrier: Mbarrier, x: Wave) -> tuple[str, str] | None:
 
 def _commits_of_both(barrier: Mbarrier, x: Wave) -> Instruction | None:
     """A tcgen05.commit of a pair that both of its CTAs have executed, for one mbarrier."""
-    came = barrier.state.arrivals.by_line
-    both = next((line for line, rank in sorted(came) if (line, rank ^ 1) in came and _is_commit(x, (line, rank))), None)
-    i = None if both is None else _at_line(x, both)
+    came = barrier.state.arrivals.by_site
+    both = next((site for site, rank in sorted(came) if (site, rank ^ 1) in came and _is_commit(x, (site, rank))), None)
+    i = None if both is None else x.program.sites[both]
     return i if i is not None and "cta_group::2" in i.modifiers else None
 
 
-def _at_line(x: Wave, line: int) -> Instruction:
-    """The instruction of a line that arrives at an mbarrier."""
-    body = x.program.inlined.body
-    at_line = [i for i in body if i.line == line]
-    return next((i for i in at_line if i.op in ("mbarrier", "tcgen05", "cp")), at_line[0])
-
-
 def _is_commit(x: Wave, by: tuple[int, int]) -> bool:
-    """Is an arrival, by its line and its CTA, that of a tcgen05.commit?"""
-    return _at_line(x, by[0]).op == "tcgen05"
+    """Is an arrival, by its site and its CTA, that of a tcgen05.commit?"""
+    return x.program.sites[by[0]].op == "tcgen05"
 
 
 # ---- bytes that came twice, or elsewhere
@@ -765,7 +758,7 @@ def park(barrier: Mbarrier, x: Wave, threads: np.ndarray, i: Instruction, expire
     phase = barrier.state.phase
     wait = x.park(threads, x.at, i, lambda: _describe(barrier, i, x, phase))
     wait.expired, wait.suspicion, wait.touched = expired, lambda: suspicion(barrier, i, x), barrier.touched
-    wait.fed = lambda: barrier.state.lines
+    wait.fed = lambda: barrier.state.sites
     wait.numbers = lambda: _counts(barrier) | _of_cluster(x) | _of_wait(barrier, i, x)
     wait.participants = lambda: _participants(barrier, x)
     barrier.waits.append((wait, phase))
@@ -784,13 +777,13 @@ def _participants(barrier: Mbarrier, x: Wave) -> tuple[np.ndarray, np.ndarray]:
         return none, none
     usual = set().union(*state.arrivals.rounds)
     if not usual:
-        lines = {line for line, _ in state.arrivals.by_line}
+        sites = {site for site, _ in state.arrivals.by_site}
         stages = (other.state for other in mbarriers(barrier.cta).values() if other is not barrier)
         usual = set().union(
             *(
                 s
                 for other in stages
-                if lines & {line for line, _ in other.arrivals.by_line}
+                if sites & {site for site, _ in other.arrivals.by_site}
                 for s in (*other.arrivals.rounds, other.arrivals.now)
             )
         )
@@ -823,11 +816,11 @@ def _of_wait(barrier: Mbarrier, i: Instruction, x: Wave) -> dict[str, Value]:
 
 def _has_arrivals_to_come(x: Wave) -> bool:
     """Are there arrivals, other than those that expect bytes, that no thread has executed yet?"""
-    done = {line for cta in x.ctas.made for barrier in mbarriers(cta).values() for line in barrier.state.done["arrives"]}
+    done = {site for cta in x.ctas.made for barrier in mbarriers(cta).values() for site in barrier.state.done["arrives"]}
     arrivals = (
         i for i in x.program.inlined.body if i.name.startswith(("mbarrier.arrive", "tcgen05.commit")) and "expect_tx" not in i.modifiers
     )
-    return any(i.line not in done for i in arrivals)
+    return any(i.site not in done for i in arrivals)
 
 
 def _counts(barrier: Mbarrier) -> dict[str, Value]:
@@ -839,7 +832,7 @@ def _counts(barrier: Mbarrier) -> dict[str, Value]:
     all_came = state.phase * state.expected + here
     rounds = max(state.passed.seen, 1)
     counts: tuple[int, ...] = (here, all_came // rounds, all_came) if state.phase > state.passed.seen else (here, all_came)
-    if state.arrivals.run_ahead and len(state.arrivals.by_line) == 1:
+    if state.arrivals.run_ahead and len(state.arrivals.by_site) == 1:
         counts = ()  # each arrival is of another round, whose data is lost if one phase has several
     return {
         "init": barrier.made.line,
@@ -879,7 +872,7 @@ def _as_misdirected(barrier: Mbarrier, x: Wave, phase: int) -> str:
     effect.
     """
     state, waits = barrier.state, f"the wait is for phase {phase} (parity {phase & 1})"
-    if not state.phase and not state.arrivals.by_line and not state.tx:
+    if not state.phase and not state.arrivals.by_site and not state.tx:
         return f"{waits} of {_named(barrier, x)}"
     seen, over = state.passed.seen, state.phase
     if over <= seen:

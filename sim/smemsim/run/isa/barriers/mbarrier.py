@@ -140,7 +140,7 @@ class State:
     @property
     def is_counting(self) -> bool:
         """May it count bytes: has it done so, or has no thread arrived yet?"""
-        return bool(self.bytes.expecting or self.deliveries.sources) or not self.arrivals.by_line
+        return bool(self.bytes.expecting or self.deliveries.sources) or not self.arrivals.by_site
 
     @property
     def is_late(self) -> bool:
@@ -246,9 +246,9 @@ class State:
         return self.bytes.rounds(self.phase)
 
     @property
-    def lines(self) -> set[int]:
-        """The lines of the instructions that have arrived, or brought bytes."""
-        return {line for by in self.done.values() for line in by}
+    def sites(self) -> set[int]:
+        """The sites of the instructions that have arrived, or brought bytes."""
+        return {site for by in self.done.values() for site in by}
 
     def drop(self, x: Wave, count: int, i: Instruction) -> None:
         """`count` arrivals fewer from the next phase on; the arrival itself comes next."""
@@ -295,7 +295,7 @@ class State:
         self.pending = self.expected
 
     def _note(self, what: str, i: Instruction) -> None:
-        self.done[what].setdefault(i.line, i.name)
+        self.done[what].setdefault(i.site, i.name)
 
     @property
     def _cta(self) -> Cta:

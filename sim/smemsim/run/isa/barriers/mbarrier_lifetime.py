@@ -61,7 +61,7 @@ def _replaces(x: Wave, old: Mbarrier, i: Instruction, threads: np.ndarray) -> No
     if x.events.mbarrier_ends:
         x.events.mbarrier_ends(x, i, old, threads)
     check_bytes(old, x)
-    if any(old.state.done.values()) or old.made.line != i.line:  # threads of one instruction that all do it do no harm
+    if any(old.state.done.values()) or old.made.site != i.site:  # threads of one instruction that all do it do no harm
         x.launch.find(
             "X010", i, f"the mbarrier at {offset:#x} of CTA {number} is initialised again, and was not invalidated", "mbarrier.inval first, after the last use",
             because=LIVES, milder=Severity.LUCK, halves=(Half("init", i.name, i), Half("init", old.made.name, old.made)),

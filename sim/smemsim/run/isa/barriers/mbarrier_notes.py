@@ -46,7 +46,7 @@ class Arrivals(_Notes):
         # threads (of those that arrive together the first of each warp, and the last), in the current phase
         self.now: set[int] = set()
         self.rounds: list[set[int]] = []  # the same of the last phases that have ended
-        self.by_line: dict[tuple[int, int], int] = {}  # how many, by line and by the CTA that arrives
+        self.by_site: dict[tuple[int, int], int] = {}  # how many, by site and by the CTA that arrives
 
     def come(self, x: Wave, threads: np.ndarray, i: Instruction, count: int, first: int) -> None:
         """Threads arrive `count` times each; `first` is the index of the cluster's first CTA."""
@@ -59,8 +59,8 @@ class Arrivals(_Notes):
         of_first, of_last = int(x.cta_of[threads[0]]), int(x.cta_of[threads[-1]])
         of_ctas = {of_first: len(threads)} if of_first == of_last else collections.Counter(x.cta_of[threads].tolist())
         for index, its in of_ctas.items():
-            by = i.line, index - first
-            self.by_line[by] = self.by_line.get(by, 0) + count * its
+            by = i.site, index - first
+            self.by_site[by] = self.by_site.get(by, 0) + count * its
 
     def end_phase(self) -> None:
         """A phase is over."""
@@ -77,18 +77,18 @@ class Bytes(_Notes):
 
     def __init__(self) -> None:
         self.expected, self.brought = 0, 0  # bytes, of all phases
-        self.expecting: dict[int, tuple[Instruction, int]] = {}  # by line: the first expectation, and how much
+        self.expecting: dict[int, tuple[Instruction, int]] = {}  # by site: the first expectation, and how much
         self.events: list[Event] = []  # of the current phase: what was expected, and what came
         self.phases: list[Phase] = []  # the same of the phases that are over
-        self.of_phase: set[tuple[int, int]] = set()  # expected in the current phase: line and bytes
+        self.of_phase: set[tuple[int, int]] = set()  # expected in the current phase: site and bytes
         self.came: set[tuple[int, int]] = set()  # of phases that have ended: these came
 
     def expect(self, i: Instruction, size: int) -> None:
         """An instruction expects bytes."""
         self.expected += size
-        self.expecting.setdefault(i.line, (i, size))
+        self.expecting.setdefault(i.site, (i, size))
         self.events.append(Event(i, size, None))
-        self.of_phase.add((i.line, size))
+        self.of_phase.add((i.site, size))
 
     def come(self, i: Instruction, size: int, by: Delivery | None) -> None:
         """An instruction, or its copy, brings bytes."""
@@ -150,7 +150,7 @@ class Passed(_Notes):
     def __init__(self) -> None:
         self.seen = 0  # phases that had ended when a wait last passed
         self.asked = -1  # the phase that a wait or test last found not to be over
-        self.at_first: dict[int, Instruction] = {}  # by line: waits that passed before the first phase had ended
+        self.at_first: dict[int, Instruction] = {}  # by site: waits that passed before the first phase had ended
         self.by_thread = np.zeros(0, np.int32)  # of the CTA: its next phase, if it leaves none out
         self.missed: np.ndarray | None = None  # threads that have missed the phase that they wait for
 
@@ -166,7 +166,7 @@ class Passed(_Notes):
         if count:
             self.seen = phase
             if not phase:
-                self.at_first.setdefault(i.line, i)
+                self.at_first.setdefault(i.site, i)
         return count
 
     def misses(self, phase: int, tid: np.ndarray) -> np.ndarray:

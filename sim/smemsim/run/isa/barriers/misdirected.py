@@ -51,25 +51,25 @@ def misdirected(barrier: _Barrier, x: Wave, *, unawaited: bool = False) -> tuple
     if x.launch.cluster_size == 1:
         return None
     group = sorted([barrier, *siblings(barrier, x)], key=lambda b: b.cta.rank)
-    starved = {b.cta.rank for b in group if (b.waits or unawaited) and not b.state.arrivals.by_line and not b.state.phase}
+    starved = {b.cta.rank for b in group if (b.waits or unawaited) and not b.state.arrivals.by_site and not b.state.phase}
     reached: dict[tuple[int, int], set[int]] = {}
     for b in group if starved else ():
-        for by in b.state.arrivals.by_line:
+        for by in b.state.arrivals.by_site:
             reached.setdefault(by, set()).add(b.cta.rank)
-    for (line, rank), targets in sorted(reached.items()):
-        alike = [other for (at, other), same in reached.items() if at == line and other < rank and same == targets]
+    for (site, rank), targets in sorted(reached.items()):
+        alike = [other for (at, other), same in reached.items() if at == site and other < rank and same == targets]
         if unawaited and not alike:
             continue
         wanted = {to + rank - min(alike) for to in targets} if alike else {rank}
         if wanted <= starved and barrier.cta.rank in starved | targets:
-            return _told_misdirected(barrier, x, (line, rank), targets, wanted)
+            return _told_misdirected(barrier, x, (site, rank), targets, wanted)
     return None
 
 
 def _told_misdirected(barrier: _Barrier, x: Wave, by: tuple[int, int], targets: set[int], wanted: set[int]) -> tuple[str, str]:
     ctas = members(barrier, x)
-    (line, rank), number = by, ctas[by[1]].number
-    i = next(i for i in x.program.inlined.body if i.line == line and i.op in ("mbarrier", "tcgen05", "cp"))
+    (site, rank), number = by, ctas[by[1]].number
+    i = x.program.sites[site]
     mask, right = (sum(1 << to for to in ranks) for ranks in (targets, wanted))
     get, none = (_ctas(ctas[to].number for to in sorted(ranks)) for ranks in (targets, wanted))
     gets = f"{none} get{'s' * (len(wanted) == 1)} no arrival"

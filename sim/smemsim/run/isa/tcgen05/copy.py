@@ -56,7 +56,7 @@ class _Copied(Follows):
 
     def doubt(self, code: str, places: np.ndarray, tell: Tell) -> None:
         is_whole = len(distinct(places)) * WORD >= self.shape.rows * self.shape.row_bytes
-        mark = self.taint.origins.of((code, self.i.line, places.tobytes()), tell, is_whole=is_whole)
+        mark = self.taint.origins.of((code, self.i.site, places.tobytes()), tell, is_whole=is_whole)
         self.found.append((mark, places, np.full(len(places), WHOLE, np.uint8)))
 
     def read(self, at: np.ndarray, nobody: np.ndarray) -> None:
