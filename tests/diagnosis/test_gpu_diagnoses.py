@@ -873,3 +873,58 @@ def test_a_kernel_whose_ptx_is_in_no_file_is_named_with_its_line():
     run = ran(f"{OUT.replace('%d20', '%d19')}", name=f"gemm{PTX_LINE}")
     assert all(f.where.startswith("gemm, PTX line ") for f in (*run.findings, *run.remarks))
     assert run.findings
+
+
+# ---- a ring that cp.async fills, with mbarriers: the reader or the writer does not wait
+
+
+def ring_of_copies(*, reads_wait: bool, copies_wait: bool) -> str:
+    """Warp 0 copies four times into two stages of 512 bytes, warp 1 reads them. Each has an mbarrier for both stages."""
+    wait = "{label}: mbarrier.try_wait.parity.shared.b64 %p3, [%r11+{bar}], {parity}; @!%p3 bra {label};"
+    copies, reads = [], []
+    for n in range(4):
+        full, empty = 8 * (n % 2), 16 + 8 * (n % 2)
+        if copies_wait and n > 1:
+            copies.append(wait.format(label=f"FREE{n}", bar=empty, parity=n // 2 - 1))
+        copies.append(
+            f"cp.async.cg.shared.global [%r13+{n % 2 * 512}], [%d4], 16; cp.async.mbarrier.arrive.noinc.shared.b64 [%r11+{full}];"
+        )
+        if reads_wait:
+            reads.append(wait.format(label=f"FULL{n}", bar=full, parity=n // 2))
+        reads.append(f"ld.shared.u32 %r15, [%r14+{n % 2 * 512}]; add.u32 %r16, %r16, %r15; mbarrier.arrive.shared.b64 _, [%r11+{empty}];")
+    newline = "\n"
+    return f""".shared .align 16 .b8 ring[1024]; .shared .align 8 .b64 bars[4]; .reg .b32 %r<20>; .reg .b64 %d<8>; .reg .pred %p<5>;
+mov.u32 %r11, bars; mov.u32 %r10, ring; mov.u32 %r1, %tid.x; and.b32 %r12, %r1, 31; mad.lo.u32 %r13, %r12, 16, %r10; mad.lo.u32 %r14, %r12, 4, %r10;
+mul.wide.u32 %d4, %r12, 16; ld.param.u64 %d5, [a]; add.u64 %d4, %d4, %d5; mov.u32 %r16, 0; setp.ne.u32 %p1, %r1, 0; setp.ge.u32 %p2, %r1, 32; @%p1 bra MADE;
+{" ".join(f"mbarrier.init.shared.b64 [%r11+{8 * n}], 32;" for n in range(4))}
+MADE: bar.sync 0; @%p2 bra READER;
+{newline.join(copies)}
+bra END;
+READER:
+{newline.join(reads)}
+st.global.u32 [%d5+512], %r16;
+END: ret;"""
+
+
+@pytest.mark.parametrize(
+    ("waits", "code"),
+    [
+        ({"reads_wait": True, "copies_wait": True}, ""),
+        ({"reads_wait": False, "copies_wait": True}, "X004"),
+        ({"reads_wait": False, "copies_wait": False}, "X004"),
+        ({"reads_wait": True, "copies_wait": False}, "X0"),
+    ],
+    ids=["right", "the reader does not wait", "none waits", "the copies do not wait"],
+)
+def test_a_reader_that_has_never_waited_is_the_cause_of_other_races_of_the_copy(waits: dict[str, bool], code: str):
+    body = ring_of_copies(**waits)
+    text = f".version 8.3 .target sm_90a .address_size 64 .visible .entry k(.param .u64 a) {{ {body} }}".replace("; ", ";\n")
+    found = ran("", block=64, ptx=text)
+    roots = {f.code for f in found.findings if f.cause is None}
+    assert bool(roots) == bool(code), found.text()
+    if code == "X004":
+        assert roots == {"X004"}, found.text()
+        assert "wait at the mbarrier at which cp.async.mbarrier.arrive.noinc.shared.b64 of line" in found.findings[0].repair
+    elif code:
+        assert roots
+        assert "X004" not in roots, found.text()

@@ -9,6 +9,7 @@ from smemsim.core.finding import Finding, InLaunch, Touched
 from smemsim.core.ptx.module import Address, Instruction
 from smemsim.core.spec.findings import CONSEQUENCES, Severity
 from smemsim.diagnosis.trials.outcome import Outcomes, key_of, keys_of
+from smemsim.run.sanitizer.reporting import ANY_WAIT
 
 __all__ = ["is_lost_update", "with_causes", "with_trials"]
 
@@ -38,14 +39,14 @@ def with_causes(
     wrong operand (the first argument) reads outside of its tile.
     """
     done: list[Finding] = []
-    for f in sorted(findings, key=lambda f: any(_is_of_word(other, f) for other in findings)):
+    for f in sorted(findings, key=lambda f: any(_is_of_word(other, f) or _is_of_no_wait(other, f) for other in findings)):
         cause = next((other for other in done if _is_cause(other, f, touched_by) or (other.severity in GRAVE and strays(other, f))), None)
         done.append(f if cause is None else _following(f, cause))
     return done
 
 
 def _is_cause(cause: Finding, f: Finding, touched_by: Callable[[Instruction], Sequence[Touched]]) -> bool:
-    if _is_of_word(cause, f):
+    if _is_of_word(cause, f) or _is_of_no_wait(cause, f):
         return True
     if cause.code == ISSUED_BY_MANY and f.code in RACES:
         return any(half.instruction is not None and half.instruction.line == cause.line for half in f.halves)
@@ -86,6 +87,21 @@ def _is_of_word(cause: Finding, f: Finding) -> bool:
         and f.check is not None
         and f.check.path.side == side
     )
+
+
+def _is_of_no_wait(cause: Finding, f: Finding) -> bool:
+    """Is a copy read by a warp that has never waited, and is this another race of that copy, or a hang? A reader
+    without a wait frees stages too early, and ends too early.
+    """
+    if cause.code != "X004" or cause.severity not in GRAVE or not isinstance(cause.at, InLaunch) or not cause.at.kind.startswith(ANY_WAIT):
+        return False
+    copies = {half.instruction for half in cause.halves if half.does == "write" and half.instruction is not None}
+    if f.code == RACE:
+        return any(half.does == "write" and half.instruction in copies for half in f.halves)
+    arrivals = [half.instruction for half in f.halves if half.does == "arrive"]
+    if f.code == HANG:
+        return any(i.op == "cp" for i in copies)
+    return f.code == "X005" and any(i is not None and i.op == "cp" for i in arrivals) and any(i.op == "cp" for i in copies)
 
 
 def is_lost_update(f: Finding) -> bool:

@@ -31,11 +31,12 @@ if TYPE_CHECKING:
     from smemsim.run.lower.program import Program
     from smemsim.run.views import Cta, Wave
 
-__all__ = ["BARRIER", "SECTIONS", "WORD", "Reporting", "Waited", "maybe_flag", "relaxed_flag"]
+__all__ = ["ANY_WAIT", "BARRIER", "SECTIONS", "WORD", "Reporting", "Waited", "maybe_flag", "relaxed_flag"]
 
 
 WORD = 4
 BARRIER = "a barrier of all threads (bar.sync: __syncthreads, tl.debug_barrier, cute.arch.sync_threads)"
+ANY_WAIT = "any wait"  # a kind of finding: the warp has waited for nothing so far
 MOST_RUNS = 64  # of bytes, that a finding keeps apart
 ASYNCHRONOUS = "PTX ISA 9.1 §8.9.1.1 (asynchronous operations)"
 SECTIONS = collections.defaultdict(
@@ -423,11 +424,15 @@ class Reporting:
 
     def lacks(self, op: Operation, warp: int, *, only_read: bool = False) -> str:
         """What is missing before a warp accesses bytes of an operation: a barrier, if another warp has waited; a change
-        of the wait that the warp has done; or a wait.
+        of the wait that the warp has done; or a wait, the first one of the warp at an mbarrier (`ANY_WAIT`) or a
+        further one.
         """
         if self.who_waited(op, only_read=only_read) >= 0:
             return "barrier"
-        return "other wait" if self.too_weak(op, warp) else "wait"
+        if self.too_weak(op, warp):
+            return "other wait"
+        has_waited = warp in self.waits or self._weak_wait(op)[0] is not None or self._wait_before(op) is not None
+        return "wait" if has_waited else ANY_WAIT
 
     def unwaited(self, op: Operation, warp: int, *, only_read: bool = False) -> str:
         """That a warp does not know an operation to be over, and whether others do."""
@@ -497,6 +502,9 @@ class Reporting:
                 return BETWEEN.format(*self.ends(op.instruction, before))
             if op.instruction.op == "tcgen05":
                 return self.commit_of(op.instruction, before)
+            if kind == "cp.async" and warp not in self.waits and (arrival := self._arrival_of_copies(op.instruction)) is not None:
+                at = f"the mbarrier at which {arrival.name} of {arrival.at} arrives"
+                return f"before {self.x.program.named(before)}: wait at {at} (mbarrier.try_wait; cuda::pipeline: consumer_wait)"
             if kind in _GROUPS:
                 return f"before {self.x.program.named(before)}: {self.group_of(op, *_GROUPS[kind])}" + self._by_issuer(op)
             if (arrival := self._expects_none(op, warp)) is not None:
@@ -626,6 +634,10 @@ class Reporting:
             named = (other for other in self.sites.values() if other.name.startswith(name))
             self._followers[key] = next((other for other in named if self._leads(i, other)), None)
         return self._followers[key]
+
+    def _arrival_of_copies(self, copy: Instruction) -> Instruction | None:
+        """The arrival of a cp.async at an mbarrier, if the program waits for no group after it."""
+        return None if self.following(copy, "cp.async.wait") else self.following(copy, "cp.async.mbarrier.arrive")
 
     def group_of(self, op: Operation, commit: str, wait: str, then: str = "") -> str:
         """How to wait for an operation of a commit group: `commit` is proposed if no such instruction can follow it;
