@@ -93,9 +93,8 @@ class HardwareTrap(SmemsimError):
     smemsim.base.errors.HardwareTrap: smem_address = 0x408: needs a multiple of 128 B, with and without swizzle (CUDA error 716)
     """
 
-    is_told = False  # a finding says so already
-
-    def __init__(self, reason: str, *, cuda_error: int) -> None:
+    def __init__(self, reason: str, *, cuda_error: int, is_told: bool = False) -> None:
         super().__init__(f"{reason} (CUDA error {cuda_error})")
         self.reason = reason
         self.cuda_error = cuda_error
+        self.is_told = is_told  # does a finding say so already?

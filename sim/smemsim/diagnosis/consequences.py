@@ -68,12 +68,12 @@ def _is_cause(cause: Finding, f: Finding, touched_by: Callable[[Instruction], Se
     if cause.code == UNINITIALISED and f.code == OTHER_TILE and not _is_of_same_operand(cause, f):
         return False
     bytes_ = cause.touched
-    is_at_line = cause.line == f.line
+    is_there = cause.site == f.site
     if f.code == UNINITIALISED and cause.code in IN_FLIGHT and f.touched and bytes_:
-        is_at_line = False  # bytes that a copy brings are not those that nothing writes
+        is_there = False  # bytes that a copy brings are not those that nothing writes
     if f.code == HANG and cause.code in IN_FLIGHT and (i := _load(cause)) is not None:
         bytes_ = (*bytes_, *touched_by(i))
-    return is_at_line or any(mine.meets(other) for mine in f.touched for other in bytes_)
+    return is_there or any(mine.meets(other) for mine in f.touched for other in bytes_)
 
 
 def _is_of_word(cause: Finding, f: Finding) -> bool:
@@ -83,7 +83,7 @@ def _is_of_word(cause: Finding, f: Finding) -> bool:
         side is not None
         and cause.severity in GRAVE
         and f.code in OF_WORD
-        and f.line == cause.line
+        and f.site == cause.site
         and f.check is not None
         and f.check.path.side == side
     )
@@ -125,8 +125,8 @@ def _is_of_update(cause: Finding, f: Finding) -> bool:
 
 def _is_of_init(cause: Finding, f: Finding) -> bool:
     """Does an mbarrier.init, which works by accident, race with a use of the mbarrier?"""
-    its = {half.instruction.line for half in cause.halves if half.instruction is not None}
-    return f.severity is Severity.LUCK and cause.severity in GRAVE and f.line in its
+    its = {half.instruction.site for half in cause.halves if half.instruction is not None}
+    return f.severity is Severity.LUCK and cause.severity in GRAVE and f.site in its
 
 
 def _is_of_same_operand(cause: Finding, f: Finding) -> bool:

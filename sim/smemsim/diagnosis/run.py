@@ -108,7 +108,7 @@ def findings_of(
         return []
     sources = Sources(body)
     findings = [_placed(f, sources) for f in findings]
-    strays = _strays(written, reads, {(f.code, f.line) for f in findings})
+    strays = _strays(written, reads, {(f.code, f.site) for f in findings})
     return _grouped(with_causes(findings, lambda i: _touched(i, reads), strays), sources)
 
 
@@ -190,14 +190,14 @@ def _rank(f: Finding) -> int:
 
 
 def _touched(i: Instruction | None, reads: Reads | None) -> tuple[Touched, ...]:
-    """The bytes of shared memory that the loads and matrix instructions of a line touch, with the mbarriers on which
-    these loads complete.
+    """The bytes of shared memory that a load or a matrix instruction touches, with the mbarriers on which the load
+    completes.
     """
     if reads is None or i is None:
         return ()
-    loads = (load for load in reads.loads if load.event.instruction.line == i.line)
-    products = (p for p in reads.products if any(event.instruction.line == i.line for event in p.events))
-    return (*_of_loads(loads), *(touched for p in products for side in ("a", "b") for touched in _of_operand(p, side, reads.arch, i.line)))
+    loads = (load for load in reads.loads if load.event.instruction.site == i.site)
+    products = (p for p in reads.products if any(event.instruction.site == i.site for event in p.events))
+    return (*_of_loads(loads), *(touched for p in products for side in ("a", "b") for touched in _of_operand(p, side, reads.arch, i.site)))
 
 
 def _of_loads(loads: Iterable[Issued]) -> Iterator[Touched]:
@@ -209,11 +209,11 @@ def _of_loads(loads: Iterable[Issued]) -> Iterator[Touched]:
                 yield Touched(load.cta, at, at + MBARRIER_SIZE)
 
 
-def _of_operand(p: Product, side: str, arch: str, line: int) -> Iterator[Touched]:
-    """The bytes of an operand of a product's instructions at one line."""
+def _of_operand(p: Product, side: str, arch: str, site: int) -> Iterator[Touched]:
+    """The bytes of an operand of a product's instructions at one site."""
     for event in p.events:
         operand = event.operand(side)
-        if operand is None or line != event.instruction.line:
+        if operand is None or site != event.instruction.site:
             continue
         with contextlib.suppress(SmemsimError):
             addresses = operand.addresses(arch)
@@ -231,15 +231,15 @@ def _strays(written: Written | None, reads: Reads | None, found: Collection[tupl
         if path is None or not path.side or path.step is None or written is None or reads is None or f.code not in STRAYED:
             return False
         item = written.steps[path.step]
-        if not isinstance(item, Product) or f.line not in {event.instruction.line for event in item.events[1:]}:
+        if not isinstance(item, Product) or f.site not in {event.instruction.site for event in item.events[1:]}:
             return False
-        lines = {event.instruction.line for event in item.events}
-        if (f.code, item.events[0].instruction.line) in found or item.events[0].instruction.line == f.line or not f.touched:
+        sites, first = {event.instruction.site for event in item.events}, item.events[0].instruction.site
+        if (f.code, first) in found or first == f.site or not f.touched:
             return False
         tiles = (
             [read for read in (p.a[0], p.b[0]) if read is not None]
             for p in reads.products
-            if lines & {e.instruction.line for e in p.events}
+            if sites & {e.instruction.site for e in p.events}
         )
         return any(
             side and not any(mine.meets(other) for read in side for other in _of_loads(read.loads) for mine in f.touched) for side in tiles

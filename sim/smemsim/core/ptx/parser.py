@@ -53,6 +53,7 @@ from smemsim.core.spec.ptx import (
     TYPE_BYTES,
     VECTOR_BYTES,
 )  # fmt: skip
+from smemsim.core.spec.targets import TARGET_OPTIONS
 
 __all__ = ["CHECKED", "read_module"]
 
@@ -873,7 +874,6 @@ _HEADS = {
     ".target": re.compile(r"\s*([\w ]+(?:,\s*[\w ]+)*)", re.ASCII),
     ".address_size": re.compile(r"\s*(32|64)\b", re.ASCII),
 }
-_TARGET_OPTIONS = ("texmode_unified", "texmode_independent", "debug", "map_f64_to_f32")  # ptxas refuses other words
 _OUTSIDE = (".entry", ".func", ".section", ".alias", *_HEADS, *(f".{word}" for word in (*LINKAGE, *SPACES)))
 _DIRECTIVE = re.compile(r"\s*(?:(\.\w+)|(;)|(?=\S))", re.ASCII)
 _HEADER_END = re.compile(r'[{;"]')
@@ -1016,9 +1016,9 @@ class _ModuleReader:
             self.source.fail(start, f"a PTX file begins with {', '.join(_HEADS)} in this order; {directive} stands elsewhere")
         if directive == ".target":
             options = [word.strip() for word in match[1].split(",")][1:]
-            unknown = next((w for w in options if not w.startswith(("sm_", "compute_")) and w not in _TARGET_OPTIONS), None)
+            unknown = next((w for w in options if not w.startswith(("sm_", "compute_")) and w not in TARGET_OPTIONS), None)
             if unknown is not None:
-                self.source.fail(start, f".target: unknown word {shown(unknown)}{suggestion(unknown, _TARGET_OPTIONS)}")
+                self.source.fail(start, f".target: unknown word {shown(unknown)}{suggestion(unknown, TARGET_OPTIONS)}")
         self.heads[directive] = match[1]
         return match.end()
 

@@ -12,11 +12,13 @@ import functools
 import re
 
 __all__ = [
-    "ARRIVALS", "FIRST_VERSIONS", "SCALE_INPUT", "TARGET_RULES", "THIRD_SOURCE", "TargetRule", "family_of", "how_it_runs", "static_shared", "target_number",
+    "ARRIVALS", "FIRST_VERSIONS", "SCALE_INPUT", "TARGET_OPTIONS", "TARGET_RULES", "THIRD_SOURCE", "TargetRule", "family_of", "how_it_runs", "static_shared", "target_number",
     "unsupported",
 ]  # fmt: skip
 
 
+# The words of `.target` beside targets: ptxas refuses others.
+TARGET_OPTIONS = ("texmode_unified", "texmode_independent", "debug", "map_f64_to_f32")
 HOPPER = ("sm_90a",)
 DATACENTRE = ("sm_100f", "sm_100a", "sm_103f", "sm_103a")  # a family's targets, and those of one architecture
 THOR = ("sm_110f", "sm_110a")

@@ -258,15 +258,15 @@ def _hung(launch: Launch, outside: int = 0) -> None:
 
 
 def _trapped(launch: Launch, trap: HardwareTrap) -> None:
-    """Hardware has stopped the kernel: a finding, unless there is one at that line, or one that tells this trap, or
-    the kernel stopped itself in a part of the grid.
+    """Hardware has stopped the kernel: a finding. There is none if a finding at that instruction or about this trap is
+    there, or if the kernel stopped itself in a part of the grid.
     """
     i: Instruction | None = getattr(trap, "instruction", None)
     if i is not None and i.op == "trap" and not lacks_workspace(launch, i) and (held_up := trap_of_part(launch, i)):
         launch.result.held_up = held_up
         return
     launch.result.status = trap.cuda_error
-    if i is not None and not trap.is_told and all(f.line != i.line for f in launch.result.findings.values()):
+    if i is not None and not trap.is_told and all(f.site != i.site for f in launch.result.findings.values()):
         _tell_trap(launch, i, trap)
     for wave in launch.waves:
         if wave.events.wave_stopped:

@@ -193,7 +193,7 @@ class GlobalFindings:
             adds
             and "add" in other.modifiers
             and stores
-            and any(f.code == "R507" and f.line == other.line for f in self.x.launch.result.findings.values())
+            and any(f.code == "R507" and f.site == other.site for f in self.x.launch.result.findings.values())
         )
 
     def _after_store(self, store: Instruction, adds: Instruction, near: bool) -> str:
@@ -277,7 +277,7 @@ class GlobalFindings:
             return narrow_flag
         if lone_flag := self._lone_flag(i, other):
             return lone_flag
-        if is_read and any(f.code == "R507" and f.line == other.line for f in self.x.launch.result.findings.values()):
+        if is_read and any(f.code == "R507" and f.site == other.site for f in self.x.launch.result.findings.values()):
             return "nothing orders the two, and nothing has written the bytes before they are read", self._order(i, other, near)
         if does == "read" and not is_read and (release := self._release_before(i, other)) is not None:
             why = f"nothing orders the two: {release.at} ({release.name}) releases before {other.at} stores"
@@ -395,7 +395,7 @@ class GlobalFindings:
         if not array.cells.further[0, loops.BOUND]:
             return
         array.cells.further[0, loops.BOUND] = 0
-        if all(f.line != i.line for f in self.x.launch.result.findings.values()):
+        if all(f.site != i.site for f in self.x.launch.result.findings.values()):
             self.x.launch.result.bounds.add(
                 f"races of {i.at} with reads of {array.region} may be missed: smemsim keeps two reading warps of each place, and "
                 f"{loops.MOST_FURTHER:,} more of the array, and has forgotten others; "

@@ -681,9 +681,7 @@ def _check_reduction(x: Wave, barrier: NamedBarrier, sites: np.ndarray) -> None:
         halves=tuple(Half("arrive", _warps(x, distinct((barrier.cta.first + threads) // WARP).tolist()), i) for i, threads in halves),
         why="the PTX ISA calls this unpredictable; a test program on an H200 ended with error 715", because="PTX ISA 9.1 §9.7.13.1",
     )  # fmt: skip
-    trap = HardwareTrap(what, cuda_error=ILLEGAL_INSTRUCTION)
-    trap.is_told = True
-    raise trap
+    raise HardwareTrap(what, cuda_error=ILLEGAL_INSTRUCTION, is_told=True)
 
 
 def _reduces(i: Instruction) -> str:

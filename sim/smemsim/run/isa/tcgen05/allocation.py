@@ -79,7 +79,7 @@ def refusals(x: Wave, i: Instruction) -> Iterator[None]:
     try:
         yield
     except HardwareTrap as trap:
-        if not any(f.line == i.line for f in x.launch.result.findings.values()):
+        if not any(f.site == i.site for f in x.launch.result.findings.values()):
             code = "A107" if trap.cuda_error == ILLEGAL_ADDRESS else "X015"
             repair = f"{SMALLER_FIELDS} (or M or N of the instruction descriptor){MORE_SHARED}" if code == "A107" else ""
             x.launch.find(code, i, trap.reason, repair, why=f"{i.name} traps: CUDA error {trap.cuda_error}")
