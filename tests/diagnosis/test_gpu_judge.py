@@ -1024,6 +1024,33 @@ def test_frames_one_box_apart_are_right_if_all_rows_are_loaded(
     assert (bool(missed), found.judged.instructions) == (not codes, 0 if missed else 4 * tiles * grid)
 
 
+SLICES = 3 << 62 | 16 >> 4 << 16  # a descriptor of rows of 32 bytes with their swizzle, without SBO
+
+
+@pytest.mark.parametrize(
+    ("rows", "sbo", "codes"),
+    [
+        (16, 256, []),
+        (16, 512, ["D302", "R507"]),
+        (32, 256, ["R501"]),
+        (64, 256, ["R501"]),
+    ],
+    ids=["slice-K", "wrong stride", "half of a tile", "a tile of all rows"],
+)
+def test_an_operand_that_is_all_of_a_tile_in_more_rows_is_slice_k(rows: int, sbo: int, codes: list[str]):
+    """Each row of A is read as four rows of 16 k; so is each of the 8 rows of B, whose slices follow one another. The
+    program adds up those rows of D that belong together.
+    """
+    gpu = Gpu("sm_90a")
+    a, b = tensor(gpu, (rows, 64), (BOX, rows), name="A"), tensor(gpu, (8, 64), (BOX, 8), name="B")
+    ptx = of_width(
+        kernel(2, [Load(0, 0, (0, 0), rows * 128), Load(1, TILE, (0, 0), 1024)], [Product(0, TILE, SLICES | sbo >> 4 << 32, word(32))]), 32
+    )
+    found = run(ptx, gpu, a, b)
+    assert [f.code for f in found.findings] == codes, found.text()
+    assert codes or any("slice-K" in reason for reason in found.judged.missed)
+
+
 @pytest.mark.parametrize(("count", "codes"), [(4, []), (3, ["R508"])], ids=["right", "a K step is missing"])
 def test_rows_past_a_tile_that_the_program_may_ignore_are_no_frames(count: int, codes: list[str]):
     """B has 32 rows in two boxes of 64 k. With N = 64, an instruction reads on from the first box into the second one,

@@ -29,6 +29,7 @@ __all__ = [
     "OTHER_WIDTH",
     "RECOGNISED",
     "SEVERAL_PLACES",
+    "SLICED",
     "SURE",
     "Found",
     "Noted",
@@ -51,6 +52,7 @@ NO_LOAD = "whether operands without a tensor load are the intended tile"
 CHANGED = "operands of tensor loads into whose tiles threads have written since"
 SEVERAL_PLACES = "operands whose rows come from several places in global memory"
 FRAMES = "operands whose rows are the same rows of a tensor, at several k: overlapping frames of a signal"
+SLICED = "operands that are a whole tile, read as more rows with a part of its k each: slice-K"
 LATER = "operands that threads wrote, after the first ones that are looked for in global memory"
 RECOGNISED = "operands that threads wrote, recognised in global memory"
 _BASE_OFFSET = BASE_OFFSET.mask << BASE_OFFSET.low  # bits of a descriptor
@@ -203,6 +205,8 @@ def tile_of(
     per_chunk = CHUNK // size
     by = (outer - row, inner - column * per_chunk) if major == "K" else (outer - column, inner - row * per_chunk)
     begin, share = _begin_of(by, known, (int(outer.flat[0]), int(inner.flat[0])))
+    if share < 1 and len(held) == len(loads) == 1 and major == "K" and _is_sliced(first, place):
+        return SLICED
     if share < 1 and len(dimensions) > 1 and _each_alone(pattern, same, by):
         return "operands whose rows come from several planes of a tensor"
     origins = _whole_boxes(loads, pattern, place, per_chunk, along_k=major == "K") if share < 1 else 0
@@ -244,6 +248,18 @@ def _begin_of(by: tuple[np.ndarray, np.ndarray], known: np.ndarray, begin: tuple
     # stored.
     is_first = counts[(origins == begin).all(axis=1)].max(initial=0) == counts[best]
     return (int(origins[best][0]), int(origins[best][1])) if share >= SURE and not is_first else begin, share
+
+
+def _is_sliced(load: Issued, place: np.ndarray) -> bool:
+    """Does one instruction read each chunk of a tile once, as several times as many rows with a part of the k each?
+
+    Slice-K does so: its rows are the parts of K of a row, and the program adds up rows of D. A wrong descriptor leaves
+    out chunks, or the tile has as many rows as the instruction.
+    """
+    tm, (rows, chunks) = load.transfer.tensor_map, place.shape
+    if tm.rank != 2 or rows <= tm.box_dim[1] or rows % tm.box_dim[1]:
+        return False
+    return rows * chunks * CHUNK == load.transfer.transaction_bytes and len(distinct(place)) == place.size
 
 
 def _each_alone(pattern: np.ndarray, loads: list[int], by: tuple[np.ndarray, np.ndarray]) -> bool:
