@@ -1766,6 +1766,14 @@ OWN = "shl.b32 %at, %w, 9"
 SKIPS = "setp.eq.u32 %p, {what}, 1; @%p bra END; " + OWN
 
 
+BULK_COPY = """.shared .align 8 .b64 bar; mov.u32 %n0, bar; setp.ne.u32 %p, %t, 0; @%p bra WAIT;
+  mbarrier.init.shared.b64 [%n0], 1; fence.proxy.async.shared::cta; mbarrier.arrive.expect_tx.shared.b64 _, [%n0], 1024;
+  cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%to], [%a], 1024, [%n0];
+WAIT: bar.sync 0;
+L: mbarrier.try_wait.parity.shared.b64 %p, [%n0], 0; @!%p bra L;"""
+
+
+@pytest.mark.parametrize("copy", ["cp.async", "cp.async.bulk"])
 @pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize(
     ("at", "fill", "is_right"),
@@ -1778,16 +1786,17 @@ SKIPS = "setp.eq.u32 %p, {what}, 1; @%p bra END; " + OWN
     ],
     ids=["own rows", "no row offset", "warp 1 leaves", "CTA 1 leaves", "the rows are padding"],
 )
-def test_rows_that_cp_async_brings_and_no_warp_reads_have_a_remark(at: str, fill: int, is_right: bool, workers: int):
+def test_rows_that_a_copy_brings_and_no_warp_reads_have_a_remark(at: str, fill: int, is_right: bool, workers: int, copy: str):
     """Each of two warps multiplies 16 of 32 rows. CTAs at an edge may leave out rows that others read."""
     gpu = Gpu("sm_90a")
     rows = np.ones((2, 32, 16), np.float16)
     rows[:, 16:] *= fill
-    found = gpu.launch(
-        ROWS_OF_WARPS.replace("AT;", at + ";"), grid=2, block=64, args=[gpu.array(rows), gpu.zeros(128, np.float32)], workers=workers
-    )
+    ptx = ROWS_OF_WARPS.replace("AT;", at + ";")
+    if copy == "cp.async.bulk":
+        ptx = ptx.replace("cp.async.cg.shared.global [%to], [%a], 16; cp.async.wait_all; bar.sync 0;", BULK_COPY)
+    found = gpu.launch(ptx, grid=2, block=64, args=[gpu.array(rows), gpu.zeros(128, np.float32)], workers=workers)
     assert (found.findings, [f.code for f in found.remarks]) == ([], [] if is_right else ["R510"]), found.text()
-    assert all("512 bytes" in f.what and first_remark(found).startswith("cp.async") for f in found.remarks)
+    assert all("512 bytes" in f.what and first_remark(found).startswith(copy) for f in found.remarks)
 
 
 def first_remark(found: Run) -> str:

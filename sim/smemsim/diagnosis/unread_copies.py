@@ -1,4 +1,4 @@
-"""R510 for a launch: bytes that cp.async copies to shared memory, and that no thread of any CTA reads."""
+"""R510 for a launch: bytes that copies bring to shared memory, and that no thread of any CTA reads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The words of shared memory that cp.async has brought, and whether anything has read them."""
+"""The words of shared memory that copies have brought, and whether anything has read them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["CopiedWords"]
 
 
 class CopiedWords:
-    """The words of shared memory that cp.async has brought, from the begin of a CTA's window on, and whether any CTA
+    """The words of shared memory that copies have brought, from the begin of a CTA's window on, and whether any CTA
     has read them. The CTAs that have ended are counted in `ctas`.
 
     A word has the site of the instruction that copied it last, in `sites`; 0 if its 16 bytes are zeros, or something
