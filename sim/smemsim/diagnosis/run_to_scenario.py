@@ -347,10 +347,10 @@ def judged(launch: Launch, reads: Reads) -> tuple[Written, Report | None]:
             better = check(other.scenario)
             if _is_of_starts(_of_side(better, side)):
                 meaning[side], written, report = "corner", other, better
-    if any(f.code in ("R507", "R508") and not f.repair for f in report.findings):
+    if any(map(_is_open, report.findings)):
         other = scenario_of(launch, reads, meaning=meaning, lines=lines, wide=True)
         better = check(other.scenario)
-        if sum(not f.repair for f in better.findings) < sum(not f.repair for f in report.findings):
+        if sum(map(_is_open, better.findings)) < sum(map(_is_open, report.findings)):
             written, report = other, better
     return written, report
 
@@ -392,12 +392,17 @@ def _of_side(report: Report, side: str) -> list[Finding]:
     return [f for f in report.findings if f.path.side == side and f.severity in (Severity.TRAP, Severity.WRONG)]
 
 
+def _is_open(f: Finding) -> bool:
+    """Does an operand read other elements than intended, and no change is known that makes it right?"""
+    return f.code in ("R507", "R508") and not f.changes
+
+
 def _is_better(report: Report, other: Report, side: str, kind: str, arch: str, *, alone: bool) -> bool:
     """Does another meaning of an operand explain more? `alone`: for a turned operand, only the major-ness has to
-    change. Else no repair may be known, and a turned operand must start at the same place.
+    change. Else no change may be known, and a turned operand must start at the same place.
     """
     before, after = _of_side(report, side), _of_side(other, side)
-    if not after or any(f.code == "R508" and not f.repair for f in after):
+    if not after or any(f.code == "R508" and _is_open(f) for f in after):
         return False
     if kind == "turned":
         if not _places(after) <= _places(before):  # it makes operands wrong that were right
@@ -409,8 +414,8 @@ def _is_better(report: Report, other: Report, side: str, kind: str, arch: str, *
     if kind == "corner" and all(f.code == "D301" for f in after):
         return True
     if kind == "corner" and _is_of_starts(after):
-        return any(f.code in ("R507", "R508") and not f.repair for f in before)
-    return alone or any(f.code == "R508" and not f.repair for f in before)
+        return any(map(_is_open, before))
+    return alone or any(f.code == "R508" and _is_open(f) for f in before)
 
 
 def _has_own_k(reads: Reads, side: str) -> bool | None:
