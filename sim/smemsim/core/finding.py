@@ -354,7 +354,7 @@ class Element(TypedDict):
 
 
 MOST_BESIDE = 60  # characters of a source that is printed at the right of why
-OR = "; or "  # between fixes that are printed in a row each
+OR = "; or "  # between the fixes of `Finding.repair`, which are printed in a row each
 NOTES = {Severity.NOTE: "note: ", Severity.LUCK: "works by accident: "}  # before what is said
 STYLES = {Severity.TRAP: "red", Severity.WRONG: "red", Severity.LUCK: "yellow", Severity.NOTE: "cyan"}
 MOST_LINES = 12  # lines of instructions with the same finding that are listed
@@ -388,7 +388,7 @@ class Finding(metaclass=OwnMembers):
     """
 
     _internal: ClassVar[tuple[str, ...]] = (
-        "about", "arrays", "beside", "inside", "is_milder", "is_within_warp", "operation", "site", "touched",
+        "about", "arrays", "beside", "fixes", "inside", "is_milder", "is_within_warp", "operation", "site", "touched",
     )  # fmt: skip
 
     code: str
@@ -423,6 +423,11 @@ class Finding(metaclass=OwnMembers):
     def message(self) -> str:
         """The fault, the accesses, and the reason, as one text."""
         return "; ".join(filter(None, (self.what, *(f"{half.does}: {half.text}{_of_line(half)}" for half in self.halves), self.why)))
+
+    @property
+    def fixes(self) -> tuple[str, ...]:
+        """The fixes of which one is enough, the likeliest first; `repair` is all of them."""
+        return _fixes(self.repair)
 
     @property
     def parts(self) -> Parts:
@@ -875,10 +880,14 @@ def _alone(because: str, *, follows: bool) -> Labelled:
     return Labelled("cause", because.removeprefix("follows from ")) if follows else Labelled("rule", told(because))
 
 
+def _fixes(repair: str) -> tuple[str, ...]:
+    return tuple(repair.split(OR)) if repair else ()
+
+
 def _fix_rows(fix: Mapping[str, Any]) -> Iterator[Labelled]:
     """The fix, and what was executed of it."""
     beside = fix.get("beside", False)  # is the executed change another one than the fix?
-    for n, text in enumerate(fix["text"].split(OR) if fix["text"] else ()):
+    for n, text in enumerate(_fixes(fix["text"])):
         yield Labelled("or" if n else "fix", f"{told(text)}{' (tried)' * (fix['tried'] and not beside and not n)}", style="green")
     if beside:
         yield Labelled("tried", f"{told(fix['trial'])}: the finding is gone")

@@ -458,7 +458,7 @@ def _of_both(machine: Machine, reads: list[Read]) -> str:
     fixes = dict[str, str]()
     for read in reads:
         earlier = next(f for f in machine.findings if f.path.startswith(read.where) and f.wrong)
-        fixes[read.where.side] = earlier.repair.split(OR)[0] if earlier.cause is None else f"do what {earlier.cause.code} says"
+        fixes[read.where.side] = next(iter(earlier.fixes), "") if earlier.cause is None else f"do what {earlier.cause.code} says"
     told = {side: text for side, text in fixes.items() if text}
     if not told:
         return ""

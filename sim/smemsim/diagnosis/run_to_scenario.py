@@ -468,7 +468,7 @@ def _with_both(report: Report, turned: Report, side: str) -> Report:
         return dataclasses.replace(
             f,
             what=f"the operand is read {has}-major; its other fields are those of the {wanted}-major tile",
-            repair=f"if the tile is {wanted}-major: {f.repair}{OR}if the tile is {has}-major: {other.repair.split(OR)[0]}",
+            repair=f"if the tile is {wanted}-major: {f.repair}{OR}if the tile is {has}-major: {other.fixes[0]}",
             why="the major-ness is wrong, or the other fields are",
         )
 
