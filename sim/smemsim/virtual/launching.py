@@ -455,7 +455,7 @@ class Launcher:
         return False
 
     def _done(self, about: Launched, run: Run | None, instead: str, then: str = "", only: Collection[int] | None = None) -> Run | None:
-        """Tell of a launch on stderr, as the policy has it. `only`: the entries to print if it was told before."""
+        """Report a launch on stderr, as the policy has it. `only`: the entries to print of a second report."""
         shape = f"{math.prod(about.grid)} CTA{'s' * (math.prod(about.grid) != 1)}"
         about.said = (
             run.verdict(strict=self.device.policy.strict) + then

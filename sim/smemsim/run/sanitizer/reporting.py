@@ -423,9 +423,8 @@ class Reporting:
         return int((own if own.size else know)[0]) if know.size else -1
 
     def lacks(self, op: Operation, warp: int, *, only_read: bool = False) -> str:
-        """What is missing before a warp accesses bytes of an operation: a barrier, if another warp has waited; a change
-        of the wait that the warp has done; or a wait, the first one of the warp at an mbarrier (`ANY_WAIT`) or a
-        further one.
+        """The missing step before a warp accesses bytes of an operation: a barrier, if another warp has waited; a
+        change of the wait that the warp has done; or a wait. If the warp has never waited, it is `ANY_WAIT`.
         """
         if self.who_waited(op, only_read=only_read) >= 0:
             return "barrier"
