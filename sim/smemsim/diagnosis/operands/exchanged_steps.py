@@ -10,6 +10,7 @@ import collections
 
 from smemsim.core.finding import Finding, at_instruction
 from smemsim.core.spec.findings import Severity
+from smemsim.diagnosis.operands.pairings import are_exchanged, partners
 from smemsim.diagnosis.operands.read import Product
 from smemsim.diagnosis.operands.recorded import Reads
 
@@ -24,15 +25,11 @@ def exchanged_steps(reads: Reads) -> list[Finding]:
             if p.a[0] is not None and p.b[0] is not None:
                 of_tensors[p.a[0].base, p.b[0].base].append(p)
     for products in of_tensors.values():
-        pairs = {
-            (a.at[1], b.at[1]): event
-            for p in products
-            for event, a, b in zip(p.events, p.a, p.b, strict=True)
-            if a is not None and b is not None and not event.is_sparse
-        }
-        if not pairs or any((b, a) not in pairs or abs(a - b) != event.k for (a, b), event in pairs.items()):
+        steps = [step for p in products for step in zip(p.events, p.a, p.b, strict=True)]
+        of = {pair: step[0] for step in steps for pair in partners([step])}
+        if len({event.k for event in of.values()}) != 1 or not are_exchanged(of, next(iter(of.values())).k):
             continue
-        (a, b), event = min(pairs.items(), key=lambda pair: pair[0])
+        (a, b), event = min(of.items(), key=lambda pair: pair[0])
         return [
             at_instruction(
                 "R508",

@@ -8,7 +8,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 from smemsim.diagnosis.operands.cta_traces import CtaTrace, Step
@@ -16,12 +16,27 @@ from smemsim.diagnosis.operands.places import Noted
 from smemsim.diagnosis.operands.read import Issued, OperandRead, Product
 from smemsim.run.engine.records import Mma
 
-__all__ = ["SPLIT", "UNDECIDED", "Pairings", "are_terms", "is_next"]
+__all__ = ["SPLIT", "UNDECIDED", "Pairings", "are_exchanged", "are_terms", "is_next", "partners"]
 
 
 SPLIT = "a product of one part of split numbers with all parts of others looks the same"
 UNDECIDED = f"{SPLIT}, and all numbers of these parts are 0: other inputs would decide it"
 MOST_TERMS = 3  # of a number that is split: its high, middle and low part
+
+
+def partners(each: Iterable[tuple[Mma, OperandRead | None, OperandRead | None]]) -> list[tuple[int, int]]:
+    """The first k of A and of B of instructions whose operands tensor loads brought, without sparse ones."""
+    return [(a.at[1], b.at[1]) for event, a, b in each if a is not None and b is not None and not event.is_sparse]
+
+
+def are_exchanged(pairs: Collection[tuple[int, int]], step: int) -> bool:
+    """Do products with these k of A and B multiply each k with the other operand's next or last one, and that one with
+    it?
+
+    >>> are_exchanged([(0, 16), (16, 0)], 16), are_exchanged([(0, 16), (16, 32)], 16), are_exchanged([(0, 0)], 16)
+    (True, False, False)
+    """
+    return bool(pairs) and all((b, a) in pairs and abs(a - b) == step for a, b in pairs)
 
 
 def are_terms(pairs: Sequence[tuple[int, int]], *, fewest: int = 2) -> bool:
@@ -198,7 +213,7 @@ def _are_all_parts(sums: list[list[_Use]]) -> bool:
     Each k of A then has two partners or more, all k equally many, and so has each k of B. In a sum, k of A and B are
     equally far apart, or have long runs.
     """
-    pairs = [(a.at[1], b.at[1]) for its in sums for use in its for a, b in [use.reads] if a is not None and b is not None]
+    pairs = partners((use.step.event, *use.reads) for its in sums for use in its)
     counts = [set(collections.Counter(pair[side] for pair in pairs).values()) for side in (0, 1)]
     if len(set(pairs)) < len(pairs) or any(len(each) != 1 or min(each) < 2 for each in counts):
         return False
