@@ -1134,3 +1134,9 @@ def test_operands_of_four_bits_are_checked_in_bytes(kind: tuple[str, str], n: in
     found = next(f for f in done.findings if f.code == "R502")
     assert "the byte offsets [0, 64, 128, 192] of the K steps must be [0, 32, 64, 96]" in found.repair
     assert ("k counts bytes here" in found.why) == (kind[0] != "mxf8f6f4")
+    done, _ = run(Moved(*kind, n=n, steps=3))
+    unread = [f for f in done.remarks if f.code == "R508"]
+    assert len(unread) == 2
+    assert all("k 96 to 127" in f.what and ("k counts bytes here" in f.why) == (kind[0] != "mxf8f6f4") for f in unread)
+    done, _ = run(Gemm("mxf4", "2X", n=64, id=lambda side, tile, step: 2 * ((step + (side == "a")) % 2)))
+    assert "k counts bytes" not in done.text()  # of scale factors it counts elements

@@ -81,6 +81,7 @@ __all__ = ["Judged", "Run", "findings_of", "judged_of"]
 
 _NUMBER = re.compile(r"0x[0-9a-f]+|%?\w*\d[\d.]*")  # or a register
 OF_FUNCTIONS = ("R507", "X008")  # codes whose findings in an inlined function are one
+OF_OPERANDS = ("R501", "R502", "R503", "R504", "R505", "R508", "I603", "I604")  # codes whose sentences may name a k
 
 
 def findings_of(
@@ -101,7 +102,7 @@ def findings_of(
     """
     upstream = [_of_sanitizer(f, name, reads) for f in causes]
     own = [_of_sanitizer(f, name, reads) for f in executed]
-    own += [_of_check(f, written, name, reads) for f in checked if written is not None]
+    own += [_with_unit(_of_check(f, written, name, reads)) for f in checked if written is not None]
     parts = [sorted(part, key=_order) for part in (own, [_of_sanitizer(f, name, reads) for f in later])]
     findings = upstream + sorted((f for part in parts for f in part), key=_is_mild)
     if not findings:
@@ -110,6 +111,14 @@ def findings_of(
     findings = [_placed(f, sources) for f in findings]
     strays = _strays(written, reads, {(f.code, f.site) for f in findings})
     return _grouped(with_causes(findings, lambda i: _touched(i, reads), strays), sources)
+
+
+def _with_unit(f: Finding) -> Finding:
+    """A finding of the operand check, with the unit of its k if that is not an element."""
+    i = f.at.instruction if isinstance(f.at, InLaunch) else None
+    if i is None or f.code not in OF_OPERANDS or not is_packed(i):
+        return f
+    return dataclasses.replace(f, why="; ".join(filter(None, (f.why, "k counts bytes here, of two elements each"))))
 
 
 def _is_mild(f: Finding) -> bool:
@@ -270,13 +279,12 @@ def _of_check(f: Finding, written: Written | None, name: str, reads: Reads | Non
     why, repair = ("", "") if has_cause or reads is None or not isinstance(event, Mma) else loaded_twice(reads, event, f.path.side)
     # nothing says that an unchecked operand works
     is_note = f.severity is Severity.LUCK and written is not None and written.is_unchecked(f)
-    packed = "k counts bytes here, of two elements each" if isinstance(event, Mma) and is_packed(i) else ""
     return dataclasses.replace(
         f,
         at=at,
         severity=Severity.NOTE if is_note else f.severity,
         what=f"{operand}{f.what}",
-        why="; ".join(filter(None, (why or f.why, packed))),
+        why=why or f.why,
         repair=_repair_of_map(f) or f.repair or repair or _WITHOUT_FIX.get(f.code, ""),
         check=f,
     )
@@ -658,6 +666,7 @@ class Run(metaclass=OwnMembers):
             ]
             if not executed and self._has_ended:
                 executed = unreached(self.reads, self.launch.memory)
+            executed = [_with_unit(f) for f in executed]
         stored = [] if self.reads is None else [milder_if_looked_up(f, self.launch.program) for f in self.reads.threads.found.values()]
         if self.reads is not None and "X006" not in others:  # which tiles a launch that hangs has stored is not certain
             stored += stored_tiles(self.reads, self.launch)
