@@ -266,59 +266,61 @@ def run(ctx: click.Context, /, path: pathlib.Path, list_forms: bool, init: bool,
     smemsim run kernel.ptx --list
     smemsim run kernel.ptx --init > launch.toml
     """
-    from smemsim.base import budget
-    from smemsim.diagnosis.gpu import Gpu
-    from smemsim.evidence.launches import read_text, sketch
-    from smemsim.run.engine.device import entry_of
-    from smemsim.run.lower.program import module_of
-
     _limit(ctx, o)
     if list_forms and init:
         raise InputError("--list and --init: needs one of the two")
     if list_forms:
         ctx.exit(_list(path, o, as_json))
     if init:
-        module = module_of(read_text(path), str(path))
-        click.echo(sketch(module, entry_of(module, o["entry"])), nl=False)
-        ctx.exit(0)
+        ctx.exit(_init(path, o))
+    done, arrays = _run(path, o)
+    if arrays.launch.about["block"] is None and done.launch.block == (1, 1, 1) and done.launch.kernel.block is None and "%tid" in done.ptx:
+        click.echo("smemsim: each CTA has 1 thread: --block is not given, and the PTX has no .reqntid", err=True)
+    outputs = arrays.outputs()
+    compared = arrays.compared(done, outputs)
+    explanations = arrays.explanations(done, outputs, compared)
+    # a narrower type in between is no rounding
+    differs = {name: x.text or explanations.get(name, "") for name, x in compared.items()}
+    try:
+        _write(done, arrays.launch, outputs, _told(outputs, compared, explanations), o)
+    finally:  # a full disk takes no finding away
+        _tell(done, outputs, compared, explanations, differs if as_json else None, strict=o["strict"])
+    is_wrong = not (done.is_strictly_ok if o["strict"] else done.ok) or any(differs.values())
+    ctx.exit(130 if done.interrupted else 1 if is_wrong else 2 if done.out_of_time or done.held_up else 0)
+
+
+def _init(path: pathlib.Path, o: dict[str, Any]) -> int:
+    """Print a launch file for a kernel."""
+    from smemsim.evidence.launches import read_text, sketch
+    from smemsim.run.engine.device import entry_of
+    from smemsim.run.lower.program import module_of
+
+    module = module_of(read_text(path), str(path))
+    click.echo(sketch(module, entry_of(module, o["entry"])), nl=False)
+    return 0
+
+
+def _run(path: pathlib.Path, o: dict[str, Any]) -> tuple[Run, _Arrays]:
+    """The run of the kernel, and its arrays. InputError, before a run that may be long, for what does not fit."""
+    from smemsim.base import budget
+    from smemsim.diagnosis.gpu import Gpu
+    from smemsim.run.lower.program import module_of
+
     launch, name = _launch(path, o)
-    about, module = launch.about, module_of(launch.ptx, name)
+    module = module_of(launch.ptx, name)
     gpu = Gpu(_arch(launch, module, name))
     _check_ctas(launch, o)
     _check_code(module, o["entry"] or launch.about["entry"], gpu.arch, name)
     _check_arguments(launch, module, o, name)
     budget.ask("the arrays, and copies of them to see what the kernel changes", 3 * launch.array_bytes)
-    arrays, args = launch.placed(gpu, random=o["random"])
-    asked, types = _expected(o["expect"], list(arrays))
-    expected = _files_and_digests(launch) | asked
-    how = _wanted(launch, o)
-    _check_files(path, launch, expected, {n: _output(launch, n, arrays[n].numpy(), types.get(n, ""), x) for n, x in expected.items()}, o)
-    budget.ask("copies of all arrays, to see what the kernel changes", 2 * sum(a.nbytes for a in arrays.values()))
-    before = {n: a.numpy() for n, a in arrays.items()}
-    counting = [arrays[n].address for n in (*about["outputs"], *expected)] if expected else None
+    placed, args = launch.placed(gpu, random=o["random"])
+    arrays = _Arrays(launch, placed, o)
+    _check_files(path, launch, arrays.expected, {n: arrays.output(n) for n in arrays.expected}, o)
+    arrays.keep()
+    counting = [placed[n].address for n in (*launch.about["outputs"], *arrays.expected)] if arrays.expected else None
     done = _executed(gpu, module, launch, args, name, {**o, "outputs": counting})
     gpu.memory.taint.restore([])  # no launch comes after it
-    if launch.about["block"] is None and done.launch.block == (1, 1, 1) and done.launch.kernel.block is None and "%tid" in done.ptx:
-        click.echo("smemsim: each CTA has 1 thread: --block is not given, and the PTX has no .reqntid", err=True)
-    names = list(about["outputs"]) or [n for n, a in arrays.items() if a.numpy().tobytes() != before[n].tobytes()]
-    outputs = [
-        _output(launch, n, arrays[n].numpy(), types.get(n, ""), expected.get(n, ""))
-        for n in [*names, *(n for n in expected if n not in names)]
-    ]
-    compared = _compared(done, outputs, expected, launch, how)
-    explanations = {
-        x.name: _explanation(done, x, arrays[x.name], before[x.name], expected[x.name], launch, how, types.get(x.name, ""))
-        for x in outputs
-        if x.name in compared and compared[x.name].differing and (compared[x.name].difference or how.tolerance is None)
-    }
-    # a narrower type in between is no rounding
-    differs = {name: x.text or explanations.get(name, "") for name, x in compared.items()}
-    try:
-        _write(done, launch, outputs, _told(outputs, compared, explanations), o)
-    finally:  # a full disk takes no finding away
-        _tell(done, outputs, compared, explanations, differs if as_json else None, strict=o["strict"])
-    is_wrong = not (done.is_strictly_ok if o["strict"] else done.ok) or any(differs.values())
-    ctx.exit(130 if done.interrupted else 1 if is_wrong else 2 if done.out_of_time or done.held_up else 0)
+    return done, arrays
 
 
 def _check_ctas(launch: LaunchFile, o: dict[str, Any]) -> None:
@@ -568,6 +570,64 @@ def _check_files(kernel: pathlib.Path, launch: LaunchFile, expected: dict[str, s
         raise InputError("--trace and --no-sanitize: a trace is kept only with the sanitizer")
 
 
+class _Arrays:
+    """The arrays of a launch by their names, as they are and as they were `before` it, and what they are compared with:
+    by name the file or the digest that is `expected`, and the element types that were asked for.
+    """
+
+    def __init__(self, launch: LaunchFile, arrays: dict[str, Any], o: dict[str, Any]) -> None:
+        asked, self.types = _expected(o["expect"], list(arrays))
+        self.launch, self.arrays, self.expected, self.how = launch, arrays, _files_and_digests(launch) | asked, _wanted(launch, o)
+        self.before: dict[str, Any] = {}
+
+    def keep(self) -> None:
+        """Keep copies of all arrays, to see what the kernel changes."""
+        from smemsim.base import budget
+
+        budget.ask("copies of all arrays, to see what the kernel changes", 2 * sum(a.nbytes for a in self.arrays.values()))
+        self.before = {n: a.numpy() for n, a in self.arrays.items()}
+
+    def output(self, name: str, array: Any = None) -> Output:
+        """An array as it is, or with other contents."""
+        contents = self.arrays[name].numpy() if array is None else array
+        return _output(self.launch, name, contents, self.types.get(name, ""), self.expected.get(name, ""))
+
+    def outputs(self) -> list[Output]:
+        """The outputs, which are all changed arrays if the launch file names none, and the other compared arrays."""
+        names = list(self.launch.about["outputs"]) or [n for n, a in self.arrays.items() if a.numpy().tobytes() != self.before[n].tobytes()]
+        return [self.output(n) for n in dict.fromkeys([*names, *self.expected])]
+
+    def compared(self, done: Run, outputs: list[Output]) -> dict[str, Comparison]:
+        """The comparison of each output with what was expected; none for a launch of which a part was run."""
+        if not self.expected:
+            return {}
+        if done.ctas < done.launch.ctas:
+            click.echo(f"smemsim: outputs are not compared: {done.ctas} of {done.launch.ctas} CTAs came to their end", err=True)
+            return {}
+        return {
+            x.name: x.compared(self.expected[x.name], self.launch.folder, dataclasses.replace(self.how, rounding=done.rounding(x.type)))
+            for x in outputs
+            if x.name in self.expected
+        }
+
+    def explanations(self, done: Run, outputs: list[Output], compared: dict[str, Comparison]) -> dict[str, str]:
+        """The rules that explain differences from expected files; "" if there is none."""
+        from smemsim.diagnosis.numbers import EXACT
+        from smemsim.diagnosis.outputs import expected_array
+
+        found = {}
+        for x in outputs:
+            one = compared.get(x.name)
+            if one is None or not one.differing or not (one.difference or self.how.tolerance is None):
+                continue
+            wanted, array = self.expected[x.name], self.arrays[x.name]
+            found[x.name] = done.explain_output(
+                x, expected_array(self.launch.folder / wanted, x.array), self.output(x.name, self.before[x.name]).array,
+                address=array.address if array.is_contiguous else None, tolerance=self.how.tolerance or EXACT,
+            ) if wanted.endswith(".npy") else ""  # fmt: skip
+        return found
+
+
 def _output(launch: LaunchFile, name: str, array: Any, asked: str, expected: str) -> Output:
     """An array after the launch, in the shape of the expected array, as elements of the type in `asked`.
 
@@ -611,37 +671,6 @@ def _files_and_digests(launch: LaunchFile) -> dict[str, str]:
             )
             del expected[name]
     return expected
-
-
-def _compared(done: Run, outputs: list[Output], expected: dict[str, str], launch: LaunchFile, how: Wanted) -> dict[str, Comparison]:
-    """The comparison of each output with what was expected; none for a launch of which a part was run."""
-    if not expected:
-        return {}
-    if done.ctas < done.launch.ctas:
-        click.echo(f"smemsim: outputs are not compared: {done.ctas} of {done.launch.ctas} CTAs came to their end", err=True)
-        return {}
-    comparisons = {}
-    for output in outputs:
-        if output.name not in expected:
-            continue
-        comparisons[output.name] = output.compared(
-            expected[output.name], launch.folder, dataclasses.replace(how, rounding=done.rounding(output.type))
-        )
-    return comparisons
-
-
-def _explanation(done: Run, output: Output, array: Any, before: Any, expected: str, launch: LaunchFile, how: Wanted, asked: str) -> str:
-    """The rule that explains a difference; "" if there is none, or if only a digest was expected."""
-    from smemsim.diagnosis.numbers import EXACT
-    from smemsim.diagnosis.outputs import expected_array
-
-    if not expected.endswith(".npy"):
-        return ""
-    address = array.address if array.is_contiguous else None
-    was = _output(launch, output.name, before, asked, expected).array
-    return done.explain_output(
-        output, expected_array(launch.folder / expected, output.array), was, address=address, tolerance=how.tolerance or EXACT
-    )
 
 
 def _as_dict(output: Output, comparison: Comparison | None, difference: str | None, explanation: str) -> dict[str, Any]:
