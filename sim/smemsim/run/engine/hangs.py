@@ -169,9 +169,8 @@ def _end_of_loop(x: Wave, block: int) -> str:
     """The fix for an endless loop: what it reads has to change, or its condition."""
     blocks = x.program.blocks
     body = [i for n in sorted(loop_around(x.program, block) or {block}) for i in blocks[n].instructions]
-    reads = {i.site: i for i in body if i.op in ("ld", "atom") or is_wait(i)}
-    if reads:
-        named = [f"{i.at} ({i.name})" for i in [*reads.values()][:MOST_READS]]
+    named = [*dict.fromkeys(f"{i.at} ({i.name})" for i in body if i.op in ("ld", "atom") or is_wait(i))][:MOST_READS]
+    if named:
         return f"let another thread change what {' and '.join(named)} read{'s' * (len(named) == 1)}; or end the loop after some iterations"
     ends = [i for i in body if i.guard is not None and i.op in ("bra", "exit", "ret")]
     if ends:
