@@ -144,7 +144,9 @@ def test_an_xor_that_is_another_in_every_eight_rows_is_no_swizzle():
     key = np.array([0, 3, 1, 2, 7, 4, 6, 5])[(np.arange(64) + np.arange(64) // 8) % 8]
     read = given["a"].reshape(64, 8, 8)[np.arange(64)[:, None], np.arange(8) ^ key[:, None]].reshape(64, 64)
     d = (to_float64(read, "bf16") @ to_float64(given["b"], "bf16").T).astype(np.float32)
-    assert "[row % 8]" not in str(told("bf16", d, given))
+    said = str(told("bf16", d, given))
+    assert "[row % 8]" not in said
+    assert "(1, 0) has what belongs in (1, 24)" in said  # row 0 has key 0, row 1 has key 3: chunk 3 begins at k = 24
 
 
 def of_columns(shared, side, bits, at, width, swizzle):

@@ -560,6 +560,7 @@ REFUSALS = {
     HEAD + ".section .debug {{{}}}": "this .section has no '}' that ends it",
     HEAD + ".global .b32 x {": "no ';' after a variable",
     HEAD + ".global .b32 x = 1 2;": "'2' is too much",
+    HEAD + ".func f() { ret; } .func g(); .func h(); .alias g, f; .alias h, nobody;": "nobody is no declared function: .alias h, nobody",
     HEAD + ".func f() { ret; } .alias g, f;": "g is no declared function",
     HEAD + ".entry k() {" + "{" * 300: "more than 200 braces within one another",
 }  # fmt: skip
