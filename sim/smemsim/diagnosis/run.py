@@ -7,14 +7,14 @@ import dataclasses
 import functools
 import pathlib
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from smemsim.base.errors import InputError, SmemsimError
 from smemsim.base.floating_point import in_default_state
 from smemsim.base.members import OwnMembers
 from smemsim.base.terminal import in_columns
-from smemsim.core.finding import Finding, Half, InLaunch, Path, Touched, folded, shortened, told
+from smemsim.core.finding import Finding, InLaunch, Path, Touched, folded, told
 from smemsim.core.picture.message import coloured, plain
 from smemsim.core.ptx.demangle import demangled, shorter_name
 from smemsim.core.ptx.module import Instruction, Location
@@ -28,6 +28,7 @@ from smemsim.diagnosis.compilers import blamed
 from smemsim.diagnosis.consequences import is_lost_update, with_causes, with_trials
 from smemsim.diagnosis.costs import cost_notes, heat_of, limit_findings
 from smemsim.diagnosis.counted import counters_of
+from smemsim.diagnosis.coverage import NOTHING_TAKEN, OF_ALL, Judged, judged_of
 from smemsim.diagnosis.epilogue import stored_tiles
 from smemsim.diagnosis.explained_output import Executed, Wrong, explained, rounding_of
 from smemsim.diagnosis.filled import Filling
@@ -39,19 +40,19 @@ from smemsim.diagnosis.operands.fragment_factors import wrong_fragments
 from smemsim.diagnosis.operands.looked_up import milder_if_looked_up
 from smemsim.diagnosis.operands.maps import of_maps
 from smemsim.diagnosis.operands.never_loaded import never_loaded
-from smemsim.diagnosis.operands.places import NO_LOAD, RECOGNISED
 from smemsim.diagnosis.operands.ranks import own_ranks
 from smemsim.diagnosis.operands.read import Issued, Product
 from smemsim.diagnosis.operands.recorded import Reads, is_packed
 from smemsim.diagnosis.operands.repeated import repeated_products
 from smemsim.diagnosis.operands.scaled import wrong_factors
-from smemsim.diagnosis.operands.steps import begun_anew, has_gaps, is_discarded, unreached
-from smemsim.diagnosis.operands.sums import exchanged, mismatches, undecided
+from smemsim.diagnosis.operands.steps import begun_anew, is_discarded, unreached
+from smemsim.diagnosis.operands.sums import exchanged, mismatches
 from smemsim.diagnosis.operands.tiles import interchanged, turned, unread
 from smemsim.diagnosis.outputs import Output
 from smemsim.diagnosis.pairs import halves
 from smemsim.diagnosis.pipeline import Pipeline
-from smemsim.diagnosis.report import Report, cause_of, fitting, rests_on, target_of
+from smemsim.diagnosis.report import Report, fitting, rests_on
+from smemsim.diagnosis.run_page import entry, named_by_line, stores_of
 from smemsim.diagnosis.run_to_scenario import STRAYED, Written, judged, scenario_of
 from smemsim.diagnosis.trials.outcome import Outcomes, with_outcome
 from smemsim.diagnosis.unread_copies import unread_copies
@@ -62,17 +63,18 @@ from smemsim.run.engine.grid import resident, takes_over
 from smemsim.run.engine.launch import Launch
 from smemsim.run.engine.records import Mma
 from smemsim.run.engine.sampling import Sample
-from smemsim.run.followed import MOST_PRODUCTS, was_right
+from smemsim.run.followed import was_right
 from smemsim.run.pipeline import PipelineRecorder
 from smemsim.run.sanitizer.races import UPDATE
 
 if TYPE_CHECKING:
-    from smemsim.core.picture.model import Entry, Excerpt, Heat, Page, Side, Stages
+    from smemsim.core.picture.model import Heat, Page, Stages
     from smemsim.diagnosis.schedules import Schedules
-    from smemsim.diagnosis.tile import TilePicture
     from smemsim.run.engine.profile import Profile
 
-__all__ = ["Judged", "Run", "findings_of", "judged_of"]
+__all__ = ["Run", "findings_of"]
+
+MOST_ENTRIES = 40  # findings on a page
 
 
 # ---- The findings of a run: those of the sanitizer and of `check` on what was executed, each with its line, the most
@@ -307,140 +309,6 @@ def _repair_of_map(f: Finding) -> str:
     if path.table != "map" or path != Path.of("map", path.name, path.key):
         return ""
     return f"{path.key} = {value} in the call that encodes {path.name}"
-
-
-# ---- What the operand check covered, and what it did not: matrix instructions and tensor maps, with the reasons
-
-
-OF_ALL = "whether all of K is multiplied and every box is inside its tensor: only a launch whose CTAs all end shows this"
-NOTHING_TAKEN = "work that a CTA takes over: all CTAs fit on the card at once, so clusterlaunchcontrol.try_cancel got none (--cancel always grants all requests)"
-MORE_KINDS = "tile products of further kinds"
-CUT = f"the sources of A and B after the first {MOST_PRODUCTS:,} mma.sync of a launch (each warp counts)"
-SAME = "the sources of A and B of mma.sync once more: an earlier launch has the same grid and arguments, and no finding there"
-COMPARE = "to check these, compare the result: smemsim run --expect ARRAY=FILE.npy"
-REGISTERS = ("mma", "wmma")  # operands in registers, without a known intended tile
-IN_REGISTERS = "mma and wmma, whose operands are registers"
-
-
-def operands_checked(a: Sequence[int], b: Sequence[int]) -> str:
-    """The checked operands A and B in words. Both are (checked, all).
-
-    >>> operands_checked((96, 96), (96, 96)), operands_checked((96, 96), (4, 9000))
-    ('A and B in all 96 matrix instructions', 'A in all 96 matrix instructions, B in 4 of 9,000')
-    """
-    counts = [(side, done, of) for side, (done, of) in (("A", a), ("B", b)) if of]
-    if len(counts) == 2 and counts[0][1:] == counts[1][1:]:
-        counts = [("A and B", *counts[0][1:])]
-    some = [
-        "the only" if 1 == of == done else f"all {of:,}" if done == of else f"{done:,} of {of:,}" if done else f"none of {of:,}"
-        for _, done, of in counts
-    ]
-    sides = [f"{side} in {many}" for (side, *_), many in zip(counts, some, strict=True)]
-    sides[:1] = [f"{side} matrix instruction{'s' * (counts[0][2] != 1)}" for side in sides[:1]]
-    return ", ".join(sides)
-
-
-def not_checked(missed: Mapping[str, int]) -> list[str]:
-    """The parts that the operand check left out, a line for each reason.
-
-    For operands without loads, or in registers, the last line is the command that checks them another way.
-
-    >>> not_checked({"operands of 4 or 6 bits": 8})
-    ['not checked: operands of 4 or 6 bits (8 instructions)']
-    """
-    told = [f"not checked: {reason}" + f" ({_counted_in(reason, count)})" * bool(count) for reason, count in missed.items()]
-    return [*told, COMPARE] if NO_LOAD in missed or IN_REGISTERS in missed else told
-
-
-def _counted_in(reason: str, count: int) -> str:
-    """A count with its unit, which is not repeated if the reason begins with it."""
-    unit = "product" if reason == MORE_KINDS else "instruction"
-    return f"{count:,}" if reason.startswith(unit) else f"{count:,} {unit}{'s' * (count != 1)}"
-
-
-@dataclasses.dataclass(frozen=True)
-class Judged:
-    """The scope of the operand check of a launch.
-
-    Operands of matrix instructions in shared memory, of all CTAs, are `a` and `b`, each as (checked, all). An operand
-    is checked if its tile is known: from a tensor map, or because its elements were recognised in global memory.
-
-    There are `of` matrix instructions. Only operands from tensor loads are in `instructions` of them. They form
-    products of tiles (a tile of A times one of B, in K steps) of `distinct` kinds. Each kind is checked once. Products
-    of a kind have the same instructions, descriptors, maps and coordinates, except for the place of the tile.
-
-    The number of tensor maps is `maps`. Block-scaled instructions are `scales`: (scale factors followed from global
-    memory, all). Reasons why something was not checked are in `missed`, with their counts.
-
-    >>> print(Judged(96, 96, 24, 4, 2, {}, (96, 96), (96, 96)))
-    checked: operand layouts: A and B in all 96 matrix instructions (24 CTAs); 2 tensor maps
-    >>> print(Judged(0, 8, 1, 0, 1, {"operands of 4 or 6 bits": 8}, (0, 0), (0, 8)))
-    checked: 1 tensor map
-    not checked: operands of 4 or 6 bits (8 instructions)
-    """
-
-    instructions: int
-    of: int
-    ctas: int
-    distinct: int
-    maps: int
-    missed: dict[str, int]
-    a: tuple[int, int] = (0, 0)
-    b: tuple[int, int] = (0, 0)
-    scales: tuple[int, int] = (0, 0)
-
-    def __str__(self) -> str:
-        return "\n".join(self.lines())
-
-    def lines(self) -> list[str]:
-        """The lists of what was checked and what was not, a line each."""
-        said = []
-        if (self.a[0] or self.b[0]) and (sides := operands_checked(self.a, self.b)):
-            said.append(f"operand layouts: {sides} ({self.ctas:,} CTA{'s' * (self.ctas != 1)})")
-        if self.scales[1]:
-            said.append(f"scale factors of {self.scales[0]:,} of {self.scales[1]:,} instructions")
-        if self.maps:
-            said.append(f"{self.maps} tensor map{'s' * (self.maps != 1)}")
-        return [*([f"checked: {'; '.join(said)}"] if said else []), *not_checked(self.missed)]
-
-
-def judged_of(launch: Launch, reads: Reads | None, written: Written | None, why_not: str) -> Judged:
-    """The coverage of the operand check of a launch. `why_not` is the reason if the check does not model it."""
-    if reads is None:
-        return Judged(0, 0, 0, 0, 0, {"anything: it ran without the sanitizer": 0})
-    reads.finish()
-    missed = (
-        {reason: count for reason, count in reads.missed.items() if reason != RECOGNISED}
-        | reads.factors.missed
-        | reads.factors.missed_metadata
-        | reads.factors.missed_registers
-        | reads.fragments.missed
-        | reads.fragments.missed_registers
-    )
-    done = reads.instructions - sum(reads.missed_instructions.values())
-    a, b = ((0 if why_not else reads.sides_checked[side], reads.sides[side]) for side in "ab")
-    if why_not and done:
-        missed["operands of a launch that smemsim check does not model"] = done
-        done = 0
-    if written is not None and written.left_out:
-        missed[MORE_KINDS] = written.left_out
-    is_decided = reads.threads.is_decided and reads.warps.is_decided
-    if (done and undecided(reads)) or (not why_not and not is_decided):
-        missed["whether A and B have the same k and rows throughout each sum"] = 0
-    if reads.sides["a"] < reads.sides["b"]:
-        missed["whether A and B have the same k where A is in registers or tensor memory"] = reads.sides["b"] - reads.sides["a"]
-    if done and has_gaps(reads, launch.memory):
-        missed["whether the k that a sum leaves out between others are meant"] = 0
-    if not launch.program.uses.isdisjoint(REGISTERS):
-        missed[IN_REGISTERS] = 0
-    missed |= dict.fromkeys((reason for reason, is_so in ((CUT, reads.warps.was_cut), (SAME, reads.warps.was_again)) if is_so), 0)
-    maps = {(bytes(event.tensor_map)) for event in reads.maps.values()}
-    scales = tuple(
-        sum(n)
-        for n in zip(*((x.instructions - sum(x.missed.values()), x.instructions) for x in (reads.factors, reads.fragments)), strict=True)
-    )
-    distinct = written.distinct if written is not None else 0
-    return Judged(done, reads.instructions, len(reads.ctas), distinct, len(maps), missed, a, b, scales)
 
 
 # ---- `Run`: what a launch did and what is wrong with it
@@ -1003,18 +871,20 @@ class Run(metaclass=OwnMembers):
         written, ptx = self._checked[0], self.ptx.splitlines()
         place = Sources(self.launch.program.inlined.body).place
         names = written.step_names(self.name, place) if written is not None else {}
-        tiles = [_named(tile, names) for tile in report.tiles()]
+        tiles = [named_by_line(tile, names) for tile in report.tiles()]
         first, drawn = folded([*self.findings, *self.remarks]), fitting(tiles)[0]
         above = Above(self._ran(), tuple(outputs), self.output, self.evidence)
         entries = tuple(
-            dataclasses.replace(_entry(f, ptx, drawn), followers=tuple(_entry(g, ptx, drawn) for g in self._followers(f)))
+            dataclasses.replace(entry(f, ptx, drawn), followers=tuple(entry(g, ptx, drawn) for g in self._followers(f)))
             for f, _ in first[:MOST_ENTRIES]
         )
         counted, more = _counted(self.findings), max(len(first) - MOST_ENTRIES, 0)
         on_cost = " on cost" * all(f.code.startswith("P") for f in self.remarks)
         remarks = f", {len(self.remarks)} remark{'s' * (len(self.remarks) > 1)}{on_cost}" if self.remarks else ""
         heading = counted[0].upper() + counted[1:] + remarks
-        whole = report.page(tiles, names=names, unfilled=self._stores(place), filled=Filling(self.launch, place))
+        whole = report.page(
+            tiles, names=names, unfilled=stores_of(self.launch.program.inlined.body, place), filled=Filling(self.launch, place)
+        )
         return dataclasses.replace(
             whole, title=f"{shorter_name(self.launch.program.name)} on {self.launch.arch}", counted=heading, entries=entries, more=more,
             remarks=(), unchecked=(), clean="No findings.", above=above, named=tuple(named), back=back, heat=self._heat(), checked=self._checks(), stages=self._drawn_stages(),
@@ -1023,18 +893,6 @@ class Run(metaclass=OwnMembers):
     def _followers(self, f: Finding) -> list[Finding]:
         """The findings that follow from one."""
         return [g for g in (*self.findings, *self.remarks) if g.cause is not None and (g.cause.code, g.cause.line) == (f.code, f.line)]
-
-    def _stores(self, place: Callable[[Location], Location]) -> str:
-        """The possible writers of shared memory that no copy of a recorded launch wrote: the stores of the program."""
-        body = self.launch.program.inlined.body
-        stores = [i for i in body if i.op in STORES and any(word.startswith("shared") for word in i.modifiers)]
-        lines = list(
-            dict.fromkeys(f"PTX line {i.line}" if i.location is None else place(i.location).path.rpartition("/")[2] for i in stores)
-        )
-        if not lines:
-            return "nothing, or a generic store" if any(i.op in STORES for i in body) else "nothing"
-        more = f" and {len(lines) - MOST_STORES} more" if len(lines) > MOST_STORES else ""
-        return f"threads, or nothing (threads store to shared memory at {', '.join(lines[:MOST_STORES])}{more})"
 
     def _checks(self) -> tuple[str, ...]:
         """The lists of what was checked and what was not, a line each."""
@@ -1084,70 +942,3 @@ def _counted(findings: list[Finding]) -> str:
     at = f" at {places} instructions" if places > len(first) else ""
     follow = f", and {more} that follow{'s' * (more == 1)} from {'it' if len(first) == 1 else 'them'}" if more else ""
     return f"{len(first) or 'no'} finding{'s' * (len(first) != 1)}{at}{follow}"
-
-
-STORES = ("st", "stmatrix", "atom", "red", "wmma")  # of threads
-MOST_STORES = 4  # of a launch that a page lists
-AROUND = 4  # lines of PTX or source before and after a finding's, on a page
-MOST_ENTRIES = 40  # findings on a page
-
-
-def _named(tile: TilePicture, names: Mapping[int, str]) -> TilePicture:
-    """An operand that is called after its lines of PTX, not after a step of the scenario."""
-    path = Path.parse(tile.where)
-    line = names.get(path.step) if path.step is not None else None
-    return tile if line is None else dataclasses.replace(tile, name=f"{line} {path.side.upper()}")
-
-
-def _entry(f: Finding, ptx: list[str], tiles: Sequence[TilePicture] = ()) -> Entry:
-    """A finding on a page: lines of the PTX around its own, the line of its source, and where its picture is."""
-    from smemsim.core.picture.model import Entry, Excerpt
-
-    excerpt, sides = None, _sides(f, ptx)
-    around = tuple((n, shortened(ptx[n - 1])) for n in range(max(1, f.line - AROUND), min(len(ptx), f.line + AROUND) + 1))
-    if f.line and not any(side.source.lines == around for side in sides):  # else the lines are drawn already
-        excerpt = Excerpt(
-            around, f.line, () if sides else tuple(line for line in f.printed.excerpt() if not line.startswith(f"{f.line} | "))
-        )
-    others = f.printed.others() if f.count > 1 else ""
-    where = f.parts.where[0] if f.place is None or not isinstance(f.at, InLaunch) else Half("", "", f.at.instruction, f.place).at("")
-    return Entry(str(f.severity), f.code, where, told(f.what), f.printed.fix(), f.because, others=others, excerpt=excerpt, rows=f.printed.page_rows(),
-                 target=target_of(f.check, tiles) if f.check else None, severity_says=f.severity.says, explained=cause_of(f.code), sides=sides)  # fmt: skip
-
-
-def _sides(f: Finding, ptx: list[str]) -> tuple[Side, ...]:
-    """The accesses of a finding with the source around each line; that of the finding itself if it names no access;
-    none for a remark.
-    """
-    from smemsim.core.picture.model import Side, Told
-
-    if f.severity is Severity.NOTE:
-        return ()
-    launch = f.at.launch if isinstance(f.at, InLaunch) else ""
-    halves = [half for half in f.halves if half.instruction is not None]
-    if not halves and isinstance(f.at, InLaunch) and f.at.instruction is not None:
-        halves = [Half("at", f.at.instruction.name, f.at.instruction, f.place)]
-    sides: list[Side] = []
-    for half in halves:
-        access, source = Told(half.does, told(half.text), half.at(launch)), _source_around(half, f, ptx)
-        near = [n for n, side in enumerate(sides) if (source.at, dict(source.lines)[source.at]) in side.source.lines]
-        if len(halves) > 2 and near:  # no race of two: several accesses are in one piece of source
-            side = sides[near[0]]
-            also = tuple(dict.fromkeys((*side.source.also, source.at)))
-            sides[near[0]] = Side((*side.accesses, access), dataclasses.replace(side.source, also=also))
-        else:
-            sides.append(Side((access,), source))
-    return tuple(sides)
-
-
-def _source_around(half: Half, f: Finding, ptx: list[str]) -> Excerpt:
-    """Lines of the source around an access; of the PTX, if the source cannot be read."""
-    from smemsim.base.files import source_text
-    from smemsim.core.picture.model import Excerpt
-
-    assert half.instruction is not None
-    place = half.place or half.instruction.location
-    text = source_text(place.file, f.folders).splitlines() if place is not None else []
-    lines, at = (text, place.line) if place is not None and 0 < place.line <= len(text) else (ptx, half.instruction.line)
-    numbers = range(max(1, at - AROUND), min(len(lines), at + AROUND) + 1)
-    return Excerpt(tuple((n, shortened(lines[n - 1]) if lines is ptx else lines[n - 1]) for n in numbers), at)

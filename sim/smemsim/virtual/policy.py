@@ -460,8 +460,8 @@ def checked_of(launches: list[Launched], arch: str) -> list[str]:
     if not checked:
         return []
     # which needs numpy; a launch has loaded it
+    from smemsim.diagnosis.coverage import COMPARE, IN_REGISTERS, not_checked, operands_checked
     from smemsim.diagnosis.report import rests_on
-    from smemsim.diagnosis.run import COMPARE, IN_REGISTERS, not_checked, operands_checked
 
     seen = sum(bool(x.run and x.run.get("sanitized")) for x in launches)
     of = (

@@ -241,7 +241,7 @@ HEADS = ("#", "kernel", "findings", "time", "operand layouts checked", "launched
 
 def _checked(x: Launched) -> str:
     """The operands that were checked in a launch, in words; "" for none."""
-    from smemsim.diagnosis.run import operands_checked  # which needs numpy; a launch has loaded it
+    from smemsim.diagnosis.coverage import operands_checked  # which needs numpy; a launch has loaded it
 
     checked = (x.run or {}).get("checked")
     return operands_checked(checked["a"], checked["b"]) if checked else ""
