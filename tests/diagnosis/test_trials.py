@@ -119,6 +119,16 @@ def test_each_wait_without_a_loop_is_named(loop: str, again: str):
     assert not loop or len(findings) == len(said)
 
 
+BRANCHED = "setp.lt.u32 %p4, %r1, 32; @%p4 bra A;\nfence.proxy.async; bra E;\nA: fence.proxy.async;\n"
+
+
+@pytest.mark.parametrize(("fences", "is_tried"), [(FENCE, True), (BRANCHED, False)])
+def test_a_barrier_after_a_fence_helps_only_if_all_threads_come_there(fences: str, is_tried: bool):
+    """The other warp would arrive at it by the last barrier of the kernel, and the accesses have an order by chance."""
+    (found,) = ran(f"{OWN}st.shared.b32 [%r3], %r1;\n{fences}{BULK}{WAITED}E: bar.sync 0;\n")[0].findings
+    assert (found.code, found.tried) == ("X008", is_tried)
+
+
 COPIED = """mov.u32 %r5, sm; mad.lo.u32 %r3, %r1, 16, %r5; mov.u32 %r10, 3; st.shared.v4.b32 [%r3], {%r10, %r10, %r10, %r10};
 fence.proxy.async.shared::cta; tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [bar+56], 32; @%p9 mbarrier.init.shared::cta.b64 [bar], 1; bar.sync 0;
 ld.shared.u32 %r11, [bar+56]; shr.u32 %r12, %r5, 4; cvt.u64.u32 %d5, %r12; or.b64 %d5, %d5, 0x0000400800000000;
