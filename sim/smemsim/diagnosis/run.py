@@ -83,6 +83,8 @@ MOST_ENTRIES = 40  # findings on a page
 
 _NUMBER = re.compile(r"0x[0-9a-f]+|%?\w*\d[\d.]*")  # or a register
 OF_FUNCTIONS = ("R507", "X008")  # codes whose findings in an inlined function are one
+OF_BOXES = frozenset(("R508", "T209"))  # codes after which other boxes are not looked at
+STUCK = frozenset(("X006", "X010"))  # codes after which it is not known what threads would have done later
 OF_OPERANDS = ("R501", "R502", "R503", "R504", "R505", "R508", "I603", "I604")  # codes whose sentences may name a k
 
 
@@ -518,46 +520,54 @@ class Run(metaclass=OwnMembers):
 
     def _judged(self, report: Report | None) -> tuple[list[Finding], list[Finding]]:
         """The findings from loads, operands and stores: the causes, and the rest."""
-        causes = []
-        if self.reads is not None:
-            causes = exchanged(self.reads)
-            causes += of_maps(self.reads, self.launch, [f.line for f in causes])
-            causes = causes or turned(self.reads) or interchanged(self.reads, self.launch.arch)
-        executed = []
+        reads = self.reads
+        if reads is None:
+            return [], exchanged_boxes(self.launch)
+        causes = exchanged(reads)
+        causes += of_maps(reads, self.launch, [f.line for f in causes])
+        causes = causes or turned(reads) or interchanged(reads, self.launch.arch)
         others = {f.code for f in self._watched if f.severity is not Severity.NOTE}
-        is_missed = "R507" in others or bool(self.launch.result.left_out)
-        others.discard("R507")  # what was not written may be what the instruction's shape leaves out
-        if self.reads is not None and not causes and not (report and report.findings) and not others:
-            executed = [
-                *mismatches(self.reads, self.launch.program, self.launch.memory),
-                *unread(self.reads, self.launch.result.elsewhere, is_missed=is_missed),
-            ]
-            if not executed and self._has_ended:
-                executed = unreached(self.reads, self.launch.memory)
-            executed = [_with_unit(f) for f in executed]
-        stored = [] if self.reads is None else [milder_if_looked_up(f, self.launch.program) for f in self.reads.threads.found.values()]
-        if self.reads is not None and "X006" not in others:  # which tiles a launch that hangs has stored is not certain
-            stored += stored_tiles(self.reads, self.launch)
+        # what was not written may be what the instruction's shape leaves out
+        is_known = bool(causes or (report and report.findings) or others - {"R507"})
+        executed = [] if is_known else self._of_parts(reads, is_missed="R507" in others or bool(self.launch.result.left_out))
         told = {f.code for f in (*causes, *executed) if f.severity is not Severity.NOTE}
-        if self.reads is not None and "R508" not in told:  # else the load is reported already
-            stored = [*halves(self.reads), *stored]
-        if told.isdisjoint(("R508", "T209")) and not any(f.code in ("R508", "T209") for f in stored):
-            stored = [*stored, *exchanged_boxes(self.launch)]
-            if self.reads is not None and not stored and self._has_ended and not others & {"X006", "X010"}:
-                stored = repeated_products(self.reads, self.launch) or never_loaded(self.reads, self.launch)
-        if self.reads is not None:
-            stored = [
-                *stored,
-                *cut_off(self.reads, self.launch.memory),
-                *nan_fills(self.reads),
-                *stray_boxes(self.reads),
-                *exchanged_steps(self.reads),
-            ]
-            if not others & {"X006", "X010"} and not self.interrupted and not self.out_of_time:  # else sums may go on
-                stored = [*stored, *self._of_warps(self.reads)]
-            if self._has_ended:
-                stored = [*stored, *wrong_factors(self.reads.factors, self.launch), *wrong_fragments(self.reads.fragments, self.launch)]
-        return causes, [*executed, *stored]
+        may_go_on = bool(others & STUCK) or self.interrupted or self.out_of_time  # and sums with it
+        return causes, [
+            *executed,
+            *self._of_stores(reads, told, others),
+            *cut_off(reads, self.launch.memory),
+            *nan_fills(reads),
+            *stray_boxes(reads),
+            *exchanged_steps(reads),
+            *(() if may_go_on else self._of_warps(reads)),
+            *((*wrong_factors(reads.factors, self.launch), *wrong_fragments(reads.fragments, self.launch)) if self._has_ended else ()),
+        ]
+
+    def _of_parts(self, reads: Reads, *, is_missed: bool) -> list[Finding]:
+        """The findings about k and rows of products that do not fit, and about parts of tiles that nothing reads."""
+        found = [
+            *mismatches(reads, self.launch.program, self.launch.memory),
+            *unread(reads, self.launch.result.elsewhere, is_missed=is_missed),
+        ]
+        if not found and self._has_ended:
+            found = unreached(reads, self.launch.memory)
+        return [_with_unit(f) for f in found]
+
+    def _of_stores(self, reads: Reads, told: Collection[str], others: Collection[str]) -> list[Finding]:
+        """The findings about tiles that threads write, and about boxes that no finding of `told` is about. The run has
+        findings with the codes `others`.
+        """
+        found = [milder_if_looked_up(f, self.launch.program) for f in reads.threads.found.values()]
+        if "X006" not in others:  # which tiles a launch that hangs has stored is not certain
+            found += stored_tiles(reads, self.launch)
+        if "R508" not in told:  # else the load is reported already
+            found = [*halves(reads), *found]
+        if not OF_BOXES.isdisjoint((*told, *(f.code for f in found))):
+            return found
+        found += exchanged_boxes(self.launch)
+        if found or not self._has_ended or not STUCK.isdisjoint(others):
+            return found
+        return repeated_products(reads, self.launch) or never_loaded(reads, self.launch)
 
     def _of_warps(self, reads: Reads) -> list[Finding]:
         """The findings about mma.sync. If there are none, the next such launch need not be followed."""
