@@ -571,8 +571,8 @@ def _check_files(kernel: pathlib.Path, launch: LaunchFile, expected: dict[str, s
 
 
 class _Arrays:
-    """The arrays of a launch by their names, as they are and as they were `before` it, and what they are compared with:
-    by name the file or the digest that is `expected`, and the element types that were asked for.
+    """The arrays of a launch by their names, as they are and as they were `before` it. The file or the digest that each
+    is compared with is `expected`. The element types that were asked for are `types`.
     """
 
     def __init__(self, launch: LaunchFile, arrays: dict[str, Any], o: dict[str, Any]) -> None:

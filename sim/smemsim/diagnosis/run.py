@@ -173,7 +173,7 @@ def _halves(f: Finding) -> frozenset[str]:
 
 
 def _gist(f: Finding, sources: Sources) -> tuple[object, ...]:
-    """What says that findings are the same. Findings of one source line with the same gist are grouped.
+    """The key of findings that are the same. Findings of one source line with the same gist are grouped.
 
     Without .loc: of one form of instruction. Threads that wait are reported at every place. Races and uninitialised
     values in a function that was inlined at several places have one cause, whichever of its lines are involved.

@@ -71,7 +71,7 @@ class Access:
 @dataclasses.dataclass(frozen=True)
 class Clauses:
     """The clauses of a finding: what is wrong, by which code of `core/spec/findings.py`, with the accesses, and why.
-    What is missing is `kind`, if the code has several cases (see `InLaunch`).
+    The missing part is `kind`, if the code has several cases (see `InLaunch`).
     """
 
     code: str
