@@ -112,14 +112,14 @@ def scenario_of(
     title: str = "",
     most: int = MOST_PRODUCTS,
     meaning: Mapping[str, str] = AS_READ,
-    lines: Mapping[str, Set[int]] = MappingProxyType({}),
+    sites: Mapping[str, Set[int]] = MappingProxyType({}),
     wide: bool = False,
 ) -> Written:
     """The different products of a run, the first of each kind, with the loads of their operands.
 
     The intended tiles of operands "a" and "b" are in `meaning`. A tile "as read" continues from the first element that
     was read. A tile "corner" starts at the corner of the loaded tile. A tile "turned" also has rows and K exchanged.
-    For an operand in `lines` it holds only for the instructions at these lines. With `wide`, the loads around every
+    For an operand in `sites` it holds only for the instructions at these sites. With `wide`, the loads around every
     product are kept, which may have the meant data.
     """
     different = _different(reads.products)
@@ -136,8 +136,8 @@ def scenario_of(
         if isinstance(item, Issued):
             writing.load(item)
         else:
-            there = {e.instruction.line for e in item.events}
-            writing.product(item, {side: kind if there & lines.get(side, there) else AS_READ[side] for side, kind in meaning.items()})
+            there = {e.instruction.site for e in item.events}
+            writing.product(item, {side: kind if there & sites.get(side, there) else AS_READ[side] for side, kind in meaning.items()})
     scenario = writing.scenario(title or f"{launch.program.name}, as it ran")
     return Written(scenario, tuple(writing.events), writing.loads, len(different), len(different) - len(chosen))
 
@@ -157,7 +157,7 @@ def _different(products: list[Product]) -> list[Product]:
                         None if r is None else (r.at[0] - first.at[0], r.at[1] - first.at[1], r.share, r.word >> 32, r.base) for r in side
                     )
                 )
-        return tuple(e.instruction.line for e in p.events), tuple(sides)
+        return tuple(e.instruction.site for e in p.events), tuple(sides)
 
     return list({kind(p): p for p in reversed(products)}.values())[::-1]
 
@@ -325,30 +325,30 @@ def judged(launch: Launch, reads: Reads) -> tuple[Written, Report | None]:
     if not written.steps:
         return written, None
     report = _checked(written.scenario)
-    meaning, lines = dict(AS_READ), dict[str, Set[int]]()
+    meaning, sites = dict(AS_READ), dict[str, Set[int]]()
     wrong = [side for side in ("a", "b") if _of_side(report, side)]
     for side in wrong:
         # one instruction may read another tensor than its neighbour, in which all is right
-        own = _lines(written, _of_side(report, side))
+        own = _sites(written, _of_side(report, side))
         is_told, has_rows = _has_own_k(reads, side), _may_be_turned(reads, side, own)
         for kind, alone, among in (("turned", True, {}), ("turned", True, {side: own}), ("corner", False, {}), ("turned", False, {})):
             if kind == "turned" and (is_told or not has_rows):
                 continue
-            other = scenario_of(launch, reads, meaning=meaning | {side: kind}, lines=lines | among)
+            other = scenario_of(launch, reads, meaning=meaning | {side: kind}, sites=sites | among)
             better = check(other.scenario)
             if _is_better(report, better, side, kind, launch.arch, alone=alone):
                 if kind == "turned" and alone and is_told is None:
                     better = _with_both(report, better, side)
-                meaning[side], written, report, lines = kind, other, better, lines | among
+                meaning[side], written, report, sites = kind, other, better, sites | among
                 break
     for side in _strayed(launch, reads):
         if side not in wrong:
-            other = scenario_of(launch, reads, meaning=meaning | {side: "corner"}, lines=lines)
+            other = scenario_of(launch, reads, meaning=meaning | {side: "corner"}, sites=sites)
             better = check(other.scenario)
             if _is_of_starts(_of_side(better, side)):
                 meaning[side], written, report = "corner", other, better
     if any(map(_is_open, report.findings)):
-        other = scenario_of(launch, reads, meaning=meaning, lines=lines, wide=True)
+        other = scenario_of(launch, reads, meaning=meaning, sites=sites, wide=True)
         better = check(other.scenario)
         if sum(map(_is_open, better.findings)) < sum(map(_is_open, report.findings)):
             written, report = other, better
@@ -376,13 +376,13 @@ def _strayed(launch: Launch, reads: Reads) -> Iterable[str]:
     """The operands some of which start after the first row of their tile, and that continue past their data: the start
     may be wrong.
     """
-    lines = {f.line for f in launch.result.findings.values() if f.code in STRAYED}
+    sites = {f.site for f in launch.result.findings.values() if f.code in STRAYED}
     for side in ("a", "b"):
         strayed = [
             read
             for p in reads.products
             for event, read in zip(p.events, getattr(p, side), strict=True)
-            if event.instruction.line in lines and read
+            if event.instruction.site in sites and read
         ]
         if any(read.share < 1 for read in strayed):
             yield side
@@ -433,13 +433,13 @@ def _has_own_k(reads: Reads, side: str) -> bool | None:
     return None
 
 
-def _may_be_turned(reads: Reads, side: str, lines: Set[int]) -> bool:
+def _may_be_turned(reads: Reads, side: str, sites: Set[int]) -> bool:
     """Do the loads of an operand bring as many rows as it has k? If not, what are its rows cannot be its k: most of
     these would lie outside of the tensor, where nothing is wrong.
     """
     for p in reads.products:
         held = [read for read in getattr(p, side) if read is not None and read.is_plain]
-        if not held or lines.isdisjoint(event.instruction.line for event in p.events):
+        if not held or sites.isdisjoint(event.instruction.site for event in p.events):
             continue
         dimension, keys = held[0].modes[0][0].dimension, {load.key_of_map for read in held for load in read.loads}
         rows = {
@@ -480,10 +480,10 @@ def _places(found: list[Finding]) -> set[int | None]:
     return {f.path.step for f in found}
 
 
-def _lines(written: Written, found: list[Finding]) -> set[int]:
-    """The lines of the instructions of the steps that findings are about."""
+def _sites(written: Written, found: list[Finding]) -> set[int]:
+    """The sites of the instructions of the steps that findings are about."""
     items = [written.steps[step] for step in _places(found) if step is not None]
-    return {e.instruction.line for item in items if isinstance(item, Product) for e in item.events}
+    return {e.instruction.site for item in items if isinstance(item, Product) for e in item.events}
 
 
 def _is_of_starts(found: list[Finding]) -> bool:

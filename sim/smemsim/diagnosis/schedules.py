@@ -133,8 +133,9 @@ def compared(launch: Launch, left: Mapping[int, np.ndarray], regions: Sequence[R
 
 
 def race_of(f: Finding) -> tuple[str, frozenset[int]]:
-    """The code and the lines of a finding: those of both accesses of a race, whichever comes first in a schedule."""
-    return f.code, frozenset((f.line, *((f.other.line,) if f.code == "X008" and f.other is not None else ())))
+    """The code and the sites of a finding: those of both accesses of a race, whichever comes first in a schedule."""
+    other = f.at.other if f.code == "X008" and isinstance(f.at, InLaunch) else None
+    return f.code, frozenset((f.site, f.site if other is None else other.site))
 
 
 def _is_global(i: Instruction) -> bool:
