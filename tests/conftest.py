@@ -48,6 +48,10 @@ collect_ignore = ["ptx/add.py"]  # needs Triton; its output is beside it
 collect_ignore_glob = ["programs/*"]  # programs of users, which tests start
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
+# Folders of tests whose launches name facts that stay as they are. Not files in them whose facts depend on the time, or
+# whose tests compare the facts themselves.
+WHOSE_FACTS_STAY = {ROOT / "tests" / "run", ROOT / "tests" / "diagnosis"}
+WHOSE_DO_NOT = {"test_profile.py", "test_kept_code.py", "test_concurrency.py"}
 OF_TOOLS = {
     ".git",
     "__pycache__",
@@ -128,6 +132,38 @@ def files_of_checkout():
         folders[:] = [name for name in folders if name not in OF_TOOLS and not name.endswith(".egg-info")]
         found |= {os.path.join(folder, name) for name in names if not name.endswith((".py", ".md"))}
     return found
+
+
+def pytest_collection_modifyitems(items):
+    """What each launch of these tests names is held against a snapshot, besides what the test itself asks. Examples
+    that Hypothesis draws are left out: other ones have other facts.
+    """
+    for item in items:
+        if (
+            item.path.parent in WHOSE_FACTS_STAY
+            and item.path.name not in WHOSE_DO_NOT
+            and not hasattr(getattr(item, "obj", None), "hypothesis")
+        ):
+            item.fixturenames.append("_facts_stay")
+
+
+@pytest.fixture
+def _facts_stay(request, snapshot):
+    from facts import recorded
+
+    with pytest.MonkeyPatch.context() as patch:
+        told = recorded(patch)
+        yield
+        if getattr(request.node, "has_passed", False) and told():
+            assert told() == snapshot(name="facts")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    report = yield
+    if call.when == "call":
+        item.has_passed = report.passed
+    return report
 
 
 @pytest.fixture(scope="session", autouse=True)

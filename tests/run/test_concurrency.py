@@ -16,6 +16,7 @@ import pytest
 
 import smemsim
 from asynchronous import Drawn
+from facts import facts
 from launches import no_such
 
 HEAD = """.version 8.8
@@ -1163,18 +1164,6 @@ def run(kernel: Kernel, *, ahead: int = 0, **options: object) -> smemsim.Run:
     for f in (*done.findings, *done.remarks):
         assert no_such(str(f), lines=text.count("\n"), block=kernel.block, grid=grid) == []
     return done
-
-
-FACTS = re.compile(r"0x[0-9a-f]+|\d+|[a-z]\w*(?:::\w+)?(?:\.\w+(?:::\w+)*)+|\.[a-z]\w+")
-
-
-def facts(done: smemsim.Run) -> str:
-    """What findings name, whatever the words are: lines, warps, CTAs, bytes, instructions, and the PTX that repairs."""
-    lines = []
-    for f in (*done.findings, *done.remarks):
-        text = re.sub(r"PTX ISA [\d.]+( §[\d.]+(, [\d.]+)*)?", "", " ".join(str(f).split()).removeprefix(f.code))
-        lines.append(f"{f.code} {f.severity.name.lower()}: {' '.join(FACTS.findall(text))}")
-    return "\n".join(lines)
 
 
 @pytest.mark.parametrize("kernel", [k for k in KERNELS if not k.found], ids=lambda k: k.name)

@@ -1,0 +1,124 @@
+"""What findings name, whatever the words are, and a record of what the launches of a test are told."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import pytest
+
+import smemsim
+
+__all__ = ["facts", "recorded"]
+
+# What a sentence is about, and what it asks for. How it is said may change.
+_WORDS = [
+    "acquire",
+    "after",
+    "alignment",
+    "arrive",
+    "barrier",
+    "before",
+    "begin",
+    "box",
+    "branch",
+    "commit",
+    "coordinates",
+    "count",
+    "descriptor",
+    "destination",
+    "element",
+    "end",
+    "every",
+    "exchange",
+    "exit",
+    "expect",
+    "factor",
+    "fence",
+    "flag",
+    "flight",
+    "group",
+    "issue",
+    "later",
+    "launch",
+    "loop",
+    "mask",
+    "move",
+    "never",
+    "once",
+    "order",
+    "padding",
+    "parity",
+    "phase",
+    "pitch",
+    "poll",
+    "product",
+    "reader",
+    "register",
+    "release",
+    "scope",
+    "shape",
+    "stage",
+    "start",
+    "store",
+    "stride",
+    "swizzle",
+    "tile",
+    "twice",
+    "type",
+    "until",
+    "wait",
+    "zero",
+]
+_FACTS = re.compile(rf"0x[0-9a-f]+|\d+|[a-z]\w*(?:::\w+)?(?:\.\w+(?:::\w+)*)+|\.[a-z]\w+|\b(?:{'|'.join(_WORDS)})")
+_ADDRESSES = re.compile(r"0x[0-9a-f]{6}([0-9a-f]{6})\b")  # of arrays: where they begin depends on the tests before
+_FOLDERS = re.compile(r"\S*/(?=\S)")
+_SECTIONS = re.compile(r"PTX ISA [\d.]+( §[\d.]+(, [\d.]+)*)?")
+
+
+def facts(done: smemsim.Run) -> str:
+    """Lines, warps, CTAs, bytes, instructions, the PTX that repairs, and what it is about: one line for each finding and
+    remark.
+    """
+    lines = []
+    for f in (*done.findings, *done.remarks):
+        lines.append(f"{f.code} {f.severity.name.lower()}: {_named(str(f).strip().removeprefix(f.code))}")
+    return "\n".join(lines)
+
+
+def _named(text: str) -> str:
+    text = _FOLDERS.sub("", _SECTIONS.sub("", " ".join(text.split())))
+    return " ".join(_FACTS.findall(_ADDRESSES.sub(r"0x\1", text)))
+
+
+def _checked(done: smemsim.Run) -> str:
+    """How much was checked, and what the lines about limits name."""
+    told = done.as_dict()
+    numbers = told["checked"] | {"missed": sum(told["checked"]["missed"].values())}
+    counts = [
+        f"{name} {number}" for name, number in numbers.items() if number and set(number if isinstance(number, tuple) else (1,)) != {0}
+    ]
+    limits = [_named(line) for kind in ("approximate", "unsure", "bounds") for line in told[kind]]
+    return "; ".join([*counts, *limits])
+
+
+def recorded(patch: pytest.MonkeyPatch) -> Callable[[], str]:
+    """From now on what launches find is recorded. The result gives the facts of all of them, those of one launch
+    after the other.
+    """
+    told: list[str] = []
+    depth = [0]
+    launch = smemsim.Gpu.run
+
+    def run(self: smemsim.Gpu, *args: object, **kwargs: object) -> smemsim.Run:
+        depth[0] += 1
+        try:
+            done = launch(self, *args, **kwargs)
+        finally:
+            depth[0] -= 1
+        if not depth[0]:
+            told.append("\n".join(filter(None, (facts(done), _checked(done)))))
+        return done
+
+    patch.setattr(smemsim.Gpu, "run", run)
+    return lambda: "\n\n".join(filter(None, told))
