@@ -12,66 +12,14 @@ import smemsim
 __all__ = ["facts", "recorded"]
 
 # What a sentence is about, and what it asks for. How it is said may change.
-_WORDS = [
-    "acquire",
-    "after",
-    "alignment",
-    "arrive",
-    "barrier",
-    "before",
-    "begin",
-    "box",
-    "branch",
-    "commit",
-    "coordinates",
-    "count",
-    "descriptor",
-    "destination",
-    "element",
-    "end",
-    "every",
-    "exchange",
-    "exit",
-    "expect",
-    "factor",
-    "fence",
-    "flag",
-    "flight",
-    "group",
-    "issue",
-    "later",
-    "launch",
-    "loop",
-    "mask",
-    "move",
-    "never",
-    "once",
-    "order",
-    "padding",
-    "parity",
-    "phase",
-    "pitch",
-    "poll",
-    "product",
-    "reader",
-    "register",
-    "release",
-    "scope",
-    "shape",
-    "stage",
-    "start",
-    "store",
-    "stride",
-    "swizzle",
-    "tile",
-    "twice",
-    "type",
-    "until",
-    "wait",
-    "zero",
-]
-_FACTS = re.compile(rf"0x[0-9a-f]+|\d+|[a-z]\w*(?:::\w+)?(?:\.\w+(?:::\w+)*)+|\.[a-z]\w+|\b(?:{'|'.join(_WORDS)})")
-_ADDRESSES = re.compile(r"0x[0-9a-f]{6}([0-9a-f]{6})\b")  # of arrays: where they begin depends on the tests before
+_WORDS = (
+    "acquire|after|alignment|arrive|barrier|before|begin|box|branch|commit|coordinates|count|descriptor|"
+    "destination|element|end|every|exchange|exit|expect|factor|fence|flag|flight|group|issue|later|launch|"
+    "loop|mask|move|never|once|order|padding|parity|phase|pitch|poll|product|reader|register|release|"
+    "scope|shape|stage|start|store|stride|swizzle|tile|twice|type|until|wait|zero"
+)
+_FACTS = re.compile(rf"0x[0-9a-f]+|\d+|[a-z]\w*(?:::\w+)?(?:\.\w+(?:::\w+)*)+|\.[a-z]\w+|\b(?:{_WORDS})")
+_ADDRESSES = re.compile(r"0x[0-9a-f]{7}([0-9a-f]{5})\b")  # of arrays: where they begin depends on the tests before
 _FOLDERS = re.compile(r"\S*/(?=\S)")
 _SECTIONS = re.compile(r"PTX ISA [\d.]+( §[\d.]+(, [\d.]+)*)?")
 
