@@ -663,6 +663,41 @@ def test_what_a_flag_releases_includes_what_its_launch_has_waited_for(waits, cod
     assert {f.code for f in found} == codes
 
 
+@pytest.mark.parametrize(("acquires", "codes"), [("acquire", set()), ("relaxed", {"X008"})])
+def test_what_a_flag_releases_includes_what_its_launch_has_acquired(acquires, codes):
+    """The first launch stores words and releases a flag, the second acquires it and releases a flag of its own, which the
+    third one acquires before it reads the words.
+    """
+    gpu = Gpu("sm_90a")
+    a = gpu.array(np.zeros(2048, np.uint32))
+    flags = "ld.param.u64 %d1, [a];"
+    sets, passes = (f"@%p1 red.release.gpu.global.add.u32 [%d1+{at}], 1;" for at in (8000, 8004))
+    gets = f"ld.param.u64 %d3, [a]; ld.acquire.gpu.global.u32 %r2, [%d3+8004]; {GETS}"
+    bodies = (
+        f"{LETS} {PUTS} bar.sync 0; {flags} {sets}",
+        f"{LETS} {flags} ld.{acquires}.gpu.global.u32 %r2, [%d1+8000]; bar.sync 0; {passes}",
+    )
+    run = None
+    for body, name in (*((body, "first") for body in bodies), ("", "second")):
+        run = gpu.launch(PUBLISHES.format(body, gets), name, block=64, args=[a], progress=False, after=run)
+    assert {f.code for f in run.findings} == codes
+
+
+@pytest.mark.parametrize(
+    ("waits", "codes"), [(f"@%p1 {WAITS}", set()), ("@%p2 " + WAITS, {"X008"}), ("@%p3 " + WAITS, {"X008"}), ("", {"X008"})],
+    ids=["of each CTA", "of CTA 0", "of CTA 1", "none"],
+)  # fmt: skip
+def test_one_thread_of_each_cta_waits_for_the_launch_in_front(waits, codes):
+    """A wait in one CTA is none for another CTA."""
+    gpu = Gpu("sm_90a")
+    a, b = (gpu.array(np.zeros(64, np.uint32)) for _ in range(2))
+    who = "mov.u32 %r3, %ctaid.x; mad.lo.u32 %r2, %r3, 64, %r1; setp.eq.u32 %p2, %r2, 0; setp.eq.u32 %p3, %r2, 64;"
+    ptx = DEPENDENT.replace(".reg .pred %p<2>;", ".reg .pred %p<4>;").format(f"{who} {waits} bar.sync 0; {TAKES}", lets=LETS)
+    first = gpu.launch(ptx, "first", block=64, args=[a], progress=False)
+    run = gpu.launch(ptx, "second", grid=2, block=64, args=[a, b], progress=False, after=first)
+    assert {f.code for f in run.findings} == codes
+
+
 @pytest.mark.parametrize(
     ("middle", "third", "is_found"),
     [
