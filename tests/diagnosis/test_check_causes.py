@@ -103,13 +103,17 @@ def test_a_transfer_that_a_wrong_operand_needs_follows_from_its_finding():
     assert [f.because for f in check(bad).remarks] == ["", "D304"]
 
 
-def test_a_stage_that_is_read_instead_of_another_is_named():
+@pytest.mark.parametrize("written", [{"stage": 1}, {}], ids=["written", "left out"])
+def test_a_stage_that_is_read_instead_of_another_is_named(written):
+    """An operand without `stage` reads stage 0."""
     scenario = kernel("sm_90a", "bf16", "K", "128B", 64, 64, stages=3)
-    operand, first = scenario["step"][1]["a"], scenario["step"][0]
-    operand |= {"start_offset": 0, "stage": 1}
-    scenario["step"].insert(0, first | {"stage": 1, "at": [[at[0], at[1] + 1] for at in first["at"]]})
+    operand, first, read = scenario["step"][1]["a"], scenario["step"][0], written.get("stage", 0)
+    operand |= {"start_offset": 0, **written}
+    scenario["step"].insert(0, first | {"stage": read, "at": [[at[0], at[1] + 1] for at in first["at"]]})
     one = only(scenario)
-    assert (one.code, one.fix) == ("R508", ("step[2].a.stage", 1, 2))
+    assert (one.code, one.fix) == ("R508", ("step[2].a.stage", read, 2))
+    assert one.repair.startswith("stage = 2")
+    assert one.message.startswith(f"the operand reads stage {read}; the intended tile is in stage 2;")
     assert "reads row r + 1 in place of row r" in one.pattern
 
 

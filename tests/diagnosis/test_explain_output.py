@@ -452,6 +452,10 @@ FAULTS = {
         {"change": lambda ptx: re.sub(r"\[%rd49, \{(%r\d+), (%r\d+)\}\]", r"[%rd49, {\2, \1}]", ptx)},
         r"the loads at lines 675, 711, 743 and 775 have their coordinates exchanged: the other products of this sum multiply rows from 0 on of A",
     ),
+    "one load turned": (
+        {"change": lambda ptx: re.sub(r"\[%rd49, \{(%r\d+), (%r\d+)\}\]", r"[%rd49, {\2, \1}]", ptx, count=1)},
+        r"the load at line 675 has its coordinates exchanged: .* rows from 128 on of A, and B has k = 0 here",
+    ),
     "operands exchanged": ({"about": exchange}, r"it is transposed.*exchange A and B"),
     "A for B": ({"about": lambda args: args.__setitem__(1, args[0])}, r"it is A A\^T, not A B"),
     "a store left out": ({"change": replaced((STORE, ""))}, r"columns 64 to 127 mod 128; look whether a store"),

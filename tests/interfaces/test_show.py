@@ -296,6 +296,14 @@ def test_buffers_say_what_filled_them():
         assert strip.bands[-1].end == strip.end
 
 
+def test_a_page_without_operands_says_what_filled_the_buffers():
+    scenario = kernel("sm_90a", "bf16", "K", "128B", 64, 64)
+    del scenario["step"][1]
+    report = check(scenario)
+    assert report.tiles() == []
+    assert "TMA load of tm at [0, 0] to 0x400 (step[0])" in report.html().partition("<h2 id=hb>Buffers</h2>")[2]
+
+
 # ---- what people see
 
 
