@@ -986,6 +986,15 @@ def test_a_strong_load_and_a_strong_store_of_what_is_made_of_it_lose_updates(bod
         assert set(found(f"mov.u32 %r8, %ctaid.x; setp.ne.u32 %p2, %r1, 0; @%p2 bra END; {body} END:", *arrays, grid=grid)) == codes
 
 
+@pytest.mark.parametrize(("shape", "writers"), [((1, 64), ["warp 1", "warp 0"]), ((2, 32), ["warp 0 of CTA 1", "warp 0 of CTA 0"])])
+def test_a_lost_update_is_of_two_warps_that_the_finding_names(shape, writers):
+    """Both execute the same store."""
+    grid, block = shape
+    body = f"and.b32 %r2, %r1, 31; setp.ne.u32 %p2, %r2, 0; @%p2 bra END; {VOLATILE_COUNT} END:"
+    (race,) = run_in(body, [np.zeros(1, np.uint32)], grid=grid, block=block)[0].result.findings.values()
+    assert [half.text.split(" (")[0] for half in race.halves if half.does == "write"] == writers
+
+
 COPIED = "mul.wide.u32 %d1, %r1, 4; add.u64 %d2, %d20, %d1; add.u64 %d3, %d21, %d1; {} "
 LOAD, STORE = "ld.global.u32 %r2, [%d2];", "st.global.u32 [%d3], %r2;"
 
