@@ -254,6 +254,43 @@ def test_each_alternative_changes_something_and_leaves_nothing_behind(point):
     assert in_force() == ""
 
 
+@pytest.mark.parametrize(
+    ("name", "multiple", "is_of_all"), [("start_of_32_bytes", 32, True), ("start_of_line", 128, False), ("start_of_atom", 1024, False)]
+)  # fmt: skip
+@pytest.mark.parametrize("swizzle", ["none", "32B", "64B", "128B", "128B_ATOM_32B"])
+def test_an_operand_is_read_from_the_multiple_below_its_start_where_that_is_assumed(name, multiple, is_of_all, swizzle):
+    """Without a swizzle there are no atoms, and no lines that one counts."""
+
+    def read(start):
+        word = smemsim.SmemDescriptor(
+            arch="sm_100a", start_address=start, swizzle=swizzle, leading_byte_offset=128, stride_byte_offset=1024
+        ).encode()
+        return smemsim.operand_addresses(word, arch="sm_100a", dtype="tf32", major="MN", rows=64, k=8)
+
+    start = 0x400 + 61 * 16
+    below = start // multiple * multiple if is_of_all or swizzle != "none" else start
+    with assuming(f"operand.any_start={name}"):
+        found = read(start)
+    np.testing.assert_array_equal(found, read(below))
+
+
+@pytest.mark.parametrize(
+    ("name", "layout", "rows", "lanes"),
+    [
+        ("a_as_wgmma", ATmemLayout(128, "f16"), (0, 15, 16, 63, 64, 79, 80, 127), (0, 15, 32, 111, 16, 31, 48, 127)),
+        ("a_first_band", ATmemLayout(64, "f16", ws=True), (0, 31, 63), (0, 31, 63)),
+    ],
+)  # fmt: skip
+def test_rows_of_a_in_other_lanes_keep_their_columns_and_bits(name, layout, rows, lanes):
+    where = np.array(rows)[:, None], np.arange(layout.k), layout.copies - 1
+    known = layout.location(*where)
+    with assuming(f"tcgen05.tensor_operands={name}"):
+        found = layout.location(*where)
+    np.testing.assert_array_equal(np.broadcast_to(found[1], known[1].shape)[:, 0], lanes)
+    assert (known[1][:, 0] != lanes).any()
+    assert flat([found[0], *found[2:]]) == flat([known[0], *known[2:]])
+
+
 def test_every_point_is_asked_in_the_sources_and_has_an_experiment():
     text = "\n".join(p.read_text() for p in SOURCES.rglob("*.py") if p.name not in ("assumptions.py", "alternatives.py"))
     assert (
