@@ -1149,6 +1149,10 @@ KERNELS = (
     Kernel("turns, thread 0 of each CTA waits and sets", TURNS.format("bar.sync 0;", "bar.sync 0;"), grid=2),
     Kernel("turns, no barrier after the wait",         TURNS.format("", "bar.sync 0;"), "X008", grid=2),
     Kernel("turns, no barrier before the flag is set", TURNS.format("bar.sync 0;", ""), "X008", grid=2),
+    # a barrier of all threads is the fence after a relaxed wait
+    Kernel("bulk load, relaxed wait, all threads meet",  loaded(f"{RELAXED} bar.sync 0;")),
+    Kernel("bulk load, one warp waits relaxed, all meet", loaded(f"@!%p2 bra B; {RELAXED} B: bar.sync 0;")),
+    Kernel("bulk load, all meet, then a relaxed wait",   loaded(f"bar.sync 0; {RELAXED}"), "X004"),
 )
 # fmt: on
 
