@@ -303,6 +303,21 @@ def test_what_lies_twice_may_be_read_from_either_place():
     assert not one.sure
 
 
+@pytest.mark.parametrize("steps", range(1, 5))
+def test_steps_of_a_tile_that_a_dump_has_twice_are_those_of_one_of_the_two(steps):
+    d = SmemDescriptor(arch="sm_90a", start_address=0x400, stride_byte_offset=1024, swizzle="128B")
+    operand = {"dtype": "bf16", "major": "K", "rows": 64, "k": 16, "packing": "packed"}
+    places = address(np.array([d.advance(32 * step).encode() for step in range(steps)], np.uint64)[None], "sm_90a", operand)[0] - 0x400
+    codes = np.random.default_rng(8).integers(0, 1 << 16, places.shape).astype(np.uint16)
+    memory = np.zeros(0x6000, np.uint8)
+    for at in (0, 0x4000):
+        memory[places + at], memory[places + at + 1] = codes & 255, codes >> 8
+    answer = find_descriptors(arch="sm_90a", dtype="bf16", major="K", operand=codes, dump=memory, base=0x400)
+    one = next(one for one in answer.descriptors if one.base_offsets == (0,) and one.stride == 1024)
+    assert one.starts.tolist() == [[0x400 + 32 * step for step in range(steps)]]
+    assert one.alternatives == (tuple((0x400 + 32 * step, 0x4400 + 32 * step) for step in range(steps)),)
+
+
 # ---- bad input and the command line
 
 
