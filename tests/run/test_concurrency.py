@@ -1245,6 +1245,15 @@ def test_clusters_that_do_the_same_are_told_the_same_together_and_each_alone(ker
     assert [*map(str, (*together.findings, *together.remarks))] == [*map(str, (*alone.findings, *alone.remarks))]
 
 
+@pytest.mark.parametrize("tiers", ["closures", "compiled"])
+@pytest.mark.parametrize(("sync", "codes"), [("", ["X008"]), ("bar.sync 0;", [])])
+def test_who_reads_a_word_that_all_lanes_of_a_warp_have_stored_waits_for_them(sync, codes, tiers, monkeypatch):
+    """They store one value in one place, where another value lay."""
+    monkeypatch.setenv("SMEMSIM_TIERS", tiers)
+    body = f"@%p1 st.shared.u32 [sm], 5; bar.sync 0; @%p2 st.shared.u32 [sm], 7; {sync} @%p3 ld.shared.u32 %r9, [sm]; {RESULT}"
+    assert [f.code for f in run(Kernel("", body)).findings] == codes
+
+
 EARLY_READS = {
     "ld": "ld.shared.u32 %r20, [%r6];",
     "ld.v2": "and.b32 %r22, %r6, -8; ld.shared.v2.u32 {%r20, %r21}, [%r22];",

@@ -191,6 +191,23 @@ def test_bytes_that_threads_copy_are_those_that_change_with_their_source(seed, l
     assert (is_right | (is_copy.sum(axis=0) != 1) | (level > EXACT)).all(), "nothing is missing"
 
 
+@pytest.mark.parametrize(
+    ("mask", "by", "copies"), [("0xff", 1, [0]), ("0xff", 0x10001, [0, 2]), ("0xff", 0x1010101, [0, 1, 2, 3]), ("0xffffffff", 0x10001, [])]
+)
+def test_a_wide_product_repeats_the_bytes_of_a_register_of_half_its_size(mask, by, copies, followed):
+    """The bytes past the register are zeros. A sum with a carry is no copy."""
+    body = f"""shl.b32 %r57, %r1, 4; cvt.u64.u32 %d1, %r57; add.u64 %d1, %d1, %d20; ld.global.u32 %r2, [%d1]; and.b32 %r2, %r2, {mask};
+    mul.wide.u32 %d10, %r2, {by}; mov.u32 %r58, sm; add.u32 %r57, %r57, %r58; st.shared.v2.b64 [%r57], {{%d10, %d10}}; @%p9 st.global.u32 [%d21], %r58; {UNREACHED}"""
+    gpu = Gpu("sm_90a")
+    array, place = gpu.array(np.full((32, 16), 0x81, np.uint8)), gpu.array(np.zeros(1, np.uint32))
+    gpu.launch(kernel(2, body), "k", block=32, args=[array, place], progress=False)
+    ((begin, kept),) = followed
+    found = kept.in_shared(0, int(place.numpy()[0]) - begin + np.arange(32 * 16)).reshape(32, 2, 8)
+    expected = np.full((32, 2, 8), FOREIGN)
+    expected[:, :, copies] = array.address + 16 * np.arange(32)[:, None, None]
+    assert found.tolist() == expected.tolist()
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_a_table_has_what_was_put_there_last(seed):
     """CTAs beside each other, places before the first and after the last one, a page and its end."""
