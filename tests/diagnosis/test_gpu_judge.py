@@ -725,6 +725,27 @@ def test_ctas_of_other_processes_are_judged_as_well():
     assert (found.judged.instructions, found.judged.ctas, found.judged.distinct) == (320, 80, 2)
 
 
+@pytest.mark.parametrize("odd", [0, 1, 2])
+def test_each_cta_is_judged_in_its_own_order_if_one_of_them_ends_otherwise(odd: int):
+    """The first warpgroup begins alone, and the two others make up for that step at the end. The CTA `odd` has another
+    LBO in one word, which nothing reads.
+    """
+    gpu = Gpu("sm_90a")
+    a, b = tensor(gpu, (192, 128), (BOX, ROWS)), tensor(gpu, (64, 128), (BOX, ROWS))
+    loads = [Load(n % 2, n * TILE, (n // 2 * BOX, 0 if n % 2 else "%y")) for n in range(4)]
+    first, *others = steps(0, TILE) + steps(2 * TILE, 3 * TILE)
+    others[0] = dataclasses.replace(others[0], first="REST:")
+    others[-1] = dataclasses.replace(others[-1], odd=(odd, word(lbo=32)))
+    last = dataclasses.replace(first, first="setp.lt.u32 %p, %tid, 128; @%p bra END;")
+    first = dataclasses.replace(first, sums=False, first="setp.ge.u32 %p, %tid, 128; @%p bra REST;")
+    text = (
+        kernel(2, loads, [first, *others, last]).replace("wgmma.commit_group", "END: wgmma.commit_group").replace("%x, 128, ", "%x, 384, ")
+    )
+    found = gpu.launch(text, grid=3, block=384, args=[a, b, gpu.array(np.zeros(3 * 384, np.float32))], progress=False)
+    assert (found.findings, found.judged.instructions) == ([], 3 * 24), found.text()
+    assert found.judged.distinct == 4  # of the first tiles: all steps, the first one, the others; of the second tiles: all
+
+
 def overwritten() -> Run:
     """A thread has stored over the first element of the tile that is read."""
     gpu = Gpu("sm_90a")
