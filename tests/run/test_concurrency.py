@@ -1254,6 +1254,21 @@ def test_who_reads_a_word_that_all_lanes_of_a_warp_have_stored_waits_for_them(sy
     assert [f.code for f in run(Kernel("", body)).findings] == codes
 
 
+UNREACHED_PRODUCT = """.reg .f32 %w<4>; .reg .b64 %wd; mov.b64 %wd, 0; mov.f32 %w0, 0f00000000; mov.f32 %w1, %w0; mov.f32 %w2, %w0; mov.f32 %w3, %w0; bra P;
+wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {%w0, %w1, %w2, %w3}, %wd, %wd, 0, 1, 1, 0, 0; P:"""
+
+
+@pytest.mark.parametrize("grid", [1, 3])
+@pytest.mark.parametrize(
+    ("name", "codes"), [("lanes, one frees in the other arm", ["X008"]), ("lanes, one frees in the other arm, met", [])]
+)
+def test_lanes_that_one_arrives_for_are_told_however_many_ctas_do_the_same(name, codes, grid):
+    """In kernels with products of warpgroups the first CTA may stand for all."""
+    kernel = next(k for k in KERNELS if k.name == name)
+    body = f"{UNREACHED_PRODUCT} {kernel.body}"
+    assert [f.code for f in run(dataclasses.replace(kernel, body=body, grid=grid)).findings] == codes
+
+
 EARLY_READS = {
     "ld": "ld.shared.u32 %r20, [%r6];",
     "ld.v2": "and.b32 %r22, %r6, -8; ld.shared.v2.u32 {%r20, %r21}, [%r22];",
