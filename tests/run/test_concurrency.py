@@ -1269,6 +1269,25 @@ def test_lanes_that_one_arrives_for_are_told_however_many_ctas_do_the_same(name,
     assert [f.code for f in run(dataclasses.replace(kernel, body=body, grid=grid)).findings] == codes
 
 
+# Two bulk loads for which one mbarrier expects the bytes; the second one completes on the mbarrier of this address.
+TWO_LOADS = """@!%p1 bra L; mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 512; mov.u32 %r12, sm;
+cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r12], [%rd2], 256, [bar];
+cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r12+256], [%rd2], 256, [{}]; L:"""
+
+
+@pytest.mark.parametrize("is_load_first", [True, False])
+@pytest.mark.parametrize("completes_on", ["bar", "bar+8"])
+def test_waits_that_hang_for_causes_of_their_own_are_told_in_the_order_of_the_text(completes_on, is_load_first):
+    """Warp 0 waits for the loads; warp 1 for a second arrival, which no thread makes."""
+    loads, arrival = waits(label="V"), f"@%p4 mbarrier.arrive.shared::cta.b64 _, [bar+16]; {waits('[bar+16]')}"
+    first, second = (loads, arrival) if is_load_first else (arrival, loads)
+    apart = f"@%p{3 if is_load_first else 2} bra SECOND; {first} bra OUT; SECOND: {second} OUT:"
+    done = run(Kernel("", f"{init()} {init(1, '[bar+8]')} {init(2, '[bar+16]')} bar.sync 0; {TWO_LOADS.format(completes_on)} {apart}"))
+    lines = [f.line for f in done.findings if f.code == "X006"]
+    assert len(lines) == 1 + (completes_on != "bar")
+    assert lines == sorted(lines)
+
+
 EARLY_READS = {
     "ld": "ld.shared.u32 %r20, [%r6];",
     "ld.v2": "and.b32 %r22, %r6, -8; ld.shared.v2.u32 {%r20, %r21}, [%r22];",
