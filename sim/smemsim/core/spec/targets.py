@@ -17,7 +17,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-# The words of `.target` beside targets: ptxas refuses others.
+# The words of `.target` beside targets (PTX ISA 9.1 §11.1.2, compiled: ptxas refuses others).
 TARGET_OPTIONS = ("texmode_unified", "texmode_independent", "debug", "map_f64_to_f32")
 HOPPER = ("sm_90a",)
 DATACENTRE = ("sm_100f", "sm_100a", "sm_103f", "sm_103a")  # a family's targets, and those of one architecture

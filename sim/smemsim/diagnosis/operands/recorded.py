@@ -19,7 +19,8 @@ import numpy as np
 from smemsim.core.machine.memory import SharedMemory
 from smemsim.core.machine.product import SharedOperand
 from smemsim.core.machine.tma import Transfer
-from smemsim.core.spec.formats import element_format
+from smemsim.core.spec.formats import FORMATS, element_format
+from smemsim.core.spec.tcgen05 import KINDS
 from smemsim.core.spec.tensor_memory import WARP_LANES
 from smemsim.core.words.tensor_map import TensorMap
 from smemsim.diagnosis.operands.cta_traces import CtaTrace, SharedTrace, Step
@@ -67,9 +68,12 @@ MOST_CACHED = 1 << 14
 MOST_WAYS = 1 << 10  # that all launches share
 NEAR = 64  # events of a CTA
 SUB_BYTE = "operands of 4 or 6 bits"
-PACKED_KINDS = ("mxf4", "mxf4nvf4")  # of tcgen05.mma, with two elements in each byte of shared memory
+# kinds of tcgen05.mma with two elements in each byte of shared memory, and the one that scales bytes as they do
+PACKED_KINDS = tuple(
+    name for name, kind in KINDS.items() if kind.packing == "packed" and {FORMATS[t].bits for t in kind.a_types.values()} == {4}
+)
 PACKED = frozenset(f"kind::{kind}" for kind in PACKED_KINDS)
-BYTES_K = 32  # of an instruction with elements of 8 bits
+OF_BYTES = KINDS["mxf8f6f4"]
 
 
 class _ReadAlike(NamedTuple):
@@ -816,9 +820,9 @@ def _in_bytes(products: Products) -> Products:
 
 def _of_bytes(event: Mma) -> Mma:
     """The product of bytes that reads the same bytes; the event itself if there is no such instruction."""
-    if event.kind not in PACKED_KINDS or event.is_sparse or event.k != 2 * BYTES_K:
+    if event.kind not in PACKED_KINDS or event.is_sparse or event.k != 2 * OF_BYTES.k:
         return event
-    return dataclasses.replace(event, kind="mxf8f6f4", a_type="e4m3", b_type="e4m3", k=BYTES_K, idesc=None, scales=None)
+    return dataclasses.replace(event, kind=OF_BYTES.name, a_type="e4m3", b_type="e4m3", k=OF_BYTES.k, idesc=None, scales=None)
 
 
 def _is_changed(shared: SharedMemory, places: Places, writer: np.ndarray, trace: CtaTrace) -> bool:
