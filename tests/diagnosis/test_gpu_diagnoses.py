@@ -928,3 +928,23 @@ def test_a_reader_that_has_never_waited_is_the_cause_of_other_races_of_the_copy(
     elif code:
         assert roots
         assert "X004" not in roots, found.text()
+
+
+@pytest.mark.parametrize("copies_wait", [True, False])
+@pytest.mark.parametrize("reads_wait", [True, False])
+def test_a_hang_at_another_mbarrier_does_not_follow_from_a_read_without_a_wait(reads_wait: bool, copies_wait: bool):
+    """Warp 2 waits at an mbarrier at which no thread arrives. Where the copies wait, they may hang too: the reader, which
+    does not wait, is ahead of them.
+    """
+    body = ring_of_copies(reads_wait=reads_wait, copies_wait=copies_wait).replace("bars[4]", "bars[5]")
+    body = body.replace(
+        "MADE: bar.sync 0;", "mbarrier.init.shared.b64 [%r11+32], 32; MADE: bar.sync 0; setp.ge.u32 %p4, %r1, 64; @%p4 bra ALONE;"
+    )
+    body = body.replace("END: ret;", "bra END; ALONE: mbarrier.try_wait.parity.shared.b64 %p3, [%r11+32], 0; @!%p3 bra ALONE; END: ret;")
+    text = f".version 8.3 .target sm_90a .address_size 64 .visible .entry k(.param .u64 a) {{ {body} }}".replace("; ", ";\n")
+    found = ran("", block=96, ptx=text).findings
+    alone = next(f for f in found if f.code == "X006" and "(0x820)" in f.why)
+    assert alone.cause is None
+    assert "arrive at bars[4]" in alone.repair
+    others = [f.cause is not None and f.cause.code for f in found if f.code == "X006" and f is not alone]
+    assert others == ([] if reads_wait == copies_wait else ["X004"] if copies_wait else [False])

@@ -1286,6 +1286,8 @@ def test_waits_that_hang_for_causes_of_their_own_are_told_in_the_order_of_the_te
     lines = [f.line for f in done.findings if f.code == "X006"]
     assert len(lines) == 1 + (completes_on != "bar")
     assert lines == sorted(lines)
+    causes = [f.cause and f.cause.code for f in done.findings if f.code == "X006"]
+    assert causes == ([None] if completes_on == "bar" else ["T210", None] if is_load_first else [None, "T210"])
 
 
 EARLY_READS = {

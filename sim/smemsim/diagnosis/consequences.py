@@ -33,20 +33,20 @@ def with_causes(
 ) -> list[Finding]:
     """Findings, the most upstream first, each with the first one before it that it follows from.
 
-    It is about the same instruction or the same bytes, an mbarrier's among them. If several waits never end, the
-    later ones follow from the first. The same holds for loads of one mbarrier with the same finding. `touched_by` gives
-    the bytes of a load and of the mbarriers on which it completes. `strays` says if a finding is about bytes that a
-    wrong operand (the first argument) reads outside of its tile.
+    It is about the same instruction or the same bytes, an mbarrier's among them. If several waits never end, those
+    follow from the first one that it holds up. Loads of one mbarrier with the same finding follow from the first, too.
+    `touched_by` gives the bytes of a load and of the mbarriers on which it completes. `strays` says if a finding is
+    about bytes that a wrong operand (the first argument) reads outside of its tile.
     """
     done: list[Finding] = []
-    for f in sorted(findings, key=lambda f: any(_is_of_word(other, f) or _is_of_no_wait(other, f) for other in findings)):
+    for f in sorted(findings, key=lambda f: any(_is_of_word(other, f) or _is_of_no_wait(other, f, touched_by) for other in findings)):
         cause = next((other for other in done if _is_cause(other, f, touched_by) or (other.severity in GRAVE and strays(other, f))), None)
         done.append(f if cause is None else _following(f, cause))
     return done
 
 
 def _is_cause(cause: Finding, f: Finding, touched_by: Callable[[Instruction], Sequence[Touched]]) -> bool:
-    if _is_of_word(cause, f) or _is_of_no_wait(cause, f):
+    if _is_of_word(cause, f) or _is_of_no_wait(cause, f, touched_by):
         return True
     if cause.code == ISSUED_BY_MANY and f.code in RACES:
         return any(half.instruction is not None and half.instruction.line == cause.line for half in f.halves)
@@ -60,7 +60,7 @@ def _is_cause(cause: Finding, f: Finding, touched_by: Callable[[Instruction], Se
         brings = f.numbers.get("brings")
         return cause.code == BULK_SIZE and isinstance(brings, list) and cause.line in brings
     if cause.code == f.code:
-        return (f.code == HANG and f.severity is Severity.TRAP) or _of_one_stage(cause, f)
+        return _is_held_up(cause, f) or _of_one_stage(cause, f)
     if f.code == HANG and cause.code == "X004" and any(half.instruction is None for half in cause.halves):
         # loads had not been issued: the reader is ahead of the thread that issues them, and frees stages that are not
         # full
@@ -89,9 +89,19 @@ def _is_of_word(cause: Finding, f: Finding) -> bool:
     )
 
 
-def _is_of_no_wait(cause: Finding, f: Finding) -> bool:
-    """Is a copy read by a warp that has never waited, and is this another race of that copy, or a hang? A reader
-    without a wait frees stages too early, and ends too early.
+def _is_held_up(cause: Finding, f: Finding) -> bool:
+    """Do both wait for one mbarrier, or does a thread wait or loop for ever at the place of the cause that, if it went
+    on, could end this wait? Without an analysis of the hang all waits follow from the first.
+    """
+    if f.code != HANG or f.severity is not Severity.TRAP:
+        return False
+    by = f.numbers.get("held_by")
+    return not isinstance(by, list) or cause.site in by or any(mine.meets(other) for mine in f.touched for other in cause.touched)
+
+
+def _is_of_no_wait(cause: Finding, f: Finding, touched_by: Callable[[Instruction], Sequence[Touched]]) -> bool:
+    """Is a copy read by a warp that has never waited, and is this another race of that copy, or its hang? A reader
+    without a wait frees stages too early: phases of their mbarrier, or of that of the copy, end before a wait for them.
     """
     if cause.code != "X004" or cause.severity not in GRAVE or not isinstance(cause.at, InLaunch) or not cause.at.kind.startswith(ANY_WAIT):
         return False
@@ -100,7 +110,9 @@ def _is_of_no_wait(cause: Finding, f: Finding) -> bool:
         return any(half.does == "write" and half.instruction in copies for half in f.halves)
     arrivals = [half.instruction for half in f.halves if half.does == "arrive"]
     if f.code == HANG:
-        return any(i.op == "cp" for i in copies)
+        own = [i for i in copies if i.op == "cp"]
+        is_same = any(mine.meets(other) for i in own for mine in f.touched for other in touched_by(i))
+        return bool(own) and "ahead" in f.numbers and (bool(f.numbers["ahead"]) or is_same)
     return f.code == "X005" and any(i is not None and i.op == "cp" for i in arrivals) and any(i.op == "cp" for i in copies)
 
 

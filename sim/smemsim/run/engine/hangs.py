@@ -11,9 +11,9 @@ import numpy as np
 
 from smemsim.base.distinct import distinct
 from smemsim.base.errors import Unmodelled
-from smemsim.core.finding import Half, of_ctas, ranges
+from smemsim.core.finding import Half, Value, of_ctas, ranges
 from smemsim.core.ptx.module import Address, Immediate, Instruction, Register, place_of
-from smemsim.run.engine.held_up import brings_bytes, could_come, reached, roots
+from smemsim.run.engine.held_up import Holders, brings_bytes, could_come, holders, reached
 from smemsim.run.engine.launch import Launch
 from smemsim.run.engine.wave import EXITED, GATHERING, LEAST_SUSPICIOUS, PARKED, WARP, WARPGROUP, YIELDED, Wait, Wave
 from smemsim.run.isa.barriers.cta import tell_parted
@@ -87,9 +87,10 @@ def report_hang(launch: Launch, outside: int = 0) -> None:
         if wave.events.wave_hung:
             wave.events.wave_hung(wave)
         _report_parted_warps(launch, wave)
-        waits = _by_suspicion(wave)
+        held = holders(wave)
+        waits = _by_suspicion(wave, held)
         tell = [
-            functools.partial(_report_waits, launch, wave, waits, repair, full),
+            functools.partial(_report_waits, launch, wave, waits, held, repair, full),
             functools.partial(_report_loops, launch, wave, repair, full),
         ]
         for act in reversed(tell) if waits and _is_held_by_loop(wave, waits[0][1]) else tell:
@@ -102,7 +103,7 @@ def _is_held_by_loop(x: Wave, wait: Wait) -> bool:
     return missing is not None and missing.size > 0 and bool((x.pc[missing] < GATHERING).all())
 
 
-def _report_waits(launch: Launch, wave: Wave, waits: list[tuple[str, Wait]], repair: str, full: str) -> None:
+def _report_waits(launch: Launch, wave: Wave, waits: list[tuple[str, Wait]], held: Holders, repair: str, full: str) -> None:
     for mend, wait in waits:
         who = _who(wave, wait.threads)
         does = "waits" if _is_single(wave, wait.threads) else "wait"
@@ -110,8 +111,18 @@ def _report_waits(launch: Launch, wave: Wave, waits: list[tuple[str, Wait]], rep
         halves += _arrivals(wave, wait)
         launch.find(
             "X006", wait.instruction, f"{who} {does} for ever", repair or mend, touched=wait.touched, halves=halves, why=f"{wait.what()}{full}",
-            numbers=wait.numbers(),
+            numbers=wait.numbers() | _held_by(wave, wait, held),
         )  # fmt: skip
+
+
+def _held_by(x: Wave, wait: Wait, held: Holders) -> dict[str, Value]:
+    """The sites at which those threads wait or loop that hold up a wait; nothing if that is not known."""
+    if held.threads is None:
+        return {}
+    threads = held.threads[id(wait)]
+    sites = {other.instruction.site for other in x.positions.waiting if np.isin(other.threads, threads).any()}
+    sites |= {_at(x, at).site for at in distinct(x.pc[threads]).tolist() if at < PARKED}
+    return {"held_by": sorted(sites)}
 
 
 def _report_loops(launch: Launch, wave: Wave, repair: str, full: str) -> None:
@@ -204,13 +215,12 @@ def _arrivals(x: Wave, wait: Wait) -> tuple[Half, ...]:
     return tuple(rows)
 
 
-def _by_suspicion(x: Wave) -> list[tuple[str, Wait]]:
+def _by_suspicion(x: Wave, held: Holders) -> list[tuple[str, Wait]]:
     """The waits, the likeliest cause first, each with what to change there."""
-    causes = roots(x)
     told = []
     for wait in x.positions.waiting:
         suspicion, mend = _suspicion(x, wait)
-        is_held = suspicion > 0 and id(wait) not in causes
+        is_held = suspicion > 0 and id(wait) not in held.roots
         told.append((is_held, suspicion, place_of(wait.instruction.site), int(wait.threads[0]), mend, wait))
     return [(mend, wait) for *_, mend, wait in sorted(told, key=lambda t: (min(t[1], 1), *t[:4]))]
 
@@ -314,6 +324,12 @@ def _instruction(wave: Wave, block: int, *, polls: bool = False) -> Instruction:
     return blocks[block].instructions[0]
 
 
+def _at(x: Wave, at: int) -> Instruction:
+    """The instruction at which threads are that do not wait at a barrier, by their place in the program."""
+    polls = YIELDED <= at < GATHERING
+    return _instruction(x, at - (GATHERING if at >= GATHERING else YIELDED if polls else 0), polls=polls)
+
+
 def _who(wave: Wave, threads: np.ndarray) -> str:
     """Warps by CTA, as a kernel author counts them; lanes where only some of one warp are meant."""
     parts: dict[tuple[str, tuple[int, ...]], list[object]] = {}  # the CTAs with the same lanes and warps
@@ -374,8 +390,7 @@ def _whereabouts(x: Wave, threads: np.ndarray) -> str:
                 if (mine := there[np.isin(there, wait.threads)]).size:
                     places.setdefault(("wait", wait.instruction.site, wait.instruction.name), []).append(mine)
         elif at < EXITED:
-            polls = YIELDED <= at < GATHERING
-            i = _instruction(x, at - (GATHERING if at >= GATHERING else YIELDED if polls else 0), polls=polls)
+            i = _at(x, at)
             places.setdefault(("wait" if at >= GATHERING else "loop", i.site, i.name), []).append(there)
     sentences = []
     for (does, site, name), parts in sorted(places.items(), key=lambda item: place_of(item[0][1])):

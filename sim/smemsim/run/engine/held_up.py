@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import numpy as np
 
 from smemsim.base.distinct import distinct
-from smemsim.core.ptx.module import Address, Instruction
-from smemsim.core.ptx.origins import symbols_behind
+from smemsim.core.ptx.module import Address, Instruction, Register, Symbol
+from smemsim.core.ptx.origins import origin, symbols_behind
 from smemsim.run.engine.wave import EXITED, GATHERING, PARKED, YIELDED, Wait, Wave
 from smemsim.run.lower.cfg import following
 from smemsim.run.slots import Slot
 
-__all__ = ["brings_bytes", "could_come", "feeders", "reached", "roots"]
+__all__ = ["Holders", "brings_bytes", "could_come", "feeders", "holders", "reached"]
 
 
 MOST = 128  # waits that are looked at
@@ -74,17 +75,29 @@ def _feeds(i: Instruction) -> bool:
 
 def feeders(x: Wave, offset: int) -> list[Instruction]:
     """The instructions that could arrive at the mbarrier of an address, or bring it bytes: all of the kernel, except
-    those whose address the text computes from other variables.
+    those whose address the text computes from other variables, or is another byte of the same one.
     """
     places, body = x.program.places, x.program.inlined.body
     own = places.shared_at(offset)
 
     def may(i: Instruction) -> bool:
         addresses = [one for one in i.operands if isinstance(one, Address) and one.coordinates is None]
+        exact = _exact(x, i, addresses[-1]) if addresses else None
+        if exact is not None:
+            return exact == offset
         names = symbols_behind(body, addresses[-1]) if addresses else frozenset()  # the mbarrier is the last address
         return not names or (own.name in names if own is not None else not all(places.of(name).size for name in names))
 
     return [i for i in body if _feeds(i) and may(i)]
+
+
+def _exact(x: Wave, i: Instruction, address: Address) -> int | None:
+    """The address that an operand has if it is the beginning of a variable and a number; None for others."""
+    base, inlined = address.base, x.program.inlined
+    if isinstance(base, Register) and (made := origin(inlined.body, inlined.labels, i, base)) is not None and made.op == "mov":
+        base = made.operands[-1]
+    place = x.program.places.of(base.name) if isinstance(base, Symbol) else None
+    return None if place is None or place.space != "shared" or not place.size else place.offset + base.offset + address.offset
 
 
 def _meets(i: Instruction, wait: Instruction) -> bool:
@@ -96,7 +109,10 @@ def _holders(x: Wave, wait: Wait) -> np.ndarray:
     """The threads that could end a wait if they went on."""
     body = x.program.inlined.body
     if wait.missing is not None:
-        return could_come(x, wait.missing(), (i.site for i in body if _meets(i, wait.instruction)))
+        missing = wait.missing()
+        elsewhere = [other.threads for other in x.positions.waiting if other is not wait and other.missing is not None]
+        at_barriers = np.intersect1d(missing, np.concatenate(elsewhere)) if elsewhere else missing[:0]
+        return np.union1d(could_come(x, missing, (i.site for i in body if _meets(i, wait.instruction))), at_barriers)
     known = wait.fed() if wait.fed is not None else set()
     cluster = x.launch.cluster_size * x.stride
     first = int(wait.threads[0]) // cluster * cluster
@@ -106,17 +122,26 @@ def _holders(x: Wave, wait: Wait) -> np.ndarray:
     return again if again.size else could_come(x, others, (i.site for i in may))
 
 
-def roots(x: Wave) -> set[int]:
-    """The waits (their `id`) that hold up others and that no wait outside a cycle holds up: the cause of a hang. All
-    waits if there are too many to analyse.
+class Holders(NamedTuple):
+    """What holds up the waits of a launch that hangs, itself or by other waits. Waits are named by their `id`.
+
+    The `roots` hold up others, and no wait outside a cycle holds them up: they are the causes. All waits are roots if
+    there are too many to analyse. By wait, `threads` has those that hold it up; it is None if there are too many.
     """
+
+    roots: set[int]
+    threads: dict[int, np.ndarray] | None
+
+
+def holders(x: Wave) -> Holders:
+    """What holds up each wait."""
     waits = x.positions.waiting
     if len(waits) > MOST:
-        return {id(wait) for wait in waits}
-    holders = [_holders(x, wait) for wait in waits]
-    held = np.array([[bool(np.isin(other.threads, mine).any()) for other in waits] for mine in holders], bool).reshape(
-        len(waits), len(waits)
-    )
+        return Holders({id(wait) for wait in waits}, None)
+    own = [_holders(x, wait) for wait in waits]
+    held = np.array([[bool(np.isin(other.threads, mine).any()) for other in waits] for mine in own], bool).reshape(len(waits), len(waits))
     for n in range(len(waits)):  # whatever holds up what holds up a wait holds up that too
         held |= held[:, n : n + 1] & held[n]
-    return {id(wait) for n, wait in enumerate(waits) if all(held[m, n] for m in np.flatnonzero(held[n]).tolist())}
+    roots = {id(wait) for n, wait in enumerate(waits) if all(held[m, n] for m in np.flatnonzero(held[n]).tolist())}
+    threads = {id(wait): distinct(np.concatenate([own[n], *(own[m] for m in np.flatnonzero(held[n]))])) for n, wait in enumerate(waits)}
+    return Holders(roots, threads)

@@ -759,7 +759,7 @@ def park(barrier: Mbarrier, x: Wave, threads: np.ndarray, i: Instruction, expire
     wait = x.park(threads, x.at, i, lambda: _describe(barrier, i, x, phase))
     wait.expired, wait.suspicion, wait.touched = expired, lambda: suspicion(barrier, i, x), barrier.touched
     wait.fed = lambda: barrier.state.sites
-    wait.numbers = lambda: _counts(barrier) | _of_cluster(x) | _of_wait(barrier, i, x)
+    wait.numbers = lambda: _counts(barrier) | _of_cluster(x) | _of_wait(barrier, i, x) | _ahead(barrier, x)
     wait.participants = lambda: _participants(barrier, x)
     barrier.waits.append((wait, phase))
     return wait
@@ -812,6 +812,20 @@ def _of_wait(barrier: Mbarrier, i: Instruction, x: Wave) -> dict[str, Value]:
     is_unseen = "parity" in i.modifiers and state.phase - 1 == _seen(barrier, x) and not _ignored(barrier)
     is_first = not (state.phase or any(state.done.values()) or state.passed.at_first) and before_loads(i, x) and _has_arrivals_to_come(x)
     return {"parity": True} if is_unseen or is_first else {}
+
+
+def _ahead(barrier: Mbarrier, x: Wave) -> dict[str, Value]:
+    """If phases are complete that no wait has seen: are arrivals by a warp that has passed no wait at an mbarrier?"""
+    state, per_cta = barrier.state, x.stride // WARP
+    if state.phase <= _seen(barrier, x):
+        return {}
+    waited = {
+        cta.rank * per_cta + int(thread) // WARP
+        for cta in members(barrier, x)
+        for other in mbarriers(cta).values()
+        for thread in np.flatnonzero(other.state.passed.by_thread)
+    }
+    return {"ahead": not state.arrivals.warps <= waited}
 
 
 def _has_arrivals_to_come(x: Wave) -> bool:
