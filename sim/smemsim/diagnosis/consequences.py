@@ -90,8 +90,8 @@ def _is_of_word(cause: Finding, f: Finding) -> bool:
 
 
 def _is_held_up(cause: Finding, f: Finding) -> bool:
-    """Do both wait for one mbarrier, or does a thread wait or loop for ever at the place of the cause that, if it went
-    on, could end this wait? Without an analysis of the hang all waits follow from the first.
+    """Do both wait for one mbarrier, or could a thread that is stuck at the cause end this wait if it went on? Without
+    an analysis of the hang all waits follow from the first.
     """
     if f.code != HANG or f.severity is not Severity.TRAP:
         return False

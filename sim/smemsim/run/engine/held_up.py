@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from smemsim.base.distinct import distinct
-from smemsim.core.ptx.module import Address, Instruction, Register, Symbol
+from smemsim.core.ptx.module import Address, Instruction, Operand, Register, Symbol
 from smemsim.core.ptx.origins import origin, symbols_behind
 from smemsim.run.engine.wave import EXITED, GATHERING, PARKED, YIELDED, Wait, Wave
 from smemsim.run.lower.cfg import following
@@ -74,8 +74,8 @@ def _feeds(i: Instruction) -> bool:
 
 
 def feeders(x: Wave, offset: int) -> list[Instruction]:
-    """The instructions that could arrive at the mbarrier of an address, or bring it bytes: all of the kernel, except
-    those whose address the text computes from other variables, or is another byte of the same one.
+    """The instructions that could arrive at the mbarrier of an address, or bring it bytes. An instruction could not if
+    the text computes its address from other variables, or if it has another constant address.
     """
     places, body = x.program.places, x.program.inlined.body
     own = places.shared_at(offset)
@@ -93,11 +93,14 @@ def feeders(x: Wave, offset: int) -> list[Instruction]:
 
 def _exact(x: Wave, i: Instruction, address: Address) -> int | None:
     """The address that an operand has if it is the beginning of a variable and a number; None for others."""
-    base, inlined = address.base, x.program.inlined
+    base: Operand = address.base
+    inlined = x.program.inlined
     if isinstance(base, Register) and (made := origin(inlined.body, inlined.labels, i, base)) is not None and made.op == "mov":
         base = made.operands[-1]
-    place = x.program.places.of(base.name) if isinstance(base, Symbol) else None
-    return None if place is None or place.space != "shared" or not place.size else place.offset + base.offset + address.offset
+    if not isinstance(base, Symbol):
+        return None
+    place = x.program.places.of(base.name)
+    return place.offset + base.offset + address.offset if place.space == "shared" and place.size else None
 
 
 def _meets(i: Instruction, wait: Instruction) -> bool:
