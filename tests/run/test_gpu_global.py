@@ -986,13 +986,23 @@ def test_a_strong_load_and_a_strong_store_of_what_is_made_of_it_lose_updates(bod
         assert set(found(f"mov.u32 %r8, %ctaid.x; setp.ne.u32 %p2, %r1, 0; @%p2 bra END; {body} END:", *arrays, grid=grid)) == codes
 
 
-@pytest.mark.parametrize(("shape", "writers"), [((1, 64), ["warp 1", "warp 0"]), ((2, 32), ["warp 0 of CTA 1", "warp 0 of CTA 0"])])
-def test_a_lost_update_is_of_two_warps_that_the_finding_names(shape, writers):
-    """Both execute the same store."""
+@pytest.mark.parametrize(
+    ("shape", "actors"),
+    [((1, 64), ["both warps", "warp 1", "warp 0"]), ((2, 32), ["both CTAs", "warp 0 of CTA 1", "warp 0 of CTA 0"])],
+)
+@pytest.mark.parametrize("space", ["global", "shared"])
+@pytest.mark.parametrize("is_atomic", [True, False])
+def test_a_lost_update_is_of_two_warps_that_the_finding_names(shape, actors, space, is_atomic):
+    """Both execute the same store. Warp 0 has set the counter to 0, and a barrier of the cluster is after that."""
     grid, block = shape
-    body = f"and.b32 %r2, %r1, 31; setp.ne.u32 %p2, %r2, 0; @%p2 bra END; {VOLATILE_COUNT} END:"
-    (race,) = run_in(body, [np.zeros(1, np.uint32)], grid=grid, block=block)[0].result.findings.values()
-    assert [half.text.split(" (")[0] for half in race.halves if half.does == "write"] == writers
+    at, place = (f".{space}", "%d20") if space == "global" else (".shared::cluster", "%r9")
+    count = VOLATILE_COUNT.replace(".global", at).replace("%d20", place)
+    count = f"atom{at}.add.u32 %r3, [{place}], 1;" if is_atomic else count
+    body = f"""mov.u32 %r9, sm; mapa.shared::cluster.u32 %r9, %r9, 0; mov.u32 %r10, %cluster_ctarank; or.b32 %r10, %r10, %r1;
+    setp.ne.u32 %p3, %r10, 0; @!%p3 st{at}.u32 [{place}], 0; barrier.cluster.arrive; barrier.cluster.wait;
+    and.b32 %r2, %r1, 31; setp.ne.u32 %p2, %r2, 0; @%p2 bra END; {count} END: barrier.cluster.arrive; barrier.cluster.wait;"""
+    races = run_in(body, [np.zeros(1, np.uint32)], grid=grid, block=block, cluster=grid)[0].result.findings.values()
+    assert [[half.text.split(" (")[0] for half in race.halves] for race in races] == ([] if is_atomic else [actors])
 
 
 COPIED = "mul.wide.u32 %d1, %r1, 4; add.u64 %d2, %d20, %d1; add.u64 %d3, %d21, %d1; {} "

@@ -148,7 +148,7 @@ class GlobalFindings:
                 f"fence.proxy.async (or fence.proxy.async.global) after {other.at}, and before the barrier, arrival or wait that orders the two accesses",
             )
         if lacks == "atomicity":
-            said = races.lost_update(mine, theirs, self.rule.updates[id(a.i)], where, flag[0])
+            said = races.lost_update(mine, theirs, self.rule.updates[id(a.i)], where, flag[0], of_one_cta=is_near)
             return Said(
                 said,
                 flag[1]

@@ -96,10 +96,13 @@ def unordered(mine: Access, theirs: Access, where: str = "{where}", why: str = U
     return Clauses("X008", what, (mine.half, theirs.half), why)
 
 
-def lost_update(mine: Access, theirs: Access, load: Instruction, where: str = "{where}", why: str = "") -> Clauses:
-    """X008: two warps read a value, change it and write it back, and nothing orders the two."""
+def lost_update(
+    mine: Access, theirs: Access, load: Instruction, where: str = "{where}", why: str = "", *, of_one_cta: bool = True
+) -> Clauses:  # fmt: skip
+    """X008: two warps, `of_one_cta` or not, read a value, change it and write it back, and nothing orders the two."""
     why = f"{why or UNORDERED}: if both read before either writes, one update is lost"
-    who = "both warps" if mine.instruction is theirs.instruction else mine.who  # another store has its own load
+    both = "both warps" if of_one_cta else "both CTAs"
+    who = both if mine.instruction is theirs.instruction else mine.who  # another store has its own load
     return Clauses("X008", f"an update of {where} may be lost", (Half("read", f"{who} ({load.name})", load), mine.half, theirs.half), why)
 
 

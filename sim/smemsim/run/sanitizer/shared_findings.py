@@ -102,7 +102,8 @@ class SharedFindings:
         if suspect.lacks == "atomicity":
             assert suspect.load is not None
             flag = self._flag(a, suspect)
-            said = races.lost_update(mine, theirs, suspect.load, why=flag[0])
+            first, second = (warp // self.table.per_cta for warp in suspect.warps)
+            said = races.lost_update(mine, theirs, suspect.load, why=flag[0], of_one_cta=first == second)
             return (
                 said,
                 flag[1]
@@ -138,7 +139,9 @@ class SharedFindings:
         """
         (one, other), at = suspect.warps, int(suspect.at[0])
         first = self.reporting.at(suspect.line)
-        if a.reader is not None or first is None or suspect.theirs.does != "write" or self.table.who[at] != other:
+        if a.reader is not None or first is None or suspect.theirs.does != "write":
+            return "", ""
+        if self.table.who[at] != other or self.table.line[at] != suspect.line:
             return "", ""
         lacks = self.clocks.flag_lacks(one, self.clocks.grid.wave, other, int(self.table.when[at]))
         is_near = one // self.table.per_cta == other // self.table.per_cta

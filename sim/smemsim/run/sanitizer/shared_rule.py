@@ -432,9 +432,14 @@ class SharedRule:
             places, first, which = np.unique(at, return_index=True, return_inverse=True)
             found, formal = distinct(places[which.reshape(-1)[warps != warps[first][which.reshape(-1)]]]), ""
         if len(found):
-            line = int(table.line[found[0]]) if late.any() else a.i.site
-            mine, load = Access("write", "a warp", a.i), self._updates[id(a.i)]
-            yield Suspect("atomicity", found, mine, self._written_at(found[0]), formal, line=line, load=load)
+            if late.any():
+                line, pair, before = int(table.line[found[0]]), (one[late][0], other[late][0]), self._written_at(found[0])
+            else:
+                own = warps[at == found[0]]
+                line, pair = a.i.site, (own[own != own[0]][0], own[0])
+                before = self.reporting.access("write", own[0], line)
+            mine, load = self.reporting.access("write", pair[0], a.i.site), self._updates[id(a.i)]
+            yield Suspect("atomicity", found, mine, before, formal, warps=(int(pair[0]), int(pair[1])), line=line, load=load)
 
     def other_scopes(self, a: WordAccess, scope: int, bits: np.ndarray | None = None) -> Suspects:
         """Strong accesses by another CTA of the cluster, if the scope of one of the two is .cta. These race like plain
