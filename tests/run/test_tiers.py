@@ -772,3 +772,58 @@ bar.sync 0; ret; }}"""
     made = [code for step in steps for code, _ in getattr(step, "codes", {}).values()]
     assert sum(len(code.accesses) for code in made) >= 3
     assert all(re.search(rf"\b{word} ", code.text) for code in made for word in ("load", "store"))
+
+
+LOADED = """.version 8.7
+.target sm_90a
+.address_size 64
+.shared .align 16 .b8 tile[256];
+.visible .entry k(.param .u64 out, .param .u64 in) {
+.reg .pred %p<3>; .reg .b32 %r<6>; .reg .b64 %d<5>;
+ld.param.u64 %d0, [out]; ld.param.u64 %d1, [in]; mov.u32 %r0, %tid.x; mov.u32 %r1, tile; mul.wide.u32 %d2, %r0, 4; add.u64 %d0, %d0, %d2; add.u64 %d3, %d1, %d2;
+shl.b32 %r2, %r0, 2; add.u32 %r2, %r2, %r1; st.shared.u32 [%r2], %r0; mov.u32 %r4, 0; mov.u32 %r3, 0; setp.lt.u32 %p1, %r0, 0; setp.lt.u32 %p2, %r0, 50; bar.sync 0;
+ld.global.u32 %r3, [%d3]; CHANGE
+st.global.u32 [%d0], %r4;
+ret; }
+"""
+TO_ADDRESS = "shl.b32 %r3, %r3, 2; add.u32 %r3, %r3, %r1;"
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"sanitize": False}, {"sanitize": False, "counters": True}], ids=["watched", "unwatched", "counted"]
+)
+@pytest.mark.parametrize(
+    ("change", "wanted"),
+    [
+        pytest.param(f"{TO_ADDRESS} ld.shared.u32 %r4, [%r3];", lambda at, n: at, id="address of a load"),
+        pytest.param(
+            f"{TO_ADDRESS} bar.sync 0; st.shared.u32 [%r3], %r0; bar.sync 0; ld.shared.u32 %r4, [%r2];", lambda at, n: np.argsort(at), id="address of a store"
+        ),
+        pytest.param(
+            "mov.u64 %d4, 0; cvt.u64.u32 %d4, %r3; shl.b64 %d4, %d4, 2; add.u64 %d4, %d4, %d1; ld.global.u32 %r4, [%d4];", lambda at, n: at[at], id="global address"
+        ),
+        pytest.param(
+            "and.b32 %r3, %r3, 1; setp.ne.u32 %p1, %r3, 0; @%p1 ld.shared.u32 %r4, [%r2];", lambda at, n: np.where(at & 1, n, 0), id="predicate"
+        ),
+        pytest.param(
+            "shl.b32 %r3, %r3, 2; @%p2 mov.u32 %r3, 8; add.u32 %r3, %r3, %r1; ld.shared.u32 %r4, [%r3];", lambda at, n: np.where(n < 50, 2, at), id="some lanes set it anew"
+        ),
+    ],
+)  # fmt: skip
+def test_a_register_that_was_loaded_and_is_changed_in_place_leads_to_the_next_access(change, wanted, options, monkeypatch):
+    """PTX by hand computes an address from what it loaded without a further register. Of counted launches the bank
+    conflicts and sectors are those of the same addresses.
+    """
+    n = np.arange(64, dtype=np.uint32)
+    at = np.random.default_rng(11).permutation(64).astype(np.uint32)
+    counts = []
+    for mode in ("closures", "compiled"):
+        monkeypatch.setenv("SMEMSIM_TIERS", mode)
+        gpu = smemsim.Gpu("sm_90a")
+        out = gpu.array(n * 0)
+        text = LOADED.replace("CHANGE", change).replace(".address_size 64", f".address_size 64 // {mode} {options}", 1)
+        run = gpu.launch(text, "k", args=[out, gpu.array(at)], grid=1, block=64, progress=False, workers=1, **options)
+        assert run.findings == []
+        assert out.numpy().tolist() == wanted(at, n).tolist()
+        counts.append([run.counters.total(column) for column in ("wavefronts", "sectors")] if "counters" in options else [])
+    assert counts[0] == counts[1]

@@ -195,7 +195,7 @@ class _State:
     def takes(self, i: Instruction) -> bool:
         """Can the segment go on with the instruction? Then it does."""
         given = i.given
-        asked = i.slots - given
+        asked = i.used
         if is_access(i):
             try:
                 access = access_of(self.program, i, len(self.accesses))
