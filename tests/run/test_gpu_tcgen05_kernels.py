@@ -291,14 +291,16 @@ def test_a_lost_product_is_another_tiles_where_it_was_committed(commits: str) ->
     assert "all but the first" in lost.repair
 
 
-@pytest.mark.parametrize("warps", [1, 2])
-def test_a_product_that_another_warp_loses_is_of_no_iteration_before(warps: int) -> None:
-    """A loop loses its own product; two warps that execute one instruction lose each other's."""
+@pytest.mark.parametrize("by", ["iterations", "lanes", "warps"])
+def test_a_product_that_another_thread_loses_is_of_no_iteration_before(by: str) -> None:
+    """A loop loses its own product. Two warps, or two lanes, that execute one instruction lose each other's."""
     text, images, *_ = product("f16", "bf16", steps=2)
     first = "setp.eq.u32 %p1, %r0, 0;"
     assert first in text
-    if warps == 2:
+    if by == "warps":
         wrong = text.replace(first, "{ .reg .b32 %own; and.b32 %own, %r0, 95; setp.eq.u32 %p1, %own, 0; }")
+    elif by == "lanes":
+        wrong = text.replace(first, "setp.lt.u32 %p1, %r0, 2;")
     else:
         wrong = re.sub(
             r"(@%p1 tcgen05.mma[^;]*%r160, 0;)",
@@ -307,7 +309,9 @@ def test_a_product_that_another_warp_loses_is_of_no_iteration_before(warps: int)
         )
     run, _ = multiplied(wrong, images)
     lost = next(f for f in run.findings if f.code == "X017")
-    assert ("in the iteration before" in str(lost)) == (warps == 1), run.text()
+    assert ("in the iteration before" in str(lost)) == (by == "iterations"), run.text()
+    assert ("the product of lane 0 of warp 0 (" in str(lost)) == (by == "lanes"), run.text()
+    assert ("elect.sync" in lost.repair) == (by == "lanes")
 
 
 @pytest.mark.parametrize("is_late", [False, True])

@@ -42,10 +42,13 @@ if TYPE_CHECKING:
     from smemsim.run.views import Cta
 
 __all__ = [
-    "KINDS", "AsyncOp", "Delivery", "GlobalSource", "GlobalWrite", "Kind", "Lazily", "Once", "SharedWrite", "TensorAccess", "TensorCoreOp", "WarpgroupOp", "facts_of", "is_bulk",
+    "BY_ONE_THREAD", "KINDS", "AsyncOp", "Delivery", "GlobalSource", "GlobalWrite", "Kind", "Lazily", "Once", "SharedWrite", "TensorAccess", "TensorCoreOp", "WarpgroupOp", "facts_of", "is_bulk",
 ]  # fmt: skip
 
 T = TypeVar("T")
+
+# the fix if several lanes of a warp issue one operation
+BY_ONE_THREAD = "let one thread execute this line: guard it with elect.sync, or with a comparison of %tid.x (threadIdx.x)"
 
 
 class Kind(NamedTuple):

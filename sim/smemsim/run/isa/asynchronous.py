@@ -18,7 +18,7 @@ from smemsim.core.ptx.module import Instruction
 from smemsim.core.spec.findings import Severity
 from smemsim.core.spec.shared_memory import LINE
 from smemsim.core.spec.traps import ILLEGAL_ADDRESS
-from smemsim.run.async_ops import AsyncOp, SharedWrite, facts_of
+from smemsim.run.async_ops import BY_ONE_THREAD, AsyncOp, SharedWrite, facts_of
 from smemsim.run.engine.in_flight import Undo, defer
 from smemsim.run.engine.map_names import beyond_array
 from smemsim.run.engine.traps import shared_error, warp_name
@@ -188,7 +188,7 @@ def check_alone(x: Wave, i: Instruction, issued: Iterable[tuple[int, Any]], what
         if count > 1:
             x.launch.find(
                 "X016", i, f"{count} threads of {warp_name(x, warp)} issue {what}: {times} {count} times",
-                "let one thread execute this line: guard it with elect.sync, or with a comparison of %tid.x (threadIdx.x)",
+                BY_ONE_THREAD,
                 why="the instruction is issued once by each thread that executes it", because=source,
             )  # fmt: skip
             return

@@ -16,10 +16,11 @@ from typing import Any
 import numpy as np
 
 from smemsim.base.distinct import distinct
-from smemsim.core.finding import Half, ranges
+from smemsim.core.finding import OR, Half, ranges
 from smemsim.core.ptx.module import Instruction, lines_of
 from smemsim.core.spec.findings import Severity
 from smemsim.core.spec.tensor_memory import COLUMNS, LANES
+from smemsim.run.async_ops import BY_ONE_THREAD
 from smemsim.run.sanitizer import races
 from smemsim.run.sanitizer.operations import OPERATIONS, Operation
 from smemsim.run.sanitizer.races import Access
@@ -35,6 +36,11 @@ WARPGROUP = 4  # warps
 MOST_RUNS = 4  # of lanes, that are listed
 BOTH_MULTIPLY = "both CTAs of a pair issue tcgen05.mma.cta_group::2; one such instruction computes D of both CTAs"
 WANTED = "the PTX ISA wants one; no failure without it is known"
+
+
+def _are_lanes(one: Operation, other: Operation) -> bool:
+    """Are two operations of one warp issued by two of its lanes?"""
+    return bool(one.warps[0] == other.warps[0]) and one.lane != other.lane
 
 
 @dataclasses.dataclass(eq=False)
@@ -160,21 +166,28 @@ class TensorFindings:
 
     # ---- numbers that are lost, or read as others
 
-    def lost(self, a: CellAccess) -> None:
-        """X017 if a product is overwritten that no instruction has read. A remark if it is numbers of `tcgen05.st`:
-        dead work changes no result. One number everywhere is no loss.
+    def lost(self, a: CellAccess, op: Operation) -> None:
+        """X017 if a product is overwritten by another one (`op`), and no instruction has read it. A remark if it is
+        numbers of `tcgen05.st`: dead work changes no result. One number everywhere is no loss.
         """
         i, at, warp, _ = a
         held, because = self.table.cells.unread[at], "PTX ISA 9.1 §9.7.16.10"
         if (held == PRODUCT).all():
             by = self.reporting.operations[int(self.table.cells.who[at].flat[0]) - OPERATIONS]
-            is_committed = all(op.number != by.number for op in self.table.issued.open.values())
+            repair = "enable-input-d true for all but the first instruction that adds into D"
+            is_committed = all(other.number != by.number for other in self.table.issued.open.values())
+            if by.instruction is i and _are_lanes(by, op):
+                repair = BY_ONE_THREAD
+            elif is_committed:
+                repair = (
+                    "wait until the readers of the earlier product have read it (an mbarrier at which they arrive), then begin this one"
+                    f"{OR}if this belongs to the same sum: {repair}"
+                )
             self.x.launch.find(
                 "X017", i, f"the product in {self.where(at, held > 0)} is overwritten, and no instruction has read it",
-                ("wait until the readers of the earlier product have read it (an mbarrier at which they arrive), then begin this one; or if this belongs to the same sum: " * is_committed)
-                + "enable-input-d true for all but the first instruction that adds into D", because=because,
+                repair, because=because,
                 why="the new values replace the earlier product, so its numbers are lost",
-                other=by.instruction, halves=(self._mine(a).half, self._lost(by, a)), kind="committed" * is_committed,
+                other=by.instruction, halves=(self._mine(a).half, self._lost(by, a, op)), kind="committed" * is_committed,
             )  # fmt: skip
         elif (held >= FILL).all() and (held == NUMBERS).any():
             self.x.launch.find(
@@ -184,9 +197,9 @@ class TensorFindings:
                 why="a sum that begins with enable-input-d false does not add to the old numbers",
             )  # fmt: skip
         elif is_cut(held):
-            self._lost_in_part(a, held)
+            self._lost_in_part(a, op, held)
 
-    def _lost_in_part(self, a: CellAccess, held: np.ndarray) -> None:
+    def _lost_in_part(self, a: CellAccess, op: Operation, held: np.ndarray) -> None:
         """X017 as a remark: a product begins at another column, in the middle of a product that nothing has read. The
         columns that both have may be padding.
         """
@@ -202,7 +215,7 @@ class TensorFindings:
         other = self.reporting.operations[by - OPERATIONS]
         if other.kind != "tcgen05.mma":
             return
-        lost = self._lost(other, a)
+        lost = self._lost(other, a, op)
         self._tell_cut(a, last, lost, "it is right only if the columns that both have are padding of the first product", Severity.NOTE)
         rest = np.setdiff1d(np.arange(COLUMNS)[columns], last)
         if rest.size:
@@ -263,11 +276,12 @@ class TensorFindings:
                 why="an earlier product of this line was read; it is right if this one belongs to a tile outside the matrix",
             )  # fmt: skip
 
-    def _lost(self, by: Operation, a: CellAccess) -> Half:
-        """The product that is lost to this access."""
-        is_behind = (by.instruction.line, by.instruction.nth) >= (a.i.line, a.i.nth)
-        again = ", in the iteration before" * bool(is_behind and by.warps[0] == a.warp)
-        return Half("lost", f"the product of warp {self.reporting.warp(by.warps[0])}{again} ({by.instruction.name})", by.instruction)
+    def _lost(self, by: Operation, a: CellAccess, op: Operation) -> Half:
+        """The product that is lost to this access, by `op`."""
+        is_behind, are_lanes = (by.instruction.line, by.instruction.nth) >= (a.i.line, a.i.nth), _are_lanes(by, op)
+        again = ", in the iteration before" * bool(is_behind and not are_lanes and by.warps[0] == a.warp)
+        who = f"lane {by.lane} of warp" if are_lanes else "warp"
+        return Half("lost", f"the product of {who} {self.reporting.warp(by.warps[0])}{again} ({by.instruction.name})", by.instruction)
 
     def read_as(self, i: Instruction, at: Any, before: Operation, dtype: str) -> None:
         """R508: an instruction reads sums as operands. An operation has left one sum in each column."""

@@ -322,7 +322,7 @@ class TensorShadow(TensorMarks):
             self._came_late(i, at, warp)
             self.findings.tell(a, self.rule.readers(a))
             if is_product:
-                self.findings.lost(a)
+                self.findings.lost(a, op)
                 self._summed |= self._fills(at)
             cells.unread[at] = PRODUCT if is_product else 0
             cells.who[at], cells.line[at] = OPERATIONS + op.number, i.site
