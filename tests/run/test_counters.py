@@ -83,6 +83,14 @@ KINDS_OF_BLOCKS = {
         AGAIN: st.shared.v2.b32 [%a], {%x, %y}; ld.shared.b64 %b, [%a]; ld.global.u32 %z, [%h+128]; mad.lo.u32 %x, %z, %x, %y;
         add.u32 %y, %y, 1; setp.lt.u32 %q, %y, 4; @%q bra AGAIN; st.global.u32 [%h], %x;
         END:""",
+    "threads from 48 on in every second CTA": """mov.u32 %v, %ctaid.x; and.b32 %w, %v, 1; mad.lo.u32 %w, %w, 48, %t; sub.u32 %w, %w, 48; mul.lo.u32 %v, %v, 5; and.b32 %v, %v, 63; setp.gt.u32 %p, %w, %v; @%p bra END;
+        shl.b32 %a, %t, 3; add.u32 %a, %a, %s; mad.lo.u32 %w, %t, 12, %s; st.shared.v2.b32 [%a], {%x, %y}; st.shared.u32 [%w+4096], %x;
+        .reg .b64 %d<5>; mul.wide.u32 %d0, %v, 4; add.u64 %d0, %d0, %g; mul.wide.u32 %d1, %t, 8; add.u64 %d1, %d1, %d0;
+        mul.wide.u32 %d2, %t, 12; add.u64 %d2, %d2, %d0; mul.wide.u32 %d3, %t, 16; add.u64 %d3, %d3, %d0; mul.wide.u32 %d4, %t, 32; add.u64 %d4, %d4, %d0;
+        AGAIN: ld.shared.b32 %x, [%a]; ld.global.u32 %z, [%h]; ld.shared.u32 %v, [%w+4096]; ld.global.u32 %v, [%d0];
+        ld.global.u32 %v, [%d1]; ld.global.u32 %v, [%d2]; ld.global.u32 %v, [%d3]; ld.global.u32 %v, [%d4];
+        add.u32 %y, %y, 1; setp.lt.u32 %q, %y, 4; @%q bra AGAIN;
+        END:""",
 }
 
 
@@ -98,7 +106,7 @@ def test_compiled_blocks_count_as_interpreted_ones(monkeypatch: pytest.MonkeyPat
     for tier, cohorts in (("closures", "on"), ("compiled", "on"), ("compiled", "off")):
         monkeypatch.setenv("SMEMSIM_TIERS", tier)
         monkeypatch.setenv("SMEMSIM_COHORTS", cohorts)
-        run = counted(body, block=96, grid=4 if sanitize or kind != "some of the threads of each CTA" else 640, sanitize=sanitize)
+        run = counted(body, block=96, grid=200 if kind == "threads from 48 on in every second CTA" else 4, sanitize=sanitize)
         notes = [str(f) for f in (*run.findings, *run.remarks) if f.code.startswith("P")]
         found.append(({name: run.counters[name].tolist() for name in run.counters.columns}, notes))
     assert found[1] == found[0]
