@@ -636,6 +636,14 @@ def test_wgmma_needs_whole_warpgroups() -> None:
     assert codes(WORD.encode(), WORD.encode(), block=96) == ["X011"]
 
 
+@pytest.mark.parametrize("step", ["fence.sync.aligned", "commit_group.sync.aligned", "wait_group.sync.aligned 0"])
+@pytest.mark.parametrize(("block", "told"), [(32, ["X011"]), (64, ["X011"]), (128, [])])
+def test_warps_of_several_ctas_are_no_warpgroup(step: str, block: int, told: list[str]) -> None:
+    """Four CTAs of 32 threads lie beside each other in a wave."""
+    text = f".version 8.7\n.target sm_90a\n.address_size 64\n.visible .entry k() {{ wgmma.{step}; ret; }}"
+    assert [f.code for f in Gpu("sm_90a").launch(text, grid=4, block=block).findings] == told
+
+
 # ---- a whole kernel
 
 

@@ -60,11 +60,12 @@ def _together(i: Instruction, x: Wave) -> bool:
     if x.sel is ALL and x.stride % WARPGROUP == 0:
         return True
     threads = x.threads
-    first = threads[::WARPGROUP]
-    whole = (
+    first, last = threads[::WARPGROUP], threads[WARPGROUP - 1 :: WARPGROUP]
+    whole = (  # beside each other, and of one CTA
         len(threads) % WARPGROUP == 0
         and not (x.tid[first] % WARPGROUP).any()
-        and (threads[WARPGROUP - 1 :: WARPGROUP] - first == WARPGROUP - 1).all()
+        and (last - first == WARPGROUP - 1).all()
+        and (x.tid[last] - x.tid[first] == WARPGROUP - 1).all()
     )
     if not whole:
         message = f"{i.name} needs the four warps of a warpgroup; a CTA of {x.launch.threads} threads, or one whose warps have exited, has no such warpgroup here"
