@@ -51,7 +51,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 # Folders of tests whose launches name facts that stay as they are. Not files in them whose facts depend on the time, or
 # whose tests compare the facts themselves.
 WHOSE_FACTS_STAY = {ROOT / "tests" / "run", ROOT / "tests" / "diagnosis"}
-WHOSE_DO_NOT = {"test_profile.py", "test_kept_code.py", "test_concurrency.py"}
+WHOSE_DO_NOT = {"test_profile.py", "test_kept_code.py", "test_concurrency.py", "test_corpus.py"}
 OF_TOOLS = {
     ".git",
     "__pycache__",

@@ -9,7 +9,7 @@ import pytest
 
 import smemsim
 
-__all__ = ["facts", "recorded"]
+__all__ = ["checked", "facts", "named", "recorded"]
 
 # What a sentence is about, and what it asks for. How it is said may change.
 _WORDS = (
@@ -30,23 +30,23 @@ def facts(done: smemsim.Run) -> str:
     """
     lines = []
     for f in (*done.findings, *done.remarks):
-        lines.append(f"{f.code} {f.severity.name.lower()}: {_named(str(f).strip().removeprefix(f.code))}")
+        lines.append(f"{f.code} {f.severity.name.lower()}: {named(str(f).strip().removeprefix(f.code))}")
     return "\n".join(lines)
 
 
-def _named(text: str) -> str:
+def named(text: str) -> str:
     text = _FOLDERS.sub("", _SECTIONS.sub("", " ".join(text.split())))
     return " ".join(_FACTS.findall(_ADDRESSES.sub(r"0x\1", text)))
 
 
-def _checked(done: smemsim.Run) -> str:
+def checked(done: smemsim.Run) -> str:
     """How much was checked, and what the lines about limits name."""
     told = done.as_dict()
     numbers = told["checked"] | {"missed": sum(told["checked"]["missed"].values())}
     counts = [
         f"{name} {number}" for name, number in numbers.items() if number and set(number if isinstance(number, tuple) else (1,)) != {0}
     ]
-    limits = [_named(line) for kind in ("approximate", "unsure", "bounds") for line in told[kind]]
+    limits = [named(line) for kind in ("approximate", "unsure", "bounds") for line in told[kind]]
     return "; ".join([*counts, *limits])
 
 
@@ -65,7 +65,7 @@ def recorded(patch: pytest.MonkeyPatch) -> Callable[[], str]:
         finally:
             depth[0] -= 1
         if not depth[0]:
-            told.append("\n".join(filter(None, (facts(done), _checked(done)))))
+            told.append("\n".join(filter(None, (facts(done), checked(done)))))
         return done
 
     patch.setattr(smemsim.Gpu, "run", run)
