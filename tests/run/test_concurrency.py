@@ -231,6 +231,13 @@ def copied_by(commit: str = "cp.async.commit_group;", wait: str = "cp.async.wait
     bar.sync 0; {who} ld.shared.u32 %r9, [{"%r6" if who else "%r7"}]; {RESULT.replace("st.", f"{who} st.")}"""
 
 
+def copied_for_others(meet: str, wait: str = "@%p11") -> str:
+    """cp.async of each thread's word. Lanes 0 to 15 of each warp wait for theirs, and lanes 16 to 31 read these."""
+    return f"""{HALVES} not.pred %p15, %p11; mul.wide.u32 %rd5, %r1, 4; add.u64 %rd5, %rd5, %rd2; xor.b32 %r10, %r1, 16; mad.lo.u32 %r10, %r10, 4, %r5;
+    cp.async.ca.shared.global [%r6], [%rd5], 4; cp.async.commit_group; {wait} cp.async.wait_group 0; {meet}
+    @%p15 ld.shared.u32 %r9, [%r10]; {RESULT.replace("st.", "@%p15 st.")}"""
+
+
 def two_buffers(left: int) -> str:
     """Six rounds of bulk stores out of two buffers in turn; before a buffer is written again at most `left` stores may
     still read.
@@ -779,6 +786,10 @@ KERNELS = (
     Kernel("cp.async, half of the lanes wait",         copied_by(wait="@%p11 cp.async.wait_group 0;"), "X004"),
     Kernel("cp.async, half of the lanes wait, and read", copied_by(wait="@%p11 cp.async.wait_group 0;", who="@%p11")),
     Kernel("cp.async, half of the lanes wait, the others read", copied_by(wait="@%p11 cp.async.wait_group 0;", who="@%p15"), "X004", cluster=2),
+    Kernel("cp.async, half of the lanes wait, for the others", copied_for_others("bar.warp.sync -1;")),
+    Kernel("cp.async, half of the lanes wait, then no sync", copied_for_others(""), "X004"),
+    Kernel("cp.async, half wait in a branch, then no sync", copied_for_others("N:", "@!%p11 bra N;"), "X004"),
+    Kernel("cp.async, half wait in a branch, then sync", copied_for_others("N: bar.warp.sync -1;", "@!%p11 bra N;")),
     Kernel("cp.async, each half waits",                copied_by(wait="@%p11 cp.async.wait_group 0; @%p15 cp.async.wait_group 0;"), cluster=2),
     Kernel("cp.async, half of the lanes commit",       copied_by("@%p11 cp.async.commit_group;"), "X004"),
     Kernel("cp.async, each half commits",              copied_by("@%p11 cp.async.commit_group; @%p15 cp.async.commit_group;")),

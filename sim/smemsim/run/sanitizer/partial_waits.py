@@ -23,7 +23,7 @@ from smemsim.run.sanitizer.operations import OPERATIONS, Operations, Renumbering
 from smemsim.run.sanitizer.phases import Rows
 from smemsim.run.sanitizer.races import Access
 from smemsim.run.sanitizer.reporting import Reporting
-from smemsim.run.sanitizer.synchronisation import ALL_LANES, by_warps
+from smemsim.run.sanitizer.synchronisation import ALL_LANES, Threads, by_warps
 from smemsim.run.sanitizer.twins import Twins
 from smemsim.run.warps import EXITED, WARP, are_whole_warps
 
@@ -141,8 +141,8 @@ class PartialWaits:
     # ---- waits
 
     def waits_now(self, threads: np.ndarray, met: np.ndarray) -> None:
-        """Threads are about to learn what a phase of an mbarrier has released. By warp, `met` is the number of
-        synchronisations of its lanes.
+        """Threads are about to learn what a phase of an mbarrier has released, or that their own copies are complete.
+        By warp, `met` is the number of synchronisations of its lanes.
         """
         if not self.waits and are_whole_warps(threads):
             return
@@ -161,11 +161,23 @@ class PartialWaits:
             if own is None:
                 continue
             self._learn(own, warp, lanes, self.clocks.closed(what), relaxed=relaxed)
-            for some in own.of(lanes):
-                some.wait = i
-            own.merge(self._alive(warp))
-            if len(own.each) < 2:
-                del self.waits[warp]
+            self._note(own, warp, lanes, i)
+
+    def have_waited(self, i: Instruction, threads: Threads) -> None:
+        """Threads know that their copies are complete, which their warp knows now."""
+        for warp, lanes in threads if self.waits else ():
+            own = self.waits.get(warp)
+            if own is not None:
+                self._bring_up(own, warp, lanes)
+                self._note(own, warp, lanes, i)
+
+    def _note(self, own: _Warp, warp: int, lanes: int, i: Instruction) -> None:
+        """Lanes have learned by a wait. Nothing is kept of a warp if all of its lanes know the same."""
+        for some in own.of(lanes):
+            some.wait = i
+        own.merge(self._alive(warp))
+        if len(own.each) < 2:
+            del self.waits[warp]
 
     def heard(self, threads: np.ndarray, what: Any) -> None:
         """Threads have read at an address what others have released there."""

@@ -769,8 +769,12 @@ class Sanitizer(Events, Observer):
         (`.read`).
         """
         self.reporting.group_waits.update({(warp, group): (i, left) for warp in self._running(x).tolist()})
-        threads = self.groups.threads(x, group)
+        threads, is_of_lanes = self.groups.threads(x, group), group == "cp.async" and self.wants.shared
+        if is_of_lanes:
+            self.apart.partial_waits.waits_now(x.threads, self.lanes.meetings)
         waited, by_all = self.groups.wait(threads, group, left, self._part_of_copies, only_read=only_read), group in self.groups.of_first
+        if is_of_lanes:
+            self.apart.partial_waits.have_waited(i, threads)
         if group == "wgmma":
             self.registers.free(dict(waited), by_all=by_all)
             return
