@@ -21,10 +21,11 @@ from messages import facts, launch_facts, one_line
 from scaled import ARCH, MODES, scaled
 from scaled_fragments import SHUFFLED, FragmentGemm, sparse_fragments
 from scaled_gemms import IN_A_ROW, STORES, Gemm, Sparse, SparseWarpgroup, Stored, run
-from smemsim import InputError, ScaleLayout, SharedMemory, TensorMemory, check, tcgen05_cp
+from smemsim import GlobalMemory, InputError, ScaleLayout, SharedMemory, TensorMemory, check, tcgen05_cp
 from smemsim.cli import main
 from smemsim.core.spec.tensor_memory import COPY_SHAPES
-from smemsim.diagnosis.operands import orders
+from smemsim.diagnosis.operands import metadata, orders
+from smemsim.diagnosis.operands.metadata import RegisterSources
 from strategies import examples, is_night
 from test_check import number_of, value_at
 
@@ -825,6 +826,82 @@ def test_metadata_that_threads_put_together_is_followed(steps):
         is_wrong = steps[1] == (0, 0) and not more
         assert ([f.code for f in done.findings], wrong > 0) == (["R508"] * is_wrong, is_wrong), done.text()
         assert "not checked: sparse metadata" not in done.text()
+
+
+STEPS = (4, 32, 12, 64, 120)  # bytes that bits 0 to 4 of a thread's number add to the address of its word
+
+
+def table_of(*more: np.ndarray, written: int | None = None) -> tuple[RegisterSources, int]:
+    """A table of 64 words that are all different, in memory with other arrays; its address."""
+    memory = GlobalMemory()
+    begin = memory.place(np.arange(1000, 1064, dtype=np.uint32))
+    for n, array in enumerate(more):
+        memory.place(array, 0x10_0000 * (n + 1) + n % 4)
+    return RegisterSources(memory, {id(r.words) for n, r in enumerate(memory.filled()) if n == written}), begin
+
+
+def byte_of(thread: int) -> int:
+    return sum(step for b, step in enumerate(STEPS) if thread >> b & 1)
+
+
+THREADS = [range(4), range(32, 40), range(96, 112, 2), range(5, 8, 2), [0, 1, 2, 3, 8, 9, 10, 11], range(32), range(16, 32)]
+
+
+@pytest.mark.parametrize("twice", [(), (0,), (0, 4), (32,), (0, 12, 44, 36)], ids=str)
+@pytest.mark.parametrize("threads", THREADS, ids=str)
+def test_registers_are_words_at_a_sum_of_a_step_for_each_bit_of_the_thread(threads, twice):
+    """Words that occur at two addresses get theirs from those of other threads."""
+    sources, begin = table_of(np.array([1000 + at // 4 for at in twice] + [7] * 5, np.uint32))
+    at = np.array([byte_of(t) for t in threads])
+    found = sources.of((1000 + at // 4).astype(np.uint32), np.array(threads))
+    distinct = {t: a for t, a in zip(threads, at.tolist(), strict=True) if a not in twice}
+    bits = [b for b in range(7) if len({t >> b & 1 for t in threads}) == 2]
+    if all(any(t | 1 << b in distinct for t in distinct if not t >> b & 1) for b in bits):
+        assert found is not None
+        assert found.tolist() == (begin + at).tolist()
+    else:
+        assert found is None
+
+
+@pytest.mark.parametrize(
+    ("words", "wanted"),
+    [
+        ((60, 61, 62, 63), True),
+        ((63, 62, 61, 60), True),
+        ((0, 1, 2, 4), False),  # two steps for bit 0
+        ((0, 1, 2, -1), False),  # a word that is nowhere
+        ((5, 5, 5, 5), False),  # all of one value
+        ((0, 1, 2, 64), False),  # its twin lies elsewhere, and the sum is another word's
+        ((61, 62, 63, 64), False),  # the sum is behind the table
+        ((64, 1, 2, 3), False),
+    ],
+)
+def test_registers_whose_words_do_not_lie_at_such_sums_have_no_address(words, wanted):
+    """Word 64 is one that occurs twice in another array."""
+    values, threads = np.array([1000 + n for n in words], np.uint32), np.arange(4)
+    sources, begin = table_of(np.array([1064, 1064], np.uint32))
+    found = sources.of(values, threads)
+    assert (None if found is None else found.tolist()) == ([begin + 4 * n for n in words] if wanted else None)
+
+
+def test_the_source_of_a_register_is_no_array_that_is_written_or_lies_across_words():
+    values, threads, copy = np.arange(1000, 1004, dtype=np.uint32), np.arange(4), np.arange(1000, 1064, dtype=np.uint32)
+    assert table_of()[0].of(values, threads) is not None
+    assert table_of(copy)[0].of(values, threads) is None, "at two places"
+    for more in ((np.zeros(3, np.uint8), copy), (np.zeros(0, np.uint8), copy)):  # the copy lies one byte behind a word
+        sources, begin = table_of(*more)
+        assert sources.of(values, threads).tolist() == [begin + 4 * n for n in range(4)]
+    for written in (0, 1):  # the copy lies first
+        sources, begin = table_of(copy, written=written)
+        assert sources.of(values, threads).tolist() == [(0x10_0000 if written else begin) + 4 * n for n in range(4)]
+
+
+def test_arrays_of_more_than_some_bytes_are_not_searched(monkeypatch):
+    values, threads = np.arange(1000, 1004, dtype=np.uint32), np.arange(4)
+    more = np.zeros(39, np.uint8)
+    for size, is_found in ((256 + 39, True), (256 + 38, False), (39, False)):
+        monkeypatch.setattr(metadata, "MOST_BYTES", size)
+        assert (table_of(more)[0].of(values, threads) is not None) == is_found
 
 
 # ---- scale factors of mma.sync

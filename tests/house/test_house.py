@@ -198,6 +198,7 @@ INNER = {
     "smemsim.diagnosis.check",
     "smemsim.diagnosis.descriptors.find",
     "smemsim.diagnosis.numbers",
+    "smemsim.diagnosis.operands.metadata",
     "smemsim.diagnosis.operands.orders",
     "smemsim.diagnosis.operands.recorded",
     "smemsim.diagnosis.operands.tiles",

@@ -257,6 +257,8 @@ OPERANDS = {
     "x [p, g, {%r1}]": (Address(Symbol("p"), 0, (Symbol("g"), Vector((R1,)))),),
     "mov.f32 %f1, 0f3F800000": (Register(0, "%f1", "f32"), Immediate(0x3F800000, "f32")),
     "mov.f32 %f1, -0D3FF0000000000000": (Register(0, "%f1", "f32"), Immediate(0xBFF0000000000000, "f64")),
+    "mov.f32 %f1, - -1.5": (Register(0, "%f1", "f32"), Immediate(0x3FF8000000000000, "f64")),
+    "mov.f32 %f1, +-0f3F800000": (Register(0, "%f1", "f32"), Immediate(0xBF800000, "f32")),
     "mov.f32 %f1, 1.5": (Register(0, "%f1", "f32"), Immediate(0x3FF8000000000000, "f64")),
     "call.uni (%r1), f, (%r1, 4), L": (Arguments((R1,)), Symbol("f"), Arguments((R1, Immediate(4))), Label("L")),
     "bra L": (Label("L"),),
@@ -333,6 +335,17 @@ def test_constant_expressions_are_those_of_c(text):
         ("1 << 2 + 1", 8),
         ("1 + 1 << 2", 8),
         ("(.u64)-1", 2**64 - 1),
+        ("(.s64)-1", -1),
+        ("(.s64)0xFFFFFFFFFFFFFFFB / 2", -2),  # the operators after a cast see its value, not only its 64 bits
+        ("(.s64)0x7FFFFFFFFFFFFFFF / 2", (1 << 62) - 1),
+        ("(.s64)(1 << 63) < 0", 1),
+        ("(.u64)-8 >> 62", 3),
+        ("1 ? 0 || 3 : 5", 1),  # a choice is of whole expressions, other choices among them
+        ("1 ? 0 ? 4 : 5 : 6", 5),
+        ("0 ? 1 : 0 ? 2 : 3", 3),
+        ("0 ? 1 : 0 || 2", 1),
+        ("(0 || 3)", 1),
+        ("(1 ? 2 : 3) + 1", 3),
     ],
 )
 def test_what_c_does_and_python_does_not(text, value):
@@ -511,6 +524,8 @@ REFUSALS = {
     HEAD + ".global .f64 x = 1.0 + 1;": "'+' of these is no constant",
     HEAD + ".global .f64 x = 1.0 / -0.0;": "a constant expression divides by zero",
     HEAD + ".global .f64 x = 1 ? 1.5 : 2.5;": "'?' chooses between integers",
+    HEAD + ".global .f64 x = 1 ? 1.5 : 2;": "'?' chooses between integers",
+    HEAD + ".global .f64 x = 1 ? 2 : 1.5;": "'?' chooses between integers",
     HEAD + ".global .u64 x = 1.5 ? 1 : 2;": "'?' asks an integer, not a float",
     HEAD + ".global .u64 x = (.s64) 1.5;": "(.s64) of a float is no constant",
     "# 1\n" + HEAD: "line 1: this is not PTX",

@@ -36,7 +36,7 @@ class RegisterSources:
 
     def __init__(self, memory: GlobalMemory, written: Collection[int]) -> None:
         """`written` are the arrays, by the identity of their words, that the launch may write."""
-        regions = [r for r in memory.filled() if id(r.words) not in written and r.begin % WORD == 0 and len(r.data) >= WORD]
+        regions = [r for r in memory.filled() if id(r.words) not in written and r.begin % WORD == 0]
         left, parts, places = MOST_BYTES, [np.zeros(0, np.uint32)], [np.zeros(0, np.int64)]
         for region in sorted(regions, key=lambda r: len(r.data)):
             left -= len(region.data)
@@ -57,7 +57,7 @@ class RegisterSources:
         """The addresses of the registers of threads; None where they are not known, as of registers that all have one
         value.
         """
-        if not self.is_whole or not len(self._words) or (values == values[0]).all():
+        if not self.is_whole or (values == values[0]).all():
             return None
         key = values.tobytes(), threads.tobytes()
         if key not in self._kept:
@@ -90,8 +90,6 @@ def _sums(known: dict[int, int], threads: np.ndarray) -> np.ndarray | None:
         if len(step) != 1:
             return None
         steps[bit] = step.pop()
-    if not known:
-        return None
     one = next(iter(known))
     by = sum(
         ((((threads & bit) > 0).astype(np.int64) - bool(one & bit)) * step for bit, step in steps.items()), np.zeros(len(threads), np.int64)
