@@ -119,6 +119,22 @@ def test_lanes_that_are_gone_are_not_waited_for():
     assert results(body)[8:].tolist() == [0] * 24
 
 
+def test_lanes_that_wait_at_the_first_instruction_go_on_after_the_others_have_exited():
+    """The kernel begins with a barrier, to which half of each warp goes back."""
+    text = """.version 8.7
+.target sm_90a
+.address_size 64
+.visible .entry k(.param .u64 p0) { .reg .b32 %r<4>; .reg .b64 %d<2>; .reg .pred %p<3>;
+TOP: bar.warp.sync -1; add.u32 %r2, %r2, 1; mov.u32 %r1, %tid.x; setp.eq.u32 %p1, %r2, 2; @%p1 bra END;
+and.b32 %r3, %r1, 16; setp.eq.u32 %p2, %r3, 0; @!%p2 bra GONE; bra TOP; GONE: exit;
+END: ld.param.u64 %d0, [p0]; mul.wide.u32 %d1, %r1, 4; add.u64 %d0, %d0, %d1; st.global.u32 [%d0], %r2; ret; }"""
+    gpu = Gpu("sm_90a")
+    out = gpu.array(np.zeros(64, np.uint32))
+    done = gpu.launch(text, block=64, args=[out], progress=False)
+    assert done.findings == []
+    assert out.numpy().tolist() == ([2] * 16 + [0] * 16) * 2
+
+
 def test_bar_warp_sync_of_both_sides_of_a_branch_is_one():
     """PTX ISA 9.1 §9.7.13.2 asks for a bar.warp.sync with the same mask, not for the same instruction; sides of another
     length meet as well.
@@ -127,6 +143,23 @@ def test_bar_warp_sync_of_both_sides_of_a_branch_is_one():
     for more in ("", "bar.warp.sync -1; bar.warp.sync 0xffff0000; bar.warp.sync -1;"):
         body = f"{OWN} setp.lt.u32 %p1, %r1, 16; @%p1 bra A; {put} {more} bra B; A: {put} {more.replace('ffff0000', '0000ffff')} B:"
         assert results(body).tolist() == (np.arange(32) ^ 16).tolist()
+
+
+@pytest.mark.parametrize("mask", ["-1", "%r9"], ids=["all lanes", "a register"])
+@pytest.mark.parametrize(
+    "whole", ["", "setp.ge.u32 %p5, %r1, 32; @%p5 mov.u32 %r7, 1;"], ids=["warps alike", "the second warp in one piece"]
+)
+def test_halves_of_a_warp_that_change_sides_each_round_meet_in_every_round(whole, mask):
+    """A half comes to the barrier that the other one is still before: it waits there for the next round."""
+    exchange = "st.shared.b32 [%r4], %r2; bar.warp.sync {}; xor.b32 %r6, %r4, 64; ld.shared.b32 %r8, [%r6]; bar.warp.sync {}; add.u32 %r2, %r2, %r8;"
+    exchange = exchange.format(mask, mask)
+    body = f"""{OWN} mov.u32 %r2, %r1; mov.u32 %r3, 0; mov.u32 %r9, -1; shr.u32 %r7, %r1, 4; and.b32 %r7, %r7, 1; {whole}
+AGAIN: setp.eq.u32 %p1, %r3, 4; @%p1 bra END; xor.b32 %r6, %r3, %r7; add.u32 %r3, %r3, 1; and.b32 %r6, %r6, 1; setp.ne.u32 %p1, %r6, 0; @%p1 bra B;
+        {exchange} bra AGAIN; B: {exchange} bra AGAIN; END:"""
+    wanted = np.arange(64)
+    for _ in range(4):
+        wanted = wanted + wanted[np.arange(64) ^ 16]
+    assert results(body, block=64).tolist() == wanted.tolist()
 
 
 def test_a_barrier_that_is_initialised_again_has_its_bytes_counted():
