@@ -986,6 +986,35 @@ def test_a_strong_load_and_a_strong_store_of_what_is_made_of_it_lose_updates(bod
         assert set(found(f"mov.u32 %r8, %ctaid.x; setp.ne.u32 %p2, %r1, 0; @%p2 bra END; {body} END:", *arrays, grid=grid)) == codes
 
 
+# Each CTA stores a word, then takes a ticket. Those that are not the first read the first word.
+TAKES_TICKET = """mov.u32 %r8, %ctaid.x; mul.wide.u32 %d2, %r8, 4; add.u64 %d2, %d2, %d21; setp.ne.u32 %p2, %r1, 0; @%p2 bra END; st.global.u32 [%d2], 7; {}
+atom.global.add.u32 %r3, [%d20], 1; setp.eq.u32 %p3, %r3, 0; @%p3 bra END; {} ld.global.u32 %r4, [%d21]; st.global.u32 [%d2+16], %r4; END:"""
+ADD_ONE = "ld.global.u32 %r4, [%d22]; add.u32 %r4, %r4, 1; st.global.u32 [%d22], %r4;"
+# Each CTA adds to a word when the word of turns is its ticket, and passes the turn on.
+WAITS_TURN = f"""setp.ne.u32 %p2, %r1, 0; @%p2 bra END; atom.global.add.u32 %r3, [%d20], 1; POLL: atom.global.add.u32 %r5, [%d21], 0;
+setp.ne.u32 %p3, %r3, %r5; @%p3 bra POLL; {{1}} {ADD_ONE} {{0}} atom.global.add.u32 %r6, [%d21], 1; END:"""
+
+
+@pytest.mark.parametrize(
+    ("body", "before", "after", "why", "fix"),
+    [
+        (TAKES_TICKET, "", "", "no fence is between", "takes a ticket: __threadfence() (fence.acq_rel.gpu) before and after it"),
+        (TAKES_TICKET, "", FENCE, "no fence is between", "takes a ticket: __threadfence() (fence.acq_rel.gpu) before it"),
+        (TAKES_TICKET, FENCE, "", "without a fence after it", "__threadfence() (fence.acq_rel.gpu) after line"),
+        (TAKES_TICKET, FENCE, FENCE, "", ""),
+        (WAITS_TURN, "", "", "no fence is between", "passes a lock on: __threadfence() (fence.acq_rel.gpu) before it, and after line"),
+        (WAITS_TURN, "", FENCE, "no fence is between", "passes a lock on: __threadfence() (fence.acq_rel.gpu) before it; or"),
+        (WAITS_TURN, FENCE, "", "without a fence after it", "__threadfence() (fence.acq_rel.gpu) after the load or atomic"),
+        (WAITS_TURN, FENCE, FENCE, "", ""),
+    ],
+)  # fmt: skip
+def test_a_relaxed_atomic_operation_without_a_fence_is_named(body, before, after, why, fix):
+    arrays = [np.zeros(n, np.uint32) for n in (1, 8, 1)]
+    findings = [*run_in(body.format(before, after), arrays, grid=4)[0].result.findings.values()]
+    assert bool(findings) == bool(why)
+    assert all(why in f.why and fix in f.repair for f in findings[:1]), findings
+
+
 @pytest.mark.parametrize(
     ("shape", "actors"),
     [((1, 64), ["both warps", "warp 1", "warp 0"]), ((2, 32), ["both CTAs", "warp 0 of CTA 1", "warp 0 of CTA 0"])],

@@ -18,6 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from smemsim.base.distinct import distinct
+from smemsim.core.finding import OR
 from smemsim.core.ptx.module import Instruction, lines_of
 from smemsim.core.spec.findings import Severity
 from smemsim.run.async_ops import is_bulk
@@ -30,7 +31,7 @@ from smemsim.run.sanitizer.global_table import GlobalTable
 from smemsim.run.sanitizer.happens_before import Formal
 from smemsim.run.sanitizer.history import ArrayShadow
 from smemsim.run.sanitizer.races import Access, Clauses
-from smemsim.run.sanitizer.reporting import BARRIER, LOOKS_AGAIN, SECTIONS, Reporting, maybe_flag, relaxed_flag
+from smemsim.run.sanitizer.reporting import BARRIER, LOOKS_AGAIN, SECTIONS, Reporting, maybe_flag, relaxed_flag, unfenced_atomic
 from smemsim.run.sanitizer.unused_reads import Pending
 from smemsim.run.scopes import GPU
 
@@ -148,12 +149,11 @@ class GlobalFindings:
                 f"fence.proxy.async (or fence.proxy.async.global) after {other.at}, and before the barrier, arrival or wait that orders the two accesses",
             )
         if lacks == "atomicity":
-            said = races.lost_update(mine, theirs, self.rule.updates[id(a.i)], where, flag[0], of_one_cta=is_near)
-            return Said(
-                said,
-                flag[1]
-                or "one atomic operation (atom or red) in place of the load and the store, or a lock with acquire and release around both",
-            )
+            load = self.rule.updates[id(a.i)]
+            repair = "one atomic operation (atom or red) in place of the load and the store, or a lock with acquire and release around both"
+            if not flag[0] and not is_near and (lock := unfenced_atomic(self.x.program, other, load))[0]:
+                flag = lock[0], f"{lock[1]}{OR}{repair}"
+            return Said(races.lost_update(mine, theirs, load, where, flag[0], of_one_cta=is_near), flag[1] or repair)
         is_copy, is_read = bool(self.history.numbers.asynchronous[epoch & loops.INDEX]), theirs.does == "read"
         is_note = False
         if lacks == "multiprocessor":
@@ -285,6 +285,8 @@ class GlobalFindings:
         both_write = does == "write" and not is_read
         change = "let one thread write it, or add with atom or red" if both_write else "if threads add to it, use atom or red"
         flag = maybe_flag(self.x.launch.program, other, i)
+        if flag and (ticket := unfenced_atomic(self.x.launch.program, other, i))[0]:
+            return ticket[0], f"{ticket[1]}{OR}{self._order(other, i, near)}"
         turned = "; if the read needs what is written: the other way round" * (is_read and does == "write" and not flag)
         return "nothing orders the two", f"{flag or f'{change}; or '}{self._order(other, i, near)}{turned}"
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from smemsim.base.distinct import distinct
 from smemsim.core.finding import OR, Touched, Value
-from smemsim.core.ptx.module import Address, Immediate, Instruction, place_of
+from smemsim.core.ptx.module import Address, Immediate, Instruction, lines_of, place_of
 from smemsim.core.ptx.origins import symbols_behind
 from smemsim.core.spec.findings import Severity
 from smemsim.run.async_ops import Delivery, facts_of
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from smemsim.run.lower.program import Program
     from smemsim.run.views import Cta, Wave
 
-__all__ = ["ANY_WAIT", "BARRIER", "SECTIONS", "WORD", "Reporting", "Waited", "maybe_flag", "relaxed_flag"]
+__all__ = ["ANY_WAIT", "BARRIER", "SECTIONS", "WORD", "Reporting", "Waited", "maybe_flag", "relaxed_flag", "unfenced_atomic"]
 
 
 WORD = 4
@@ -122,6 +122,28 @@ def maybe_flag(program: Program, first: Instruction, then: Instruction, by: Coll
     acquires = any({"acquire", "acq_rel"} & {*i.modifiers} for i in reads)
     both = "" if acquires else ", and .acquire where the flag is read"
     return f"if {lines} sets a flag: {_stronger(_only(sets), 'release')}{' there' * (len(sets) == 1)}{both}; or "
+
+
+def unfenced_atomic(program: Program, first: Instruction, then: Instruction) -> tuple[str, str]:
+    """Why a relaxed atomic operation after one access may order nothing, and the fix. Such an operation takes a ticket
+    or passes a lock on. The result is "" without exactly one, or if no atomic operation before `then` decides anything.
+    """
+    flags, body, sets = message_flags(program), program.inlined.body, _flag_writes(program, first)
+    fences = [i for i in body if i.op in ("fence", "membar") and "proxy" not in i.modifiers and i.guard is None]
+    atomic = _only(sets)
+    if atomic is None or atomic.op == "st" or not leads_past(program, first, atomic, fences):
+        return "", ""
+    reads = [i for i in body if i.op == "atom" and id(i) in flags and leads_past(program, i, then, [])]
+    if not reads:
+        return "", ""
+    lacks = [i for i in reads if _is_relaxed(i, "acquire") and leads_past(program, i, then, fences)]
+    why = f"{UNORDERED}: {atomic.at} ({atomic.name}) is {_order_of(atomic)}, and no fence is between {first.at} and it"
+    fence = "__threadfence() (fence.acq_rel.gpu)"
+    if any(i is atomic for i in reads):
+        own = "before and after it, or .acq_rel" if lacks else "before it, or .release"
+        return why, f"if {atomic.at} takes a ticket: {fence} {own}"
+    after = f", and after {lines_of(lacks)}" * bool(lacks)
+    return why, f"if {atomic.at} passes a lock on: {fence} before it{after}"
 
 
 def _flag_reads(program: Program, first: Instruction, then: Instruction) -> list[Instruction]:
