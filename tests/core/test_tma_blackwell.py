@@ -24,6 +24,7 @@ from smemsim import (
     tma_store,
     tma_store_bytes,
 )
+from smemsim.core.spec.grades import Grade
 from smemsim.core.spec.tensor_map import TENSOR_MAP
 
 # ---- sub-byte types, as strings of bits --------------------------------------------------------------------------------------------
@@ -290,6 +291,9 @@ def test_transfers_look_at_no_word_of_a_map_from_16_on_and_take_version_1(arch):
         for call in (tma_load, tma_store):
             assert image(call(other, (0, 0), smem_address=1024, arch=arch)) == image(call(tm, (0, 0), smem_address=1024, arch=arch))
         assert other.problems(arch) == tm.problems(arch)
+        assert set(other.unread_fields("sm_90a").values()) == {Grade.MEASURED}
+        if "backing_hint" not in fields:
+            assert set(other.unread_fields(arch).values()) == {Grade.COMPILED}
 
 
 @pytest.mark.parametrize("fields", [{"version": 2}, {"version": 7}, {"_r2_23": 1}, {"_r7_16": 1}, {"_r13_15": 1}, {"_r15_10": 1}])

@@ -330,6 +330,20 @@ def test_an_element_that_reaches_no_other_of_d_is_not_blamed():
     assert (kind, "one element of D differs alone" in text) == ("unknown", True)
 
 
+def test_a_result_that_its_operands_do_not_give_is_not_looked_into():
+    """The D of a result was changed afterwards. Elements that no instruction wrote do not count."""
+    good = kernel(steps=2)
+    bad = good.but(a=words("a", 2, sbo=512)).run()[-1].d
+    *before, last = good.run()
+    changed = last.d ^ np.uint32(1 << 22) * (np.indices(last.d.shape).sum(axis=0) == 0)
+    written = changed == last.d
+    kinds = []
+    for d, of in ((last.d, None), (changed, None), (changed, written), (changed, ~written)):
+        found = explain_difference([*before, dataclasses.replace(last, d=d, written=of)], bad, shared=good.memory())
+        kinds.append(found.looks_like)
+    assert kinds == [LAYOUT, "unknown", LAYOUT, "unknown"]
+
+
 ROW, COLUMN = np.arange(64)[:, None] == 5, np.arange(64) == 7
 
 

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from smemsim import AccumulatorLayout, InstrDescriptor, SharedMemory, Unmodelled
+from smemsim import AccumulatorLayout, InstrDescriptor, SharedMemory, SmemDescriptor, Unmodelled, from_float64, operand_addresses
 from smemsim.cli import main
+from smemsim.core.arithmetic.multiply import multiply
 from smemsim.core.machine import tcgen05
 from smemsim.core.spec import touched as touched_module
 from smemsim.core.spec.alternatives import ALIKE, ALTERNATIVES, assuming, of_rule
@@ -148,6 +149,75 @@ def test_what_is_not_touched_changes_nothing():
         assert all(same) == (name not in found), name
         assert name not in found or a.point in dict(passed)
     assert in_force() == ""
+
+
+ROWS = [name for name, a in ALTERNATIVES.items() if a.point == "arithmetic.row"]
+TILES = [name for name, a in ALTERNATIVES.items() if a.point == "arithmetic.tiles"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "types"),
+    [
+        ("f16", ("bf16", "bf16", "f32")),
+        ("f16", ("f16", "f16", "f16")),
+        ("tf32", ("tf32", "tf32", "f32")),
+        ("f8f6f4", ("e4m3", "e5m2", "f32")),
+    ],
+)
+def test_alternatives_of_the_arithmetic_are_touched_if_one_of_the_first_products_shows_them(kind, types):
+    rng = np.random.default_rng(5)
+    shapes = ((8, 32), (8, 32), (8, 8))
+    some = [from_float64(rng.standard_normal(shape) * 2.0 ** rng.integers(-8, 4, shape), t) for shape, t in zip(shapes, types, strict=True)]
+
+    def product(operands=some):
+        return multiply(*operands, kind=kind, **dict(zip(("a_type", "b_type", "d_type"), types, strict=True)))[0]
+
+    with touched() as found:
+        before = product()
+    shown = set()
+    for name in (*ROWS, *TILES):
+        with assuming(name):
+            shown |= {name} if (product() != before).any() else set()
+    assert found == shown
+    assert shown & {*ROWS}
+    assert shown & {*TILES}
+    with touched(by_products=False) as used:
+        product()
+    assert used >= shown | {*TILES}
+    assert len(used) < len(ROWS) + len(TILES)
+    for names in (ROWS, TILES):
+        with touched({name: ALTERNATIVES[name] for name in names}) as some_found:
+            product()
+        assert some_found == shown & {*names}
+    for count, is_seen in ((touched_module.MOST_PRODUCTS - 1, True), (touched_module.MOST_PRODUCTS, False)):
+        with touched() as later:
+            for _ in range(count):
+                product([np.zeros_like(x) for x in some])
+            product()
+        assert later == (found if is_seen else set())
+
+
+@pytest.mark.parametrize("major", ["K", "MN"])
+@pytest.mark.parametrize("swizzle", ["none", "32B", "64B", "128B"])
+def test_alternatives_of_descriptors_are_touched_if_an_address_shows_them(swizzle, major):
+    """Those of other modes are not touched, others of this mode may be."""
+    start = 0x4080 if swizzle == "none" else 0x4400
+    word = SmemDescriptor(arch="sm_100a", start_address=start, leading_byte_offset=2048, stride_byte_offset=1024, swizzle=swizzle).encode()
+    names, shown = [name for name, a in ALTERNATIVES.items() if a.point in ("operand.words", "operand.tables")], set()
+
+    def read():
+        return operand_addresses(word, arch="sm_100a", dtype="bf16", major=major, rows=64, k=16)
+
+    with touched() as found:
+        before = read()
+    for name in names:
+        with assuming(name):
+            shown |= {name} if (read() != before).any() else set()
+    assert len(shown) >= 4
+    assert shown <= found <= {*names}
+    assert {width for name in found for width in (32, 64, 128) if f"={width}_of_" in name} <= {
+        int(swizzle[:-1]) if swizzle != "none" else 0
+    }
 
 
 def test_nothing_is_noted_under_an_assumption():

@@ -286,6 +286,17 @@ def test_names_of_what_was_read():
     assert kinds >= {1, -2, "other"}
 
 
+def test_a_tensor_may_begin_at_the_address_0():
+    """Its first element is data as all others are, also where it is read in the place of others."""
+    scenario = kernel("sm_90a", "bf16", "K", "128B", 64, 64)
+    scenario["step"][1]["a"]["k_add"] = [0] * 4
+    elsewhere, [tile] = tiles(scenario)
+    scenario["tensor"]["X"]["address"] = 0
+    report, [other] = tiles(scenario)
+    assert (report.text(), other.data(), tile_svg(other)) == (elsewhere.text(), tile.data(), tile_svg(tile))
+    assert (int(other.held.got[0, 2, 0]), other.held.text(other.held.got_at((0, 2)))) == (0, "X[m=0, k=0]")
+
+
 def test_buffers_say_what_filled_them():
     report = checked()
     strips = buffer_strips(report.machine)

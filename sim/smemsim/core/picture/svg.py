@@ -268,7 +268,7 @@ def _heads(at: _Layout, number: int) -> list[str]:
 
 
 def _cell(cell: Cell, x: float, y: float, wide: float, high: float, hover: bool) -> list[str]:
-    inner = f"<title>{html.escape(cell.hint, quote=False)}</title>" if hover and cell.hint else ""
+    inner = f"<title>{html.escape(cell.hint, quote=False)}</title>" if hover else ""
     parts, middle = [rect(x, y, wide, high, f"g {cell.fill}", inner)], (x + wide / 2, y + high / 2 + 4)
     if Mark.MISSED in cell.marks:
         parts += [rect(x + 2.5, y + 2.5, wide - 5, high - 5, "miss"), text(*middle, "s m", cell.label)]
