@@ -1820,5 +1820,41 @@ def test_rows_that_a_copy_brings_and_no_warp_reads_have_a_remark(at: str, fill: 
     assert all("512 bytes" in f.what and first_remark(found).startswith(copy) for f in found.remarks)
 
 
+THREADS_COPY = "cp.async.cg.shared.global [%to], [%a], 16; cp.async.wait_all; bar.sync 0;"
+BULK = "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%to{}], [%a], {}, [%n0];"
+VOLATILE = "bar.sync 0; shl.b32 %at, %t, 4; add.u32 %at, %at, %s; ld.volatile.shared.v4.b32 {%n0, %n1, %n2, %n3}, [%at];"
+FIRST, SECOND = "mov.b32 %at, 0", "mov.b32 %at, 512"  # the rows that both warps read
+WROTE = "shl.b32 %at, %t, 3; add.u32 %at, %at, %s; st{}.shared.v2.b32 [%at+1024], {{%t, %t}};"
+
+
+def bulk(*copies: str) -> str:
+    """All copies of a launch, with the bytes that its mbarrier expects."""
+    size = sum(int(copy.split(", ")[-2]) for copy in copies)
+    return BULK_COPY.replace("_, [%n0], 1024;", f"_, [%n0], {size};").replace(BULK.format("", 1024), "\n".join(copies))
+
+
+@pytest.mark.parametrize(
+    ("copy", "at", "told"),
+    [
+        (THREADS_COPY, SECOND, "cp.async.cg"),
+        (bulk(BULK.format("", 1024)), SECOND, "cp.async.bulk"),
+        (bulk(BULK.format("", 512), BULK.format("+512", 512)), FIRST, None),
+        (bulk(BULK.format("+1024", 512), BULK.format("", 1024)), FIRST, "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%to], "),
+        (WROTE.format("") + THREADS_COPY, OWN, None),
+        (THREADS_COPY + VOLATILE, FIRST, None),
+        (WROTE.format(".volatile") + THREADS_COPY, FIRST, "cp.async.cg"),
+    ],
+    ids=["the first warp's rows", "the first rows of a bulk copy", "a bulk copy ahead", "the second bulk copy", "stored words", "volatile loads", "volatile stores of others"],
+)  # fmt: skip
+def test_what_one_cta_copies_and_leaves_unread(copy: str, at: str, told: str | None):
+    """A copy that is not read at all may be one for the next tile. Words that threads store are no copies."""
+    gpu = Gpu("sm_90a")
+    ptx = ROWS_OF_WARPS.replace(THREADS_COPY, f"{copy}\n").replace("AT;", at + ";").replace("tile[1024]", "tile[2048]")
+    ptx = ptx.replace("cp.async.cg", "\ncp.async.cg")
+    found = gpu.launch(ptx, grid=1, block=64, args=[gpu.array(np.ones((32, 16), np.float16)), gpu.zeros(64, np.float32)])
+    assert (found.findings, [f.code for f in found.remarks]) == ([], ["R510"] if told else []), found.text()
+    assert told is None or ("512 bytes" in found.remarks[0].what and first_remark(found).startswith(told))
+
+
 def first_remark(found: Run) -> str:
     return found.ptx.splitlines()[found.remarks[0].line - 1].strip()
