@@ -43,6 +43,23 @@ def test_what_lies_in_front_of_an_array_or_far_behind_it_ends_the_kernel():
         assert run.launch.status == 700
 
 
+# One load reads at two addresses in turn. The first one is just after an array, or one that the system reserves.
+TWICE = """.shared .align 4 .b8 own[64]; st.shared.u32 [own], 1; st.shared.u32 [own+20], 1; mov.u64 %d4, own; mov.u32 %r3, 0; add.s64 %d1, {base}, {first};
+AGAIN: ld.{space}.u32 %r2, [%d1]; add.s64 %d1, {base}, {second};
+add.u32 %r3, %r3, 1; setp.lt.u32 %p1, %r3, 2; @%p1 bra AGAIN; st.global.u32 [%d20], %r2;"""
+
+
+@pytest.mark.parametrize(("second", "count"), [(1 << 22, 2), (20, 1), (0, 1)])
+@pytest.mark.parametrize(("space", "base", "first"), [("global", "%d20", 16), ("shared", "%d4", -0x300)])
+def test_what_ends_a_kernel_is_named_in_addition_to_what_does_not(space, base, first, second, count):
+    gpu = Gpu()
+    body = TWICE.format(space=space, base=base, first=first, second=second)
+    run = gpu.launch(kernel(1, body), block=1, args=[gpu.array(np.zeros(4, np.uint32))], overrun=4096, progress=False)
+    assert [f.code for f in run.findings] == ["X001"] * count
+    assert bool(run.launch.status) == (count == 2)
+    assert len({f.what for f in run.findings}) == count
+
+
 def test_the_environment_says_how_far_behind_an_array_a_kernel_may_go_on():
     assert Policy.of({"SMEMSIM_OVERRUN": "512"}).overrun == 512
     assert Policy.of({}).overrun is None

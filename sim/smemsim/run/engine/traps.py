@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = [
     "MAY_REACH",
     "MORE_SHARED",
+    "OVERRUN",
     "SMALLER_FIELDS",
     "elsewhere",
     "find_misuse",
@@ -93,11 +94,16 @@ def shared_error(x: Wave, address: int) -> int:
     return LAUNCH_FAILURE if rank >= x.launch.cluster_size else ILLEGAL_ADDRESS
 
 
+OVERRUN, RESERVED = "overrun", "reserved"  # kinds of X001 after which the kernel goes on
 MAY_REACH = "a GPU faults only if no memory is mapped there; otherwise the access reaches another allocation"
 
 
-def find_outside(x: Wave, i: Instruction, space: str, at: np.ndarray, part: np.ndarray | None, bad: np.ndarray, size: int) -> str:
-    """X001 of threads whose bytes lie outside; what it says."""
+def find_outside(
+    x: Wave, i: Instruction, space: str, at: np.ndarray, part: np.ndarray | None, bad: np.ndarray, size: int, *, kind: str = ""
+) -> str:  # fmt: skip
+    """X001 of threads whose bytes lie outside; what it says. An instruction may have a finding of each `kind`: OVERRUN
+    if the kernel goes on.
+    """
     n, thread = _first(x, part, bad)
     address = int(at[n]) & ((1 << 64) - 1) if space == "global" else int(at[n])
     count, ctas = int(bad.sum()), len(distinct(x.cta_of[x.threads if part is None else x.threads[part]][bad]))
@@ -116,7 +122,8 @@ def find_outside(x: Wave, i: Instruction, space: str, at: np.ndarray, part: np.n
         if near is None
         else MAY_REACH
     )
-    x.launch.find("X001", i, what, repair, arrays=() if near is None else (near.begin,), halves=(who,), why=why)
+    arrays = () if near is None else (near.begin,)
+    x.launch.find("X001", i, what, repair, arrays=arrays, halves=(who,), why=why, operation=kind, kind=kind)
     return message
 
 
@@ -172,6 +179,7 @@ def reserved(x: Wave, i: Instruction, at: np.ndarray, part: np.ndarray | None, b
     x.launch.find(
         "X001", i, what, "look for a null pointer, or a negative index", because="measured on an H200, trace reserved_shared",
         why="a card accesses it without an error", halves=(Half("access", f"{thread_name(x, thread)} ({i.name})", i),),
+        operation=RESERVED, kind=RESERVED,
     )  # fmt: skip
 
 

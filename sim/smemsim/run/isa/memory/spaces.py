@@ -20,7 +20,7 @@ from smemsim.core.machine import loops
 from smemsim.core.ptx.module import Address, Instruction, Operand, Register
 from smemsim.core.spec.launches import LOCAL_WINDOW, RESERVED_OFFSETS, SHARED_WINDOW
 from smemsim.run.accesses import AT_ONCE, WHOLE_MAP, Piece, Values
-from smemsim.run.engine.traps import elsewhere, find_outside, foreign, misaligned, outside, reserved
+from smemsim.run.engine.traps import OVERRUN, elsewhere, find_outside, foreign, misaligned, outside, reserved
 from smemsim.run.engine.wave import OFFSET_MASK, RANK_SHIFT, THREADS
 from smemsim.run.events import Access
 from smemsim.run.isa.registers import bits_of
@@ -281,8 +281,8 @@ class _Global:
         room = x.launch.options.overrun - self.size
         if room < 0 or (at.view(np.uint64)[bad] - ends[bad] > np.uint64(room)).any():
             outside(x, self.i, "global", at, part, bad, self.size)
-        if x.launch.result.findings.found("X001", self.i) is None:
-            find_outside(x, self.i, "global", at, part, bad, self.size)
+        if x.launch.result.findings.found("X001", self.i, OVERRUN) is None:
+            find_outside(x, self.i, "global", at, part, bad, self.size, kind=OVERRUN)
 
 
 class _Constant(_Global):

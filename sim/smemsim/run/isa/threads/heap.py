@@ -68,6 +68,7 @@ def _wrong(x: Wave, i: Instruction, thread: int, address: int) -> None:
     else:
         where, error = f"{address - chunk.begin} bytes after the begin of {chunk}", ILLEGAL_ADDRESS
     message = f"free of {thread_name(x, thread)}: {address:#x}, {where}"
-    x.launch.find("X001", i, message, "free once, and what malloc gave", because="golden/sm_90a/heap")
+    kind = "" if error else "goes on"  # after one of these another free may fail
+    x.launch.find("X001", i, message, "free once, and what malloc gave", because="golden/sm_90a/heap", operation=kind, kind=kind)
     if error:
         raise HardwareTrap(message, cuda_error=error)
