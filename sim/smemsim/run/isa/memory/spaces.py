@@ -346,11 +346,13 @@ def _with_reserved(x: Wave, i: Instruction, at: np.ndarray, part: np.ndarray | N
         is_below &= (rank >= 0) & (rank < x.launch.cluster_size)
     if not is_below.any():
         outside(x, i, "shared", at, part, bad, size)
-    reserved(x, i, at, part, is_below)
-    here = np.flatnonzero(is_below)
-    if rank is not None and not cluster and (strange := (rank != x.grid.rank_bits[threads] >> RANK_SHIFT)[here]).any():
-        n = int(here[strange][0])
+    is_foreign = is_below & (rank != x.grid.rank_bits[threads] >> RANK_SHIFT) if rank is not None and not cluster else np.zeros_like(bad)
+    if (is_own := is_below & ~is_foreign).any():
+        reserved(x, i, at, part, is_own)
+    if is_foreign.any():
+        n = int(np.flatnonzero(is_foreign)[0])
         foreign(x, i, int(at[n]), int(x.threads[n if part is None else part[n]]))
+    here = np.flatnonzero(is_below)
     base = x.cta_of[threads][here] if rank is None else (x.grid.cluster_first[threads] + rank)[here]
     which = here if part is None else part[here]
     pieces = [Piece("reserved", x.memories.reserved(), base * x.window_begin + x.window_begin + offset[here], which)]
