@@ -558,6 +558,30 @@ def test_lanes_that_branch_around_a_barrier_of_their_warp_are_told_at_it(name):
     assert not wrong or "thread (40, 0, 0)" in told["X011"]
 
 
+APART = "and.b32 %r2, %r1, 31; setp.lt.u32 %p1, %r2, 16; @%p1 bra A;\n{} bra END;\nA: {} END: {}"
+WAITS, STORES = "bar.sync 0;\n", "st.global.u32 [%d20], 7;"
+AGAIN = "setp.lt.u32 %p1, %r2, 8; @%p1 bra {label};\n"  # after the lanes have joined
+
+
+@pytest.mark.parametrize(
+    ("others", "own", "then", "count"),
+    [
+        ("", "", WAITS * 3, 0),
+        (WAITS, WAITS, STORES, 1),
+        (WAITS * 3, WAITS * 3, STORES, 1),
+        (WAITS * 3, WAITS * 3, WAITS + STORES, 1),
+        (WAITS, WAITS, f"{AGAIN.format(label='B')} {WAITS} bra END2;\nB: {WAITS} END2: {STORES}", 2),
+        ("", WAITS, STORES, 1),
+        ("", WAITS * 3, STORES, 1),
+        ("", WAITS, f"{AGAIN.format(label='B')} bra END2;\nB: {WAITS} END2: {STORES}", 2),
+    ],
+)
+def test_barriers_of_one_branch_are_one_finding(others, own, then, count):
+    """Lanes 0 to 15 execute other barriers than lanes 16 to 31, or these execute none."""
+    findings = run(APART.format(others, own, then), [np.zeros(1, np.uint32)], block=64)[0].result.findings.values()
+    assert [f.code for f in findings] == ["X011"] * count, findings
+
+
 # ---- mbarriers
 
 

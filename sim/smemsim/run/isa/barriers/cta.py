@@ -27,6 +27,7 @@ from smemsim.run.isa.barriers.skipped_barriers import arrive, check_skipped, hav
 from smemsim.run.isa.registers import Read, Write
 from smemsim.run.isa.registry import ON_EXIT, End, Step, implements, unmodelled
 from smemsim.run.isa.threads.warps import bar_warp
+from smemsim.run.lower.cfg import leads_past
 from smemsim.run.scopes import CLUSTER, CTA
 from smemsim.run.slots import Slot
 
@@ -74,7 +75,8 @@ def check_aligned(x: Wave, i: Instruction, title: str, first: int, arrived: np.n
     all of them.
 
     The sites by which threads have arrived, from thread `first` of the wave on, are `arrived`, 0 for those that have
-    not. For each site, `aligned` says whether it is aligned.
+    not. For each site, `aligned` says whether it is aligned. Later barriers of lanes that have not joined since are not
+    reported.
     """
     concerned = np.repeat(aligned.reshape(-1, WARP).any(axis=1), WARP)
     sites = np.where(concerned, arrived, 0).reshape(-1, WARP)
@@ -84,6 +86,8 @@ def check_aligned(x: Wave, i: Instruction, title: str, first: int, arrived: np.n
         return
     warp = int(parted[0])
     there = sorted(distinct(sites[warp][sites[warp] > 0]).tolist(), key=place_of)
+    if _follows_from_branch(x, there):
+        return
     which = ", ".join(f"{_lanes(np.flatnonzero(sites[warp] == site).tolist())} at {x.program.at(site)}" for site in there)
     i = _at(x, there[0]) or i
     x.launch.find(
@@ -91,6 +95,25 @@ def check_aligned(x: Wave, i: Instruction, title: str, first: int, arrived: np.n
         why=f"{which}; the result is undefined for {i.name}, which the whole warp must execute together",
         because="PTX ISA 9.1 §9.7.13.1",
     )  # fmt: skip
+
+
+_APART: Slot[list[set[int]]] = Slot(lambda x: [])  # the sites by which lanes of a warp have arrived at one barrier
+
+
+def _follows_from_branch(x: Wave, sites: list[int]) -> bool:
+    """Do lanes arrive by different instructions because of a branch after which they have done so before? Then each
+    earlier instruction leads to one of these.
+    """
+    known = _APART(x)
+    if {*sites} in known:
+        return True
+    own = [_at(x, site) for site in sites]
+    for before in known:
+        leads = [[i is not None and leads_past(x.program, x.program.sites[site], i, []) for i in own] for site in before]
+        if all(sum(to) == 1 for to in leads) and all(any(to) for to in zip(*leads, strict=True)):
+            return True
+    known.append({*sites})
+    return False
 
 
 # by barrier, the first phase in which warps have arrived by different instructions

@@ -15,7 +15,7 @@ from smemsim.core.finding import Half
 from smemsim.core.ptx.module import Instruction
 from smemsim.run.engine.traps import thread_name
 from smemsim.run.engine.wave import WARP
-from smemsim.run.lower.cfg import behind
+from smemsim.run.lower.cfg import behind, leads_past
 from smemsim.run.slots import Slot
 
 if TYPE_CHECKING:
@@ -93,9 +93,24 @@ def have_parted(x: Wave) -> bool:
     return _EXITED_IN.peek(x) is not None
 
 
+# the barriers that lanes have skipped, each with the block after it that they executed
+_SKIPPED: Slot[list[tuple[Instruction, int]]] = Slot(lambda x: [])
+
+
+def _is_of_branch(x: Wave, i: Instruction, late: int) -> bool:
+    """Does a barrier follow another one that lanes have skipped, on all paths from there to the block `late`?"""
+    known, after = _SKIPPED(x), x.program.blocks[late].instructions[0]
+    for before, block in known:
+        is_next = before is not i and block == late and leads_past(x.program, before, i, [])
+        if is_next and not leads_past(x.program, before, after, [i]):
+            return True
+    known.append((i, late))
+    return False
+
+
 def check_skipped(x: Wave, i: Instruction, at: list[int], threads: np.ndarray) -> None:
     """Threads have arrived at a barrier in one of some blocks, by an instruction of their whole warp: have others of
-    their warps exited after it?
+    their warps exited after it? Later barriers of the same branch are not reported.
     """
     blocks = _EXITED_IN.peek(x)
     if blocks is None:
@@ -109,7 +124,7 @@ def check_skipped(x: Wave, i: Instruction, at: list[int], threads: np.ndarray) -
     late = next(
         (n for n in distinct(blocks[others]).tolist() if _acts(x.program, n) and all(n in behind(x.program, one) for one in at)), None
     )
-    if late is None:
+    if late is None or _is_of_branch(x, i, late):
         return
     thread = int(others[blocks[others] == late][0])
     warp = threads[threads // WARP == thread // WARP]
