@@ -17,7 +17,8 @@ def distinct(values: Any) -> np.ndarray:
     >>> distinct(np.array([[3, 1], [1, 3]])).tolist(), distinct(np.zeros(0, np.int64)).tolist()
     ([1, 3], [])
     """
-    ascending: np.ndarray = np.sort(values, axis=None)
+    ascending: np.ndarray = np.array(values).reshape(-1)
+    ascending.sort()
     if len(ascending) == 1:
         return ascending
     is_first = np.empty(len(ascending), bool)

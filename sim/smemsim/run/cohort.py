@@ -8,8 +8,8 @@ the first one's, plus the distance of its threads, or its window, from the first
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from smemsim.run.warps import ALL, WARP
 if TYPE_CHECKING:
     from smemsim.run.views import Wave
 
-__all__ = ["Cohort", "are_repeated", "own_of", "repeats"]
+__all__ = ["Cohort", "Unfolded", "are_repeated", "own_of", "repeats"]
 
 
 @compiled(reads="numbers")
@@ -59,6 +59,51 @@ def are_repeated(items: Sequence[Any], own: int) -> bool:
     (True, False)
     """
     return own > 0 and list(items) == list(items[:own]) * (len(items) // own)
+
+
+class Unfolded(Sequence[tuple[np.ndarray, Any]]):
+    """Threads, and the objects at which they do something: those of the first CTA, then those of each other one, which
+    does the same. The others' are made when something asks for them.
+
+    `each` has, of the first CTA, the threads, the objects of all CTAs, and the distances to the threads of all (a
+    column).
+
+    >>> both = Unfolded([(np.array([3, 5]), ("a", "b"), np.array([[0], [64]]))])
+    >>> [(threads.tolist(), at) for threads, at in both], both.own
+    ([([3, 5], 'a'), ([67, 69], 'b')], [(array([3, 5]), 'a')])
+    """
+
+    def __init__(self, each: Sequence[tuple[np.ndarray, tuple[Any, ...], np.ndarray]]) -> None:
+        self.each = each
+        self._all: list[tuple[np.ndarray, Any]] | None = None
+
+    @property
+    def own(self) -> list[tuple[np.ndarray, Any]]:
+        """Those of the first CTA."""
+        return [(threads, objects[0]) for threads, objects, _ in self.each]
+
+    @property
+    def all(self) -> list[tuple[np.ndarray, Any]]:
+        """Those of all CTAs."""
+        if self._all is None:
+            of_each = [zip(threads + steps, objects, strict=True) for threads, objects, steps in self.each]
+            self._all = [one for of_cta in zip(*of_each, strict=True) for one in of_cta]
+        return self._all
+
+    def __len__(self) -> int:
+        return len(self.each) * len(self.each[0][1]) if self.each else 0
+
+    @overload
+    def __getitem__(self, n: int) -> tuple[np.ndarray, Any]: ...
+
+    @overload
+    def __getitem__(self, n: slice) -> list[tuple[np.ndarray, Any]]: ...
+
+    def __getitem__(self, n: int | slice) -> tuple[np.ndarray, Any] | list[tuple[np.ndarray, Any]]:
+        return self.all[n]
+
+    def __iter__(self) -> Iterator[tuple[np.ndarray, Any]]:
+        return iter(self.all)
 
 
 def repeats(numbers: np.ndarray, of_first: np.ndarray, apart: int) -> bool:

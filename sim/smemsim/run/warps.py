@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast, overload
 import numpy as np
 
 from smemsim.base.distinct import distinct
+from smemsim.base.masks import all_set, any_set
 from smemsim.core.machine.memory import SharedMemory
 from smemsim.core.machine.tmem.memory import TensorMemory
 from smemsim.core.spec.ptx import WARP_SIZE
@@ -102,7 +103,7 @@ def _gone(index: int) -> Cta:
 def are_whole_warps(threads: np.ndarray) -> bool:
     """Are threads (ascending) all those of their warps?"""
     firsts = threads[::WARP]
-    return len(threads) % WARP == 0 and not (firsts % WARP).any() and bool((threads[WARP - 1 :: WARP] - firsts == WARP - 1).all())
+    return len(threads) % WARP == 0 and not any_set(firsts % WARP) and all_set(threads[WARP - 1 :: WARP] - firsts == WARP - 1)
 
 
 def warp_name(x: Wave, warp: int) -> str:

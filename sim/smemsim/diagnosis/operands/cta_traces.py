@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from smemsim.base.masks import any_set
 from smemsim.core.machine.tma import Transfer
 from smemsim.core.spec.shared_memory import LINE
 from smemsim.core.spec.wgmma import WGMMA_THREADS
@@ -131,7 +132,7 @@ class SharedTrace:
         for of in origins:
             rank = min(at.shape[1], of.shape[1])
             by = at[:, :rank] - of[:, :rank]
-            if (by != by[0]).any():
+            if any_set(by != by[0]):
                 return False
         return True
 

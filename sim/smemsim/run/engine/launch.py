@@ -18,6 +18,7 @@ import numpy as np
 
 from smemsim.base.arguments import flag, shown, suggestion, whole
 from smemsim.base.errors import InputError, Unmodelled
+from smemsim.base.masks import any_set
 from smemsim.core.finding import Half, Touched, Value, at_instruction
 from smemsim.core.machine.global_memory import GlobalMemory
 from smemsim.core.machine.stored_taint import StoredTaint
@@ -587,7 +588,7 @@ class Launch:
         for n, p in enumerate(places.parameters):
             at = places.of(p.name).offset
             words = self.parameters[at : at + p.size // 8 * 8].view(np.uint64) if at % 8 == 0 else np.zeros(0, np.uint64)
-            if ((words >= np.uint64(begin)) & (words < np.uint64(end))).any():
+            if any_set((words >= np.uint64(begin)) & (words < np.uint64(end))):
                 return n, p
         return None
 

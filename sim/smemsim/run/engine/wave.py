@@ -14,6 +14,7 @@ import numpy as np
 
 from smemsim.base.budget import ask, hold
 from smemsim.base.distinct import distinct
+from smemsim.base.masks import any_set
 from smemsim.core.ptx.module import Instruction
 from smemsim.run.cohort import Cohort
 from smemsim.run.engine.livelock import FIRST, Progress, ReadOnlyLoop, StateCycle
@@ -242,7 +243,7 @@ class Wave:
             self.positions.members[threads] = members
             absent = np.packbits(missing.reshape(-1, WARP), axis=1, bitorder="little").view(np.uint32)
             complete = here & (self.positions.members.reshape(-1, WARP) & absent == 0).reshape(-1)
-        elif missing.any():
+        elif any_set(missing):
             units = self.grid.units(unit)
             broken = np.zeros(int(units[-1]) + 1, bool)
             broken[units[missing]] = True

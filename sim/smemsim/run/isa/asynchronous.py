@@ -45,6 +45,7 @@ __all__ = [
     "in_order",
     "issue",
     "issued_by",
+    "listed",
     "member",
     "one_by_one",
     "one_cta",
@@ -137,8 +138,13 @@ def issued_by(x: Wave, reads: Sequence[Read], boxes: Sequence[Read] = (), *, rep
 def _columns(x: Wave, reads: Sequence[Read], count: int) -> Iterator[list[Any]]:
     """The values of operands, of each for so many running threads."""
     for read in reads:
-        values = np.asarray(read(x))
-        yield values.tolist() if values.ndim else [values.item()] * count
+        yield listed(np.asarray(read(x)), count)
+
+
+def listed(values: np.ndarray, count: int) -> list[Any]:
+    """The values of an operand, of each of so many running threads."""
+    found: list[Any] = values.tolist() if values.ndim else [values.item()] * count
+    return found
 
 
 def one_by_one(every: Sequence[Issued]) -> list[Issued]:

@@ -187,7 +187,7 @@ class Events(AsyncEvents):
         for threads, barrier in arrivals if self.at_end.lifetimes.is_needed else ():
             self.at_end.lifetimes.arrives(i, barrier, barrier.cta.index, distinct(threads // WARP), is_commit=is_async, releases=releases)
         if not is_async and i.op == "mbarrier":
-            self.arrive(i, [(distinct(threads // WARP), barrier) for threads, barrier in arrivals if barrier.state.phase])
+            self.arrive(i, arrivals)
             if x.launch.cluster_size > 1:
                 self.mbarriers.siblings.note(i, arrivals, count)
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from smemsim.core.ptx.module import Instruction
 from smemsim.run.checks import Wanted
-from smemsim.run.cohort import Cohort, are_repeated, own_of, repeats
+from smemsim.run.cohort import Cohort, Unfolded, are_repeated, own_of, repeats
 from smemsim.run.sanitizer.across_waves import ACROSS_WAVES
 from smemsim.run.sanitizer.dispatch import Events
 from smemsim.run.sanitizer.global_memory import GlobalShadow, GlobalsOfFirst
@@ -255,7 +255,7 @@ class SanitizerOfFirst(Events):
         assert x.cohort is not None
         self.cohort: Cohort = x.cohort
         self._alike: tuple[Any, bool] = (None, False)  # a selection, and whether it has the same threads of each CTA
-        self._pairs: tuple[Any, int] = (None, 0)  # what was looked at last
+        self._pairs: tuple[Any, Sequence[tuple[np.ndarray, Any]]] = (None, ())  # what was looked at last
         # what asynchronous operations write to global memory, as soon as one does
         self.written: GlobalsOfFirst | None = None
         self.made: dict[Mbarrier, tuple[Mbarrier, ...]] = {}  # of each mbarrier of the first CTA those of all
@@ -381,20 +381,20 @@ class SanitizerOfFirst(Events):
         own = self.cohort.own_places(flat) if self.is_alike else None
         return None if own is None else np.ascontiguousarray(own, np.int64)
 
-    def _own_pairs(self, pairs: Sequence[tuple[np.ndarray, Any]], apart: int) -> int:
-        """The number of (thread, mbarrier) pairs of the first CTA, if each CTA has the same (`apart` threads from one
-        CTA to the next); else 0.
-        """
+    def _own_pairs(self, pairs: Sequence[tuple[np.ndarray, Any]]) -> Sequence[tuple[np.ndarray, Any]]:
+        """The pairs (threads, mbarrier) of the first CTA, if each CTA has the same; else none."""
         if self._pairs[0] is not pairs:
-            self._pairs = pairs, self._count_pairs(pairs, apart)
+            self._pairs = pairs, self._find_own(pairs)
         return self._pairs[1]
 
-    def _count_pairs(self, pairs: Sequence[tuple[np.ndarray, Any]], apart: int) -> int:
+    def _find_own(self, pairs: Sequence[tuple[np.ndarray, Any]]) -> Sequence[tuple[np.ndarray, Any]]:
+        if isinstance(pairs, Unfolded):
+            return pairs.own if all(self.made.get(barriers[0]) == barriers for _, barriers, _ in pairs.each) else ()
         threads, barriers = zip(*pairs, strict=True) if pairs else ((), ())
         count = self.own_barriers(barriers)
         if not are_repeated([*map(len, threads)], count):
-            return 0
-        return 0 if own_of(np.concatenate(threads), self.count, apart) is None else count
+            return ()
+        return () if own_of(np.concatenate(threads), self.count, self.cohort.threads) is None else pairs[:count]
 
     def own_barriers(self, barriers: Sequence[Any]) -> int:
         """How many of mbarriers are those of the first CTA, where each has the same."""
@@ -596,10 +596,10 @@ class SanitizerOfFirst(Events):
     @_or_of_all
     def uses(self, i: Instruction, uses: Sequence[tuple[np.ndarray, Mbarrier]]) -> Any:
         """If the first CTA may use it by these threads, the others may use it, too."""
-        count = self._own_pairs(uses, self.cohort.threads)
-        if not count or any(self._is_new(threads >> 5, barrier) for threads, barrier in uses[:count]):
+        own = self._own_pairs(uses)
+        if not own or any(self._is_new(threads >> 5, barrier) for threads, barrier in own):
             return OF_ALL
-        return self.first.uses(i, uses[:count])
+        return self.first.uses(i, own)
 
     def _is_new(self, warps: np.ndarray, barrier: Mbarrier) -> bool:
         """Has one of the warps not seen that an mbarrier was initialised?"""
@@ -607,34 +607,34 @@ class SanitizerOfFirst(Events):
 
     @_or_of_all
     def waited(self, i: Instruction, waits: Sequence[tuple[np.ndarray, Mbarrier]]) -> Any:
-        count = self._own_pairs(waits, self.cohort.threads)
-        if not count:
+        own = self._own_pairs(waits)
+        if not own:
             return OF_ALL
-        for n, (threads, _) in enumerate(waits[:count]):
-            lasts = [barrier.state.deliveries.last for _, barrier in waits[n::count]]
+        for threads, barrier in own:
+            lasts = [one.state.deliveries.last for one in self.made[barrier]]
             self.brought.update(dict.fromkeys((threads >> 5).tolist(), lasts))
-        return self.first.waited(i, waits[:count])
+        return self.first.waited(i, own)
 
     @_or_of_all
     def acquire_at(
         self, i: Instruction, waits: Sequence[tuple[np.ndarray, Mbarrier]], *, relaxed: bool, scope: int, by_parity: bool
     ) -> Any:
-        count = self._own_pairs(waits, self.cohort.threads)
-        if not count or not self.are_alive_alike:
+        own = self._own_pairs(waits)
+        if not own or not self.are_alive_alike:
             return OF_ALL
-        return self.first.acquire_at(i, waits[:count], relaxed=relaxed, scope=scope, by_parity=by_parity)
+        return self.first.acquire_at(i, own, relaxed=relaxed, scope=scope, by_parity=by_parity)
 
     @_or_of_all
     def arrive(self, i: Instruction, arrivals: Sequence[tuple[np.ndarray, Mbarrier]]) -> Any:
         if not arrivals:
             return None
-        count = self._own_pairs(arrivals, self.cohort.threads // WARP)
-        return self.first.arrive(i, arrivals[:count]) if count else OF_ALL
+        own = self._own_pairs(arrivals)
+        return self.first.arrive(i, own) if own else OF_ALL
 
     @_or_of_all
     def release_at(self, x: Wave, arrivals: Sequence[tuple[np.ndarray, Mbarrier]], *, relaxed: bool, scope: int) -> Any:
-        count = self._own_pairs(arrivals, self.cohort.threads)
-        return self.first.release_at(self.view, arrivals[:count], relaxed=relaxed, scope=scope) if count else OF_ALL
+        own = self._own_pairs(arrivals)
+        return self.first.release_at(self.view, own, relaxed=relaxed, scope=scope) if own else OF_ALL
 
     @_or_of_all
     def complete(self, whats: Sequence[Any]) -> Any:

@@ -24,6 +24,7 @@ from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeAlias, cast
 import numpy as np
 
 from smemsim.base.distinct import distinct
+from smemsim.base.masks import all_set, any_set
 from smemsim.run.sanitizer.clock_loops import all_meet
 from smemsim.run.sanitizer.operations import Operation, Renumbering, columns_of, width_of
 from smemsim.run.sanitizer.phases import EVERYWHERE, Alike, Foreign, Phase, Phases, Released, Rows, each_once, joined_rows, merge, row_of
@@ -234,7 +235,7 @@ class VectorClocks:
         not count.
         """
         late = test(self)
-        return self.confirmed(late, test, but=but) if late.any() else (late, "")
+        return self.confirmed(late, test, but=but) if any_set(late) else (late, "")
 
     def confirmed(
         self, late: np.ndarray, test: Callable[[VectorClocks], np.ndarray], *, but: tuple[str, ...] = ()
@@ -630,7 +631,7 @@ class VectorClocks:
 
     def _is_among_themselves(self, warps: np.ndarray, here: np.ndarray) -> bool:
         """Do whole CTAs meet, within which all is known?"""
-        return self._is_within_ctas and bool(here.all()) and len(warps) * warps.shape[1] == len(self.clock)
+        return self._is_within_ctas and all_set(here) and len(warps) * warps.shape[1] == len(self.clock)
 
     @property
     def is_plain(self) -> bool:
@@ -664,7 +665,7 @@ class VectorClocks:
         """The knowledge of each warp of each group after the synchronisation: those that are `here`
         know what all know.
         """
-        found, are_all = [], bool(here.all())
+        found, are_all = [], all_set(here)
         for matrix in rows:
             mine = matrix[warps]
             if not mine.any():
@@ -740,7 +741,7 @@ class VectorClocks:
         if scope == CTA and not relaxed and "wait" in self.assumes.widens and not isinstance(what, tuple):
             scope = CLUSTER
         sure = self._is_past(warps, phase) if by_parity else np.ones(warps.shape, bool)
-        if sure.all() and not self.too_early:
+        if all_set(sure) and not self.too_early:
             self._has_waited(phase)[warps] = phase.over
             self._acquire(warps, phase, relaxed=relaxed, scope=scope)
             return
@@ -841,7 +842,7 @@ class VectorClocks:
         barriers. They have waited for it, or seen everything that was released into it.
         """
         past: np.ndarray = self._has_waited(phase)[warps] >= phase.over - back
-        if past.all():
+        if all_set(past):
             return past
         heard = np.ones(warps.shape, bool)
         for rows in phase.history[-1 - back].known.get(self.grid.wave, {}).values():

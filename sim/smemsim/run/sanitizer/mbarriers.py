@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from smemsim.base.distinct import distinct
+from smemsim.base.masks import all_set
 from smemsim.core.ptx.module import Instruction
 from smemsim.run.lower.cfg import leads_past
 from smemsim.run.sanitizer import races
@@ -291,14 +292,14 @@ class MbarrierObjects:
         for own in (warp - one.first for warp in self.clocks.waited_for(one.barrier, phase)):
             if 0 <= own < len(one.when):  # what is kept for CTAs that do the same has the warps of all
                 known |= self.clocks.has_seen(warps, np.int64(one.first + own)) >= one.when[own]
-        return bool(known.all())
+        return all_set(known)
 
     def _pending(self, one: _Object, warps: np.ndarray) -> Instruction | None:
         """An instruction whose asynchronous arrival, or completion of a copy, warps do not know to have come. An
         operation that is forgotten is over.
         """
         for op, number in self.operations.completing_on(one.barrier):
-            if not self.clocks.done[warps, self.clocks.column(number)].all():
+            if not all_set(self.clocks.done[warps, self.clocks.column(number)]):
                 instruction: Instruction = op.instruction
                 return instruction
         for arrival in one.arrivals.values():

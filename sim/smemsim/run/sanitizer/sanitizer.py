@@ -35,6 +35,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 
 from smemsim.base.distinct import distinct
+from smemsim.base.masks import all_set
 from smemsim.core.ptx.module import Instruction
 from smemsim.run.checks import Wanted
 from smemsim.run.events import Observer
@@ -732,7 +733,11 @@ class Sanitizer(Events, Observer):
         """
         warps = distinct(threads >> 5)
         return next(
-            (op for op, number in self.operations.completing_on(barrier) if not self.clocks.done[warps, self.clocks.column(number)].all()),
+            (
+                op
+                for op, number in self.operations.completing_on(barrier)
+                if not all_set(self.clocks.done[warps, self.clocks.column(number)])
+            ),
             None,
         )
 
@@ -826,8 +831,8 @@ class Sanitizer(Events, Observer):
                 self.mbarriers.objects.arrives_late(i, barrier, self.groups.unfinished(distinct(threads >> 5)))
 
     def arrive(self, i: Instruction, arrivals: Sequence[tuple[np.ndarray, Mbarrier]]) -> None:
-        """Warps are about to arrive at mbarriers."""
-        self.mbarriers.arrive(i, arrivals)
+        """Threads are about to arrive at mbarriers."""
+        self.mbarriers.arrive(i, [(distinct(threads >> 5), barrier) for threads, barrier in arrivals if barrier.state.phase])
 
     # ---- order
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from smemsim.base.distinct import distinct
+from smemsim.base.masks import any_set
 from smemsim.core.ptx.module import Instruction
 from smemsim.run.async_ops import facts_of, is_bulk
 from smemsim.run.following import WHOLE
@@ -119,13 +120,13 @@ class SharedRule:
 
     def last_writers(self, a: WordAccess, who: np.ndarray) -> Suspects:
         """The last writers `who` of words (NOBODY where they do not matter), whom the accessing warps have not seen."""
-        if a.does == "write" and (objects := who == MBARRIER).any():
+        if a.does == "write" and any_set(objects := who == MBARRIER):
             self.objects.overwritten(a.i, a.at[objects], a.warps[objects])
         by_warp = are_warps(who) & (who != a.warps)
-        if by_warp.any():
+        if any_set(by_warp):
             yield from self._warps_wrote(a, who, by_warp)
         by_op = who >= OPERATIONS
-        if by_op.any():
+        if any_set(by_op):
             yield from self._operations_write(a, who, by_op)
 
     def _warps_wrote(self, a: WordAccess, who: np.ndarray, by_warp: np.ndarray) -> Suspects:

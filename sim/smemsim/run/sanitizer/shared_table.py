@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from smemsim.base.distinct import distinct
+from smemsim.base.masks import any_set
 from smemsim.core.ptx.module import Instruction
 from smemsim.core.spec.launches import RESERVED_BARRIERS
 from smemsim.run.checks import NotedTables
@@ -264,7 +265,7 @@ class SharedTable:
 
     def are_touched(self, at: np.ndarray) -> bool:
         """Has any thread or operation accessed one of these words?"""
-        return bool((self.who[at] != NOBODY).any() or self.read_line[at].any() or self.read_by[at].any())
+        return any_set(self.who[at] != NOBODY) or any_set(self.read_line[at]) or any_set(self.read_by[at])
 
     def blank_bytes(self, at: np.ndarray, who: np.ndarray | None = None) -> np.ndarray:
         """Which bytes of these words, whose last writers are known or not, are uninitialised: a bit for each."""

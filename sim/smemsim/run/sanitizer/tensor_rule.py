@@ -16,6 +16,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from smemsim.base.distinct import distinct
+from smemsim.base.masks import all_set
 from smemsim.core.ptx.module import Instruction
 from smemsim.core.spec.tensor_memory import LANES, WARP_LANES
 from smemsim.run.sanitizer import operation_sets
@@ -92,7 +93,7 @@ class TensorRule:
     def are_known(self, a: CellAccess, who: np.ndarray) -> bool:
         """Has the warp seen the writers `who` of cells, which most often are one?"""
         first = int(who.flat[0])
-        if not (who == first).all():
+        if not all_set(who == first):
             return False
         if first >= OPERATIONS:
             return self.is_over(a.i, a.warp, first - OPERATIONS)
@@ -139,7 +140,7 @@ class TensorRule:
                 yield Suspect(late, "read", formal, warp=int(readers[place[0]]), line=line, is_pending=is_pending)
         by = cells.read_by[at]
         first = by.flat[:1]
-        kinds = first if (by == first[0]).all() else distinct(by)  # most often one operation has read them all
+        kinds = first if all_set(by == first[0]) else distinct(by)  # most often one operation has read them all
         for number in operation_sets.members_of(cells.sets, kinds):
             operation = self.operations[number]
             if self.is_piped(i, warp, operation):

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from smemsim.base.distinct import distinct
+from smemsim.base.masks import any_set
 from smemsim.core.spec.tensor_memory import COLUMNS, LANES
 from smemsim.run.sanitizer import operation_sets
 from smemsim.run.sanitizer.happens_before import VectorClocks
@@ -80,7 +81,7 @@ class Cells:
 
     def are_touched(self, at: Any) -> bool:
         """Has any access touched cells?"""
-        return bool((self.who[at] != NOBODY).any() or self.read_by[at].any() or self.read_when[(slice(None), *at)].any())
+        return any_set(self.who[at] != NOBODY) or any_set(self.read_by[at]) or any_set(self.read_when[(slice(None), *at)])
 
     def operations_named(self) -> list[int]:
         """The numbers of the operations to which cells refer."""

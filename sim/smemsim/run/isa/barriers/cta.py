@@ -16,6 +16,7 @@ import numpy as np
 
 from smemsim.base.distinct import distinct
 from smemsim.base.errors import HardwareTrap, InputError
+from smemsim.base.masks import any_set
 from smemsim.core.finding import Half, ranges
 from smemsim.core.ptx.module import Immediate, Instruction, Operand, place_of
 from smemsim.core.spec.barriers import CTA_BARRIERS
@@ -514,7 +515,7 @@ def _numbers(x: Wave, i: Instruction, ids: np.ndarray) -> np.ndarray:
     """The barriers that registers name. For a number from 16 on an H200 makes no error; that its low bits count is
     inferred.
     """
-    if (ids >= CTA_BARRIERS).any():
+    if any_set(ids >= CTA_BARRIERS):
         find_misuse(x, i, f"barrier {int(ids.max())}: a CTA has barriers 0 to {CTA_BARRIERS - 1}", "correct the operand")
         return ids % CTA_BARRIERS
     return ids

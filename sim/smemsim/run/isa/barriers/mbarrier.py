@@ -17,12 +17,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from smemsim.base.errors import HardwareTrap
+from smemsim.base.masks import all_set
 from smemsim.core.finding import Touched
 from smemsim.core.ptx.module import Instruction
 from smemsim.core.spec.barriers import MBARRIER_ARRIVALS, MBARRIER_BYTES, MBARRIER_SIZE
 from smemsim.core.spec.findings import Severity
 from smemsim.core.spec.traps import LAUNCH_FAILURE
 from smemsim.run.async_ops import Delivery
+from smemsim.run.cohort import Unfolded
 from smemsim.run.engine.traps import find_misuse, miscount, misuse
 from smemsim.run.engine.wave import WARP, Cta, Wait
 from smemsim.run.isa.barriers.byte_rounds import Round
@@ -111,6 +113,8 @@ class State:
     def _belongs_to(self, members: Sequence[Mbarrier]) -> None:
         self.members = tuple(members)
         self.words = np.array([barrier.place >> 3 for barrier in members])
+        firsts = np.array([barrier.cta.first for barrier in members])
+        self.steps = (firsts - firsts[0])[:, None]  # from threads of the first member's CTA to those of each other one
         for barrier in members:
             barrier.state = self
 
@@ -358,16 +362,11 @@ def _tell_split(x: Wave, i: Instruction, barrier: Mbarrier, come: int) -> None:
     )  # fmt: skip
 
 
-def with_threads(each: Sequence[tuple[State, np.ndarray]]) -> list[tuple[np.ndarray, Mbarrier]]:
+def with_threads(each: Sequence[tuple[State, np.ndarray]]) -> Unfolded:
     """Threads of the first member of states, and those that do the same at the others, with their mbarriers; a CTA's
     together.
     """
-    found, members = [], len(each[0][0].members) if each else 0
-    for n in range(members):
-        for state, threads in each:
-            barrier = state.members[n]
-            found.append((threads + (barrier.cta.first - state.members[0].cta.first) if n else threads, barrier))
-    return found
+    return Unfolded([(threads, state.members, state.steps) for state, threads in each])
 
 
 def arrive(
@@ -463,7 +462,7 @@ def state_of_all(x: Wave, offset: int) -> State | None:
     first = mbarriers(x.ctas[0]).get(offset)
     if first is None or len(first.state.members) < len(x.ctas):
         return None
-    return first.state if bool((x.shared.view(np.uint64)[first.state.words] == first.state.word).all()) else None
+    return first.state if all_set(x.shared.view(np.uint64)[first.state.words] == first.state.word) else None
 
 
 def states_of(x: Wave, ctas: Sequence[Cta], offset: int, i: Instruction, *, because: str = "") -> list[State]:

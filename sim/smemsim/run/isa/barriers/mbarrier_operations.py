@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from smemsim.base.errors import InputError
+from smemsim.base.masks import all_set, any_set
 from smemsim.core.ptx.module import Instruction, Sink
 from smemsim.core.spec.barriers import MBARRIER_ARRIVALS, MBARRIER_BYTES
 from smemsim.run.engine.traps import find_misuse, miscount, misuse
@@ -360,9 +361,9 @@ class _Wait:
                 park(barrier, x, threads, self.i, lambda b=barrier, t=threads: self._give_up(x, t, b))  # type: ignore[misc]
                 if x.events.mbarrier_blocked:
                     x.events.mbarrier_blocked(x, self.i, barrier, threads)
-        if not done.all():
+        if not all_set(done):
             x.select(x.threads[done])
-        return bool(done.any())
+        return any_set(done)
 
     def go_on(self, x: Wave) -> None:
         """try_wait: write the answer for the threads that go on, False for those whose time is over."""

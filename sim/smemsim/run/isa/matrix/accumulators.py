@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from smemsim.base.masks import all_set
 from smemsim.core.machine import loops
 from smemsim.core.machine.wgmma import d_places
 from smemsim.core.spec.wgmma import WGMMA_M
@@ -109,7 +110,7 @@ class Accumulators:
             places = self.x.alike(("D", slots), lambda: self._places(slots, n))
             count = len(self._firsts)
             of = self.kept[slots] = _Matrix(bits, places, np.empty((count, WGMMA_M, n), np.uint32), np.zeros(count, bool))
-        if not of.is_here[groups].all():
+        if not all_set(of.is_here[groups]):
             new = groups[adds & ~of.is_here[groups]]
             words = np.empty((len(new), *of.places.shape), np.uint32)
             loops.take(self.x.registers.words, self._firsts[new], of.places, words)

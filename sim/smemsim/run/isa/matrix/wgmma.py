@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from smemsim.base.errors import HardwareTrap, InputError, Unmodelled
+from smemsim.base.masks import all_set, any_set
 from smemsim.core.arithmetic.multiply import Sums
 from smemsim.core.finding import Half
 from smemsim.core.machine import loops
@@ -360,7 +361,7 @@ class _Mma:
         """Record the instruction of each warpgroup, and whether it reads uninitialised memory; R507 if the sanitizer
         does not report it.
         """
-        if taint.any():
+        if any_set(taint):
             if x.taint is None:
                 find_uninitialised(x, self.i)
             each = zip(products.all, taint.tolist(), strict=True)
@@ -371,13 +372,13 @@ class _Mma:
     def _check_fences(self, x: Wave, here: Warpgroups) -> None:
         """X014 if a warpgroup has executed no fence, or if it writes a register after it."""
         fenced = _fenced(x)[here.numbers]
-        if not fenced.all():
+        if not all_set(fenced):
             x.launch.find(
                 "X014", self.i, "no wgmma.fence is executed before the first wgmma.mma_async", "wgmma.fence.sync.aligned before the first wgmma.mma_async",
                 why="wgmma may read registers before earlier writes to them are visible", because="PTX ISA 9.1 §9.7.15.7.1",
                 halves=(Half("read", self.i.name, self.i),),
             )  # fmt: skip
-        if fenced.any() and (by := unfenced(x.program).get(id(self.i))) is not None:
+        if any_set(fenced) and (by := unfenced(x.program).get(id(self.i))) is not None:
             repair = f"wgmma.fence.sync.aligned between {by.at} and the first wgmma.mma_async after it"
             x.launch.find(
                 "X014", self.i, "wgmma reads a register that was written after the last wgmma.fence", repair, because="PTX ISA 9.1 §9.7.15.7.1", milder=Severity.NOTE,

@@ -14,6 +14,7 @@ import numpy as np
 
 from smemsim.base.distinct import distinct
 from smemsim.base.errors import HardwareTrap, InputError, Unmodelled
+from smemsim.base.masks import all_set
 from smemsim.core.finding import Half
 from smemsim.core.machine.tcgen05 import BrokenRule
 from smemsim.core.machine.tmem.memory import AllocationError, TensorMemory
@@ -321,7 +322,7 @@ def check_exit(x: Wave, threads: np.ndarray) -> None:
     for number in distinct(x.cta_of[threads]).tolist():
         cta = x.ctas[number]
         held = _COLUMNS(cta).held
-        if held and (x.pc[cta.first : cta.first + x.stride] >= EXITED).all():
+        if held and all_set(x.pc[cta.first : cta.first + x.stride] >= EXITED):
             for address, i in held.items():
                 columns = tensor_of(cta).allocations.get(address & 0xFFFF, 0)
                 x.launch.find(

@@ -45,7 +45,7 @@ from smemsim.run.engine.in_flight import defer
 from smemsim.run.engine.records import Mma, Products
 from smemsim.run.engine.traps import find_uninitialised
 from smemsim.run.following import Product
-from smemsim.run.isa.asynchronous import check_alone, issue
+from smemsim.run.isa.asynchronous import check_alone, issue, listed
 from smemsim.run.isa.modifiers import Modifiers, Operands
 from smemsim.run.isa.registry import Step, implements, unmodelled
 from smemsim.run.isa.tcgen05.allocation import cells_at, cta_group, group_of, refusals, tensor_of
@@ -134,9 +134,9 @@ class _Mma:
 
     def _run_in_turn(self, x: Wave, threads: np.ndarray, given: dict[str, np.ndarray]) -> _Batch | None:
         """Run the instructions of threads with these words; the batch, if there is one alone."""
-        columns = {name: np.broadcast_to(words, threads.shape).tolist() for name, words in given.items()}
+        columns = {name: listed(words, len(threads)) for name, words in given.items()}
         each = list(zip(*columns.values(), strict=True))
-        lanes = list(zip(*(np.broadcast_to(read(x), threads.shape).tolist() for read in self.lanes), strict=True))
+        lanes = list(zip(*(listed(np.asarray(read(x)), len(threads)) for read in self.lanes), strict=True))
         with refusals(x, self.i):
             groups = [self._group(x, cta) for cta in x.ctas.those(x.cta_of[threads].tolist())]
         waiting = list(range(len(threads)))
