@@ -436,6 +436,85 @@ def test_instructions_of_whole_warps(change, threads, code, monkeypatch):
     assert (code is None and not found) or code in found
 
 
+REDUCED = {
+    "add.u32": (np.add, np.uint32), "add.s32": (np.add, np.uint32), "min.u32": (np.minimum, np.uint32), "max.u32": (np.maximum, np.uint32),
+    "min.s32": (np.minimum, np.int32), "max.s32": (np.maximum, np.int32), "and.b32": (np.bitwise_and, np.uint32), "or.b32": (np.bitwise_or, np.uint32),
+    "xor.b32": (np.bitwise_xor, np.uint32),
+}  # fmt: skip
+VOTES = [(mode, sign) for mode in ("ballot", "any", "all", "uni") for sign in ("", "!")]
+
+
+def _interpreted(text: str, *arrays: np.ndarray) -> list[str]:
+    """The instructions of whole warps that have no machine code, of a launch with it."""
+    gpu = smemsim.Gpu("sm_90a")
+    run = gpu.launch(text + "// again", "k", args=[gpu.array(array) for array in arrays], block=64, progress=False, workers=1)
+    program = run.launch.program
+    chains = [block.tier.chain.chain for block in program.blocks if block.tier is not None and block.tier.chain is not None]
+    made = {id(i) for chain in chains for i in chain.instructions}
+    return [i.text for i in program.inlined.body if i.op in ("shfl", "vote", "redux") and id(i) not in made]
+
+
+def test_votes_and_reductions_of_machine_code_are_those_of_the_definition(monkeypatch):
+    """Warps of which no lane, every lane, some lanes and one half have a predicate, and numbers of each sign."""
+    bits = np.array([0, 0xFFFFFFFF, 0x8001F00F, 0xFFFF0000, 0xFFFF], np.uint32)
+    holds = (bits[:, None] >> np.arange(32, dtype=np.uint32) & 1).astype(bool)
+    words = np.random.default_rng(3).integers(0, 1 << 32, (5, 32), np.uint32) & 0xFFFFFFFE | holds
+    words[:2] = words[:2] & 0x7FFFFFFF | np.array([[0], [1 << 31]], np.uint32)
+    votes = [
+        f"vote.sync.{mode}.{'b32 %r5' if mode == 'ballot' else 'pred %p5'}, {sign}%p4, -1; {'' if mode == 'ballot' else 'selp.u32 %r5, 1, 0, %p5;'} mov.b32 %r{10 + n}, %r5;"
+        for n, (mode, sign) in enumerate(VOTES)
+    ]
+    sums = [f"redux.sync.{name} %r{20 + n}, %r2, -1;" for n, name in enumerate(REDUCED)]
+    puts = [f"st.global.b32 [%d1+{640 * n}], %r{r};" for n, r in enumerate([*range(10, 18), *range(20, 29)])]
+    text = f""".version 8.7
+.target sm_90a
+.address_size 64
+.visible .entry k(.param .u64 out, .param .u64 in) {{
+.reg .pred %p<9>; .reg .b32 %r<30>; .reg .b64 %d<5>;
+ld.param.u64 %d1, [out]; ld.param.u64 %d2, [in]; mov.u32 %r1, %tid.x; mul.wide.u32 %d3, %r1, 4; add.u64 %d1, %d1, %d3; add.u64 %d2, %d2, %d3;
+ld.global.b32 %r2, [%d2]; and.b32 %r3, %r2, 1; setp.ne.u32 %p4, %r3, 0; bar.warp.sync -1;
+{" ".join(votes)} {" ".join(sums)} {" ".join(puts)} ret; }}"""
+    wanted = []
+    for mode, sign in VOTES:
+        own = ~holds if sign else holds
+        ballot = np.packbits(own, axis=1, bitorder="little").view(np.uint32)[:, 0]
+        wanted.append({"ballot": ballot, "any": own.any(axis=1), "all": own.all(axis=1), "uni": own.all(axis=1) | ~own.any(axis=1)}[mode])
+    wanted += [operation.reduce(words.view(kind), axis=1, dtype=kind).view(np.uint32) for operation, kind in REDUCED.values()]
+    for mode in ("closures", "compiled"):
+        got, _ = _in(mode, monkeypatch, text, "k", [np.zeros((17, 160), np.uint32), words], block=160)
+        assert got.tolist() == np.repeat(np.array(wanted, np.uint32), 32, axis=1).tolist()
+    assert _interpreted(text, np.zeros((17, 160), np.uint32), words) == []
+
+
+SHUFFLES = [
+    ("bfly", 1, 31), ("bfly", 8, 31), ("bfly", 16, 31), ("bfly", 31, 31), ("bfly", 5, 0x1807), ("bfly", 0, 31), ("idx", 0, 31), ("idx", 15, 31), ("idx", 16, 31),
+    ("idx", 31, 31), ("idx", 0, 0x101F), ("idx", 3, 0x101F), ("idx", 3, 0x181F), ("idx", 5, 0x1003), ("up", 1, 0), ("up", 16, 0), ("up", 3, 0x1000), ("up", 20, 0),
+    ("down", 1, 31), ("down", 16, 31), ("down", 5, 0x101F), ("down", 31, 31),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("source", "in_chains"), [("%r2", True), ("%r3", False)], ids=["what is in memory", "what is computed between shuffles"]
+)
+def test_shuffles_of_machine_code_are_those_of_closures(source, in_chains, monkeypatch):
+    """All modes, within halves of a warp and across them, one lane for all, and lanes outside of their segment."""
+    shuffles = [
+        f"{'' if in_chains else 'xor.b32 %r3, %r3, %r2;'} shfl.sync.{mode}.b32 %r{10 + n}|%p5, {source}, {b}, {c}, -1; @!%p5 xor.b32 %r{10 + n}, %r{10 + n}, -1;"
+        for n, (mode, b, c) in enumerate(SHUFFLES)
+    ]
+    puts = [f"st.global.b32 [%d1+{256 * n}], %r{10 + n};" for n in range(len(SHUFFLES))]
+    text = f""".version 8.7
+.target sm_90a
+.address_size 64
+.visible .entry k(.param .u64 out) {{
+.reg .pred %p<9>; .reg .b32 %r<40>; .reg .b64 %d<5>;
+ld.param.u64 %d1, [out]; mov.u32 %r1, %tid.x; mul.wide.u32 %d3, %r1, 4; add.u64 %d1, %d1, %d3; mul.lo.u32 %r2, %r1, 2654435761; mov.u32 %r3, 77; bar.warp.sync -1;
+{" ".join(shuffles)} {" ".join(puts)} ret; }}"""
+    got = [_in(mode, monkeypatch, text, "k", [np.zeros((len(SHUFFLES), 64), np.uint32)], block=64)[0] for mode in ("closures", "compiled")]
+    np.testing.assert_array_equal(*got)
+    assert not in_chains or _interpreted(text, np.zeros((len(SHUFFLES), 64), np.uint32)) == []
+
+
 OUTSIDE = """.version 8.7
 .target sm_90a
 .address_size 64

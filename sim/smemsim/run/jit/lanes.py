@@ -24,12 +24,6 @@ _FULL = int(FULL_MASK)
 _REDUCED = {"add": "add", "and": "and", "or": "or", "xor": "xor"}
 
 
-def _need_joint(i: Instruction, guard: Value | None) -> None:
-    mask = i.operands[-1] if i.operands else None
-    if guard is not None or not isinstance(mask, Immediate) or mask.value & _FULL != _FULL:
-        raise Uncompiled(i.name)
-
-
 def _number(operand: Operand) -> int:
     if not isinstance(operand, Immediate):
         raise Uncompiled(f"operand {operand}")
@@ -45,7 +39,6 @@ def _register(operand: Operand) -> Register:
 @compiles("shfl")
 def shfl(v: Vectors, i: Instruction, guard: Value | None) -> None:
     """`shfl.sync.mode.b32 d|p, a, b, c, 0xffffffff` with numbers b and c."""
-    _need_joint(i, guard)
     words = Modifiers(i, "b32", "sync")
     mode = words.need("up", "down", "bfly", "idx")
     words.end(operands=(5,))
@@ -53,7 +46,7 @@ def shfl(v: Vectors, i: Instruction, guard: Value | None) -> None:
     source, result = _register(i.operands[1]), i.operands[0]
     halves = lanes.reshape(-1, LANES)
     own = halves - np.arange(0, WARP, LANES)[:, None]
-    is_own = (own == own[0]).all() and own.min() >= 0 and own.max() < LANES
+    is_own = (own == own[0]).all()  # each group reads itself: no lane is below 0 or above 31
     if (halves == halves[:, :1]).all() and not (is_own and source.slot in v.written):
         value = v.lane(source.slot, "i32", *halves[:, 0].tolist())
     elif is_own:
@@ -80,7 +73,6 @@ def _bits(holds: np.ndarray) -> str:
 @compiles("vote")
 def vote(v: Vectors, i: Instruction, guard: Value | None) -> None:
     """`vote.sync.mode d, p, 0xffffffff`."""
-    _need_joint(i, guard)
     words = Modifiers(i, "sync")
     mode = words.need("all", "any", "uni", "ballot")
     kind = words.need("b32" if mode == "ballot" else "pred")
@@ -107,7 +99,6 @@ def vote(v: Vectors, i: Instruction, guard: Value | None) -> None:
 @compiles("redux")
 def redux(v: Vectors, i: Instruction, guard: Value | None) -> None:
     """`redux.sync.op.type d, a, 0xffffffff` of integers."""
-    _need_joint(i, guard)
     words = Modifiers(i, "sync")
     op = words.need("add", "min", "max", "and", "or", "xor")
     kind = words.need("u32", "s32") if op in ("add", "min", "max") else words.need("b32")
