@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, cast, overload
 
 import numpy as np
 
 from smemsim.base.distinct import distinct
+from smemsim.base.lazily import cached_property
 from smemsim.base.masks import all_set, any_set
 from smemsim.core.machine.memory import SharedMemory
 from smemsim.core.machine.tmem.memory import TensorMemory
@@ -46,7 +46,7 @@ class Cta:
     tensor: TensorMemory | None
     slots: dict[Any, Any] = dataclasses.field(default_factory=dict)  # the state of instruction families (`slots.Slot`)
 
-    @functools.cached_property
+    @cached_property
     def shared(self) -> SharedMemory:
         """Its shared window."""
         return self.make_shared(self.index)

@@ -15,6 +15,7 @@ import numpy as np
 from smemsim.base.arguments import whole
 from smemsim.base.distinct import distinct
 from smemsim.base.errors import InputError
+from smemsim.base.lazily import cached_property
 from smemsim.base.members import OwnMembers
 from smemsim.core.arithmetic.explain import DotProduct, explain
 from smemsim.core.arithmetic.multiply import Factors, Options, certain
@@ -173,7 +174,7 @@ class SharedOperand:
     k: int
     packing: str = "packed"
 
-    @functools.cached_property
+    @cached_property
     def _form(self) -> dict[str, Any]:
         return {"dtype": self.dtype, "major": self.major, "rows": self.rows, "k": self.k, "packing": self.packing}
 
@@ -362,7 +363,7 @@ class MmaResult(metaclass=OwnMembers):
         """Signs, scale of C and clamping, as the arithmetic has them."""
         return Options(*self.negate, self.scale_c, self.saturate)
 
-    @functools.cached_property
+    @cached_property
     def certain(self) -> np.ndarray:
         """(M, N) bool: where D's bits depend on nothing doubtful, and not on `arithmetic`, unless that is measured."""
         types = (self.a[0].dtype, self.b.dtype, self.d_type)

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import functools
 from collections.abc import Sequence
 from typing import Any, ClassVar, cast
 
@@ -15,6 +14,7 @@ import numpy as np
 from smemsim.base.arguments import shown, whole, wholes
 from smemsim.base.errors import HardwareTrap, InputError, OutsideError, SmemsimError, Unmodelled
 from smemsim.base.floating_point import in_default_state
+from smemsim.base.lazily import cached_property
 from smemsim.base.members import OwnMembers
 from smemsim.core.arithmetic.reduce import reduction_op, tensor_reduction
 from smemsim.core.arithmetic.reduce_loops import reduce_elements
@@ -83,23 +83,23 @@ class Boxes:
     are_whole: bool
     walked: Sequence[np.ndarray] | None = None
 
-    @functools.cached_property
+    @cached_property
     def transfers(self) -> list[Transfer]:
         """Each of them."""
         return [Transfer(self, n) for n in range(len(self.coordinates))]
 
-    @functools.cached_property
+    @cached_property
     def inner(self) -> np.ndarray:
         """int64[boxes]: the coordinate of dimension 0 at which every row of a box begins; 0 where the lines have it."""
         return np.zeros(len(self.starts), np.int64) if self.form.geometry.walks_inside else np.ascontiguousarray(self.starts[:, 0])
 
-    @functools.cached_property
+    @cached_property
     def reaches(self) -> list[list[int]]:
         """The rows of `found`."""
         rows: list[list[int]] = self.found.tolist()
         return rows
 
-    @functools.cached_property
+    @cached_property
     def transaction_bytes(self) -> int:
         """The bytes that each load reports to its mbarrier: the dense box, fill included, gaps not. For a store they
         are the bytes of the dense box.
@@ -210,7 +210,7 @@ class Transfer(metaclass=OwnMembers):
         what = f"{self.geometry.mode} {direction}"
         return f"<{what} of {self.tensor_map.data_type.name} {self.tile_shape} at {self.coordinates}, shared {self.smem_address:#x}>"
 
-    @functools.cached_property
+    @cached_property
     def rows(self) -> np.ndarray:
         """int64[rows, 5]: the tensor coordinates each row of the box begins at."""
         if self.boxes.walked is not None:
@@ -238,7 +238,7 @@ class Transfer(metaclass=OwnMembers):
         """Bits that a store takes of each shared byte: 8, or 6 where it packs."""
         return STORED_BITS.get(self.tensor_map.data_type, 8)
 
-    @functools.cached_property
+    @cached_property
     def _chunks(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         n, g = len(self.lines) * self.geometry.chunks, self.geometry
         shared, source, valid = np.empty(n, np.uint32), np.empty(n, np.int64), np.empty(n, np.uint8)
@@ -262,7 +262,7 @@ class Transfer(metaclass=OwnMembers):
         """uint8[chunks]: how many bytes of each chunk are inside of the tensor."""
         return self._chunks[2]
 
-    @functools.cached_property
+    @cached_property
     def _bytes(self) -> tuple[np.ndarray, np.ndarray]:
         byte = np.arange(self.chunk_bytes)
         chunk_shared, chunk_global, chunk_valid = self._chunks

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
+from smemsim.base.lazily import cached_property
 from smemsim.core.machine.tma import Transfer
 from smemsim.core.spec.swizzles import MODES, Swizzle
 from smemsim.run.engine.records import Load, Mma
@@ -32,12 +32,12 @@ class Issued:
     map_key: str  # the content of its map without the address
     is_looked_up: bool = False  # have its coordinates been loaded from memory?
 
-    @functools.cached_property
+    @cached_property
     def alone(self) -> tuple[Any, ...]:
         """The content and the place of the load. The known facts of operands of this load alone depend on them."""
         return self.map_key, self.event.mode, self.transfer.smem_address
 
-    @functools.cached_property
+    @cached_property
     def clipped(self) -> tuple[tuple[int, int], ...]:
         """How much of its box lies outside of its tensor, at both ends of each dimension."""
         tm = self.transfer.tensor_map
@@ -48,7 +48,7 @@ class Issued:
             for at, size, extent in zip(self.event.coordinates, tm.box_dim, tm.global_dim, strict=True)
         )
 
-    @functools.cached_property
+    @cached_property
     def is_strided(self) -> bool:
         """Does its box leave out elements? TMA ignores the stride of dimension 0, and a box of one step has none."""
         tm = self.transfer.tensor_map
@@ -59,7 +59,7 @@ class Issued:
         """Which tensor, and which boxes of it."""
         return self.map_key, self.transfer.tensor_map.global_address
 
-    @functools.cached_property
+    @cached_property
     def is_outside(self) -> bool:
         """Does all of its box lie outside of its tensor?"""
         return any(is_outside(self, axis) for axis in range(self.transfer.tensor_map.rank))
@@ -150,7 +150,7 @@ class OperandRead:
         """
         return self.loads[0].is_outside
 
-    @functools.cached_property
+    @cached_property
     def modes(self) -> tuple[tuple[Mode, ...], tuple[Mode, ...]]:
         """(dimensions of memory that the rows run through, those that k runs through)."""
         return (self.matrix.outer, self.matrix.inner) if self.along_k else (self.matrix.inner, self.matrix.outer)
@@ -165,7 +165,7 @@ class OperandRead:
         """Bytes from one k to the next."""
         return self.modes[1][0].stride
 
-    @functools.cached_property
+    @cached_property
     def base(self) -> int:
         """The global address at which the tensor begins."""
         return self.loads[0].transfer.tensor_map.global_address

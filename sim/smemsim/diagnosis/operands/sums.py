@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-import functools
 import itertools
 import math
 from collections.abc import Iterator
@@ -12,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from smemsim.base.lazily import cached_property
 from smemsim.core.arithmetic.values import to_float64
 from smemsim.core.finding import Finding, at_instruction
 from smemsim.core.machine.global_memory import GlobalMemory
@@ -67,7 +67,7 @@ class _Entry:
         (row, k), (first, begin) = read.at, read.corner
         return row - first + begin, (k - begin + first) * self.scales[side]
 
-    @functools.cached_property
+    @cached_property
     def _places(self) -> list[tuple[int, int]]:
         """(row, k) of the first element of A and of B."""
         return [(row, k * scale) for (row, k), scale in zip((read.at for read in self.reads), self.scales, strict=True)]
@@ -76,7 +76,7 @@ class _Entry:
         """Its contribution, if the coordinates of these operands were exchanged."""
         return self._at(by) if any(by) else self._as_it_is
 
-    @functools.cached_property
+    @cached_property
     def _as_it_is(self) -> _At:
         return self._at(_NONE)
 

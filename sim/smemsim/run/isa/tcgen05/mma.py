@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from smemsim.base.errors import HardwareTrap, InputError
+from smemsim.base.lazily import cached_property
 from smemsim.core.arithmetic.multiply import row_of
 from smemsim.core.finding import Finding
 from smemsim.core.machine.memory import SharedMemory
@@ -360,7 +361,7 @@ class _Batch:
     issuers: list[tuple[int, int]]
     mmas: list[Prepared]
 
-    @functools.cached_property
+    @cached_property
     def ctas(self) -> list[int]:
         """The numbers of CTAs that issue one instruction each, all by the same thread with the same words; none where
         that is not so.
