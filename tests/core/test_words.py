@@ -1,11 +1,13 @@
 """A word is a table: its fields cover every bit once, and the same rows encode, decode and complain."""
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from smemsim import InputError
+from smemsim import InputError, SmemDescriptor
 from smemsim.core.spec.fields import Field, Word
 from smemsim.core.spec.smem_descriptor import SM90_SMEM_DESC, SM100_SMEM_DESC
 from smemsim.core.spec.tensor_map import TENSOR_MAP
@@ -169,3 +171,18 @@ def test_fields_that_need_more_than_a_shift_cannot_be_selected(field):
     rest = {"low": Field(59, 0), "high": Field(127, field.high + 1)}
     with pytest.raises(ValueError, match="only plain fields"):
         Word("demo", 128, {"odd": field, **rest}).select("odd")
+
+
+def test_a_message_has_the_field_of_a_word_once():
+    """Some texts begin with the field, such as "base_offset = 1 has no effect". Before others it is printed."""
+    whole = SmemDescriptor(arch="sm_100a", start_address=0x400, stride_byte_offset=1024, swizzle="128B").word
+    begins = set()
+    for name, number in itertools.product(("start_address", "leading_byte_offset", "stride_byte_offset", "base_offset"), (0, 1, 9, 512)):
+        at = SM100_SMEM_DESC.fields[name]
+        word = SmemDescriptor.decode(whole & ~(at.mask << at.low) | (number & at.mask) << at.low, arch="sm_100a")
+        for f in word.problems(dtype="bf16", major="K", rows=128, k=16):
+            text = " ".join(str(f).split()).removeprefix(f"{f.code} ")
+            begins.add(" ".join(f.what.split()).startswith(f.where))
+            assert text.count(f"{f.where} {f.where}") == 0
+            assert text.startswith(f.where)
+    assert begins == {False, True}

@@ -154,12 +154,14 @@ class Path:
 class InWord(NamedTuple):
     """A field of a word: of a shared-memory descriptor, an instruction descriptor or a tensor map.
 
-    `against` names the other fields that this field contradicts, such as "swizzle_a".
+    `against` names the other fields that this field contradicts, such as "swizzle_a". If the text of the finding begins
+    with the field, `named` is set, and the field is not printed before the text.
     """
 
     word: str
     field: Path
     against: tuple[str, ...] = ()
+    named: bool = False
 
     def __str__(self) -> str:
         return str(self.field)
@@ -456,6 +458,11 @@ class Finding(metaclass=OwnMembers):
         return (self.at.title if isinstance(self.at, InScenario) else "") or self.where
 
     @property
+    def _headed_once(self) -> str:
+        """The place before the text; "" if the text begins with it."""
+        return "" if isinstance(self.at, InWord) and self.at.named else self._headed
+
+    @property
     def where(self) -> str:
         """The place in words: a field, a path into a scenario, or a line of PTX with its line of the source."""
         return str(self.at)
@@ -682,7 +689,7 @@ class Printed:
         """
         style = STYLES[self.finding.severity]
         note = _note(self.finding.severity, follows=self.finding.cause is not None)
-        place = f"{self.finding._headed}  " * (not self.finding.what.startswith(self.finding._headed))
+        place = self.finding._headed_once and f"{self.finding._headed_once}  "
         return message_lines(
             Line([(f"{self.finding.code}  ", style), (place, "")]), f"{note}{told(self.finding.what)}", self.rows(), width, before
         )
@@ -699,7 +706,7 @@ class Printed:
     def sentence(self) -> str:
         """Code, place, message and fix on one line, for exceptions and tables."""
         f = self.finding
-        place = f" {f._headed}" * (not f.what.startswith(f._headed))
+        place = f._headed_once and f" {f._headed_once}"
         return "; ".join(filter(None, (f"{f.code}{place}: {told(f.message)}", f"fix: {told(f.repair)}" if f.repair else "")))
 
     def page_rows(self) -> tuple[Labelled, ...]:
@@ -917,14 +924,17 @@ def _changed(path: str | None, old: Value, new: Value) -> dict[str, Value]:
 
 def in_word(
     word: str, code: str, field: str, message: str, repair: str = "", source: str = "", severity: Severity | None = None, against: tuple[str, ...] = (),
-    why: str = "",
+    why: str = "", *, named: bool = False,
 ) -> Finding:  # fmt: skip
-    """A finding at a field of a word, of the severity that its code has unless another is given.
+    """A finding at a field of a word, of the severity that its code has unless another is given. `named`: the message
+    begins with the field.
 
     >>> print(in_word("shared-memory descriptor", "D310", "leading_byte_offset", "LBO = 64 B is never used"))
     D310  leading_byte_offset  note: LBO = 64 B is never used
     """
-    return Finding(code, severity or CODES[code].severity, InWord(word, Path.parse(field), against), message, repair, source, why=why)
+    return Finding(
+        code, severity or CODES[code].severity, InWord(word, Path.parse(field), against, named), message, repair, source, why=why
+    )
 
 
 def at_instruction(

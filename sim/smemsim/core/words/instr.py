@@ -459,6 +459,7 @@ def types(d: InstrDescriptor, _: Context) -> Iterator[Finding]:
                 field,
                 f"{field} = {code} of the instruction descriptor {d.word:#010x} is not a type of kind {d.kind}",
                 f"{field} = {listed}",
+                named=True,
             )
 
 
@@ -488,7 +489,7 @@ def qualifiers(d: InstrDescriptor, c: Context) -> Iterator[Finding]:
     if d.k_size and d.sparsity:
         yield _finding("I601", "k_size", f"K = {WIDE_K} with sparsity", "bit 31 = 0", why=f"K = {WIDE_K} exists for dense A only")
     elif c.ws and d.row.block_scaled:
-        yield _finding("I601", "kind", f"kind {d.kind} with .ws", "leave out .ws", why="block-scaled kinds have no .ws")
+        yield _finding("I601", "kind", f"kind {d.kind} with .ws", "leave out .ws", why="block-scaled kinds have no .ws", named=True)
     else:
         yield _finding("I601", "cta_group", ".ws with .cta_group::2", "leave out .ws, or .cta_group::1", why=".ws is for a single CTA")
 
@@ -561,17 +562,19 @@ def targets(d: InstrDescriptor, c: Context) -> Iterator[Finding]:
     if c.arch is not None and c.arch not in archs:
         what = f"K = {WIDE_K} (bit 31)" if d.k_size else f"kind {d.kind}"
         yield _finding("I601", "k_size" if d.k_size else "kind", f"{what} does not exist on {c.arch}",
-                       f"bit 31 = 0, for K = {d.row.k}" if d.k_size else "another kind", why=f"only {', '.join(archs)} has it")  # fmt: skip
+                       f"bit 31 = 0, for K = {d.row.k}" if d.k_size else "another kind", why=f"only {', '.join(archs)} has it", named=not d.k_size)  # fmt: skip
     elif c.arch is None and not set(ARCHITECTURES) - {"sm_90a"} <= set(archs):
         what = f"K = {WIDE_K}" if d.k_size else f"kind {d.kind}"
-        yield _finding("I601", "k_size" if d.k_size else "kind", f"{what} exists on {', '.join(archs)} only", "", "", Severity.NOTE)
+        yield _finding(
+            "I601", "k_size" if d.k_size else "kind", f"{what} exists on {', '.join(archs)} only", "", "", Severity.NOTE, named=not d.k_size
+        )
 
 
 @_rule("PTX ISA 9.1 §9.7.16.4.2, table 42")
 def integers_only(d: InstrDescriptor, _: Context) -> Iterator[Finding]:
     """Saturation is for kind i8, negation for all others."""
     if d.saturate and d.kind != "i8":
-        yield _finding("I603", "saturate", f"saturate = 1 with kind {d.kind}", "saturate = 0", why="only integers saturate")
+        yield _finding("I603", "saturate", f"saturate = 1 with kind {d.kind}", "saturate = 0", why="only integers saturate", named=True)
     if d.kind == "i8" and (d.negate_a or d.negate_b):
         yield _finding(
             "I603", "negate_a" if d.negate_a else "negate_b", "negate = 1 with kind i8", "negate = 0", why="integers cannot be negated"
@@ -641,14 +644,16 @@ def selector(d: InstrDescriptor, _: Context) -> Iterator[Finding]:
     if d.sparsity_selector not in legal:
         what = f"sparse kind {d.kind}" if d.sparsity else "a dense instruction"
         yield _finding("I603", "sparsity_selector", f"sparsity_selector = {d.sparsity_selector}; {what} has {_listed(list(legal))}", "one of these",
-                       severity=None if d.sparsity else Severity.NOTE)  # fmt: skip
+                       severity=None if d.sparsity else Severity.NOTE, named=True)  # fmt: skip
 
 
 @_rule("PTX ISA 9.1 §9.7.16.4.2, table 42")
 def shift_of_b(d: InstrDescriptor, c: Context) -> Iterator[Finding]:
     """max_shift is for .ws."""
     if d.max_shift and c.ws is False:
-        yield _finding("I603", "max_shift", f"max_shift = {d.max_shift} rows without .ws", "max_shift = 0", severity=Severity.NOTE)
+        yield _finding(
+            "I603", "max_shift", f"max_shift = {d.max_shift} rows without .ws", "max_shift = 0", severity=Severity.NOTE, named=True
+        )
 
 
 @_rule("PTX ISA 9.1 §9.7.16.10")
@@ -677,25 +682,30 @@ def scales(d: InstrDescriptor, c: Context) -> Iterator[Finding]:
                 f"scale_vec = {c.scale_vec} with kind {d.kind}",
                 "leave out scale_vec",
                 why="the kind has no scale factors",
+                named=True,
             )
         return
     modes = scale_modes(d.row, wide_k=bool(d.k_size), asked=c.scale_vec)
     if not modes:
         listed = ", ".join(mode.name for mode in scale_modes(d.row, wide_k=bool(d.k_size)))
-        yield _finding("I603", "scale_vec", f"scale_vec = {c.scale_vec}; kind {d.kind} with K = {d.k} has {listed}", "one of these")
+        yield _finding(
+            "I603", "scale_vec", f"scale_vec = {c.scale_vec}; kind {d.kind} with K = {d.k} has {listed}", "one of these", named=True
+        )
         return
     typed = [mode for mode in modes if d.scale_type in SCALE_TYPES_OF_BLOCK[mode.block]]
     if not typed:
         legal = list(dict.fromkeys(name for mode in modes for name in SCALE_TYPES_OF_BLOCK[mode.block]))
         code = next(code for code, name in SCALE_TYPES.items() if name == legal[0])
         what = f" with {c.scale_vec}" if c.scale_vec else ""
-        yield _finding("I603", "scale_type", f"scale_type = {d.scale_type}; kind {d.kind}{what} has {', '.join(legal)}", f"bit 23 = {code}")
+        yield _finding(
+            "I603", "scale_type", f"scale_type = {d.scale_type}; kind {d.kind}{what} has {', '.join(legal)}", f"bit 23 = {code}", named=True
+        )
         return
     ids = sorted({i for mode in typed for i in mode.ids})
     for side in "ab":
         if (number := getattr(d, f"{side}_sf_id")) not in ids:
             yield _finding("I603", f"{side}_sf_id", f"{side}_sf_id = {number}; kind {d.kind} with {typed[0].scales} factors for each row and step has {_listed(ids)}",
-                           "the byte at which the factors begin")  # fmt: skip
+                           "the byte at which the factors begin", named=True)  # fmt: skip
 
 
 @_rule("PTX ISA 9.1 §9.7.16.10.9, target notes")
@@ -703,7 +713,7 @@ def vector_names(d: InstrDescriptor, c: Context) -> Iterator[Finding]:
     """.scale_vec::NX is of sm_100a; sm_103a writes .block16 or .block32."""
     if d.row.block_scaled and c.arch == "sm_103a" and c.scale_vec in ("1X", "2X", "4X"):
         yield _finding("I603", "scale_vec", f"scale_vec = {c.scale_vec} on sm_103a", ".block16 or .block32", severity=Severity.NOTE,
-                       why="the PTX ISA has .scale_vec for sm_100a")  # fmt: skip
+                       why="the PTX ISA has .scale_vec for sm_100a", named=True)  # fmt: skip
 
 
 @_rule("PTX ISA 9.1 §9.7.16.4.2, tables 42 to 44")
@@ -712,4 +722,4 @@ def reserved(d: InstrDescriptor, _: Context) -> Iterator[Finding]:
     for name, field, raw in d.table.constants(d.word):
         verb = "bits {} are"
         yield _finding("D305", name.lstrip("_"), f"reserved {verb.format(field.span)} {raw:#b} (kind {d.kind})" if field.width > 1 else f"reserved bit {field.span} is 1 (kind {d.kind})",
-                       f"bit{'s' * (field.width > 1)} {field.span} = 0", field.source, why="reserved bits must be 0; smemsim ignores them")  # fmt: skip
+                       f"bit{'s' * (field.width > 1)} {field.span} = 0", field.source, why="reserved bits must be 0; smemsim ignores them", named=field.width == 1)  # fmt: skip

@@ -313,7 +313,7 @@ def fixed_bits(d: SmemDescriptor, _: Context) -> Iterator[Finding]:
             effect = "their effect on tcgen05 is not known"
         width = field.high - field.low + 3  # with 0b
         yield _finding("D305", name, f"{label} bits {field.high}:{field.low} are {raw:#0{width}b}; the manual has {field.want:#0{width}b}",
-                       f"bits {field.high}:{field.low} = {field.want:#0{width}b}", field.source, why=effect)  # fmt: skip
+                       f"bits {field.high}:{field.low} = {field.want:#0{width}b}", field.source, why=effect, named=True)  # fmt: skip
 
 
 def absolute_mode(d: SmemDescriptor, c: Context) -> Iterator[Finding]:
@@ -332,7 +332,14 @@ def base_offset(d: SmemDescriptor, _: Context) -> Iterator[Finding]:
     if not d.base_offset & mode.mask:
         reason = "there is no swizzle" if not mode.mask else f"it is 0 modulo {mode.mask + 1}"
         yield _finding(
-            "D306", "base_offset", f"base_offset = {d.base_offset} has no effect", "base_offset = 0", source, Severity.NOTE, why=reason
+            "D306",
+            "base_offset",
+            f"base_offset = {d.base_offset} has no effect",
+            "base_offset = 0",
+            source,
+            Severity.NOTE,
+            why=reason,
+            named=True,
         )
         return
     moved, phase = d.base_offset & mode.mask, d.start_address >> 7 & mode.mask
@@ -344,7 +351,7 @@ def base_offset(d: SmemDescriptor, _: Context) -> Iterator[Finding]:
         why = f"modulo {mode.mask + 1} it is neither 0 nor the phase of the start address ({phase})"
     message = f"base_offset = {d.base_offset} shifts the swizzle of data that TMA wrote by {moved} line{'s' if moved > 1 else ''}"
     yield _finding("D306", "base_offset", message, f"base_offset = 0 for data that TMA wrote; its pattern begins at multiples of {mode.period} B",
-                   source, severity, why=why)  # fmt: skip
+                   source, severity, why=why, named=True)  # fmt: skip
 
 
 def field_in_bytes(d: SmemDescriptor, c: Context) -> Iterator[Finding]:
@@ -374,12 +381,20 @@ def field_in_bytes(d: SmemDescriptor, c: Context) -> Iterator[Finding]:
                 repair,
                 "PTX ISA 9.1 §9.7.16.4.1",
                 why=f"{counts}; the operand would end at {far:#x}, past {limit:#x}",
+                named=True,
             )
         elif stride >= 1 << 16 and raw % 128 == 0:  # no kernel known to us strides that far; bytes would be ordinary
-            yield _finding("D301", name, message, repair, "PTX ISA 9.1 §9.7.16.4.1", Severity.LUCK, why=counts)
+            yield _finding("D301", name, message, repair, "PTX ISA 9.1 §9.7.16.4.1", Severity.LUCK, why=counts, named=True)
         elif name == "stride_byte_offset" and c.major != "MN" and mode.mask and raw == 8 * mode.width:
             yield _finding(
-                "D301", name, f"{message} ({raw} B is 8 rows of {d.swizzle})", repair, "PTX ISA 9.1 §9.7.16.4.1", Severity.LUCK, why=counts
+                "D301",
+                name,
+                f"{message} ({raw} B is 8 rows of {d.swizzle})",
+                repair,
+                "PTX ISA 9.1 §9.7.16.4.1",
+                Severity.LUCK,
+                why=counts,
+                named=True,
             )
 
 
@@ -478,7 +493,7 @@ def aliases(d: SmemDescriptor, c: Context) -> Iterator[Finding]:
         yield _finding("D307", field,
                        f"{field} = {getattr(d, field)} B lets {shared} of {lines * chunks} chunks of 16 B share their bytes with earlier chunks",
                        _apart(d, field, c.major, lines, chunks),
-                       source, why=f"({names[0]} {l0}, {names[1]} {c0 * per_chunk}) and ({names[0]} {l1}, {names[1]} {c1 * per_chunk}) are both at {address:#x}")  # fmt: skip
+                       source, why=f"({names[0]} {l0}, {names[1]} {c0 * per_chunk}) and ({names[0]} {l1}, {names[1]} {c1 * per_chunk}) are both at {address:#x}", named=True)  # fmt: skip
 
 
 def _shared(d: SmemDescriptor, major: str, lines: int, chunks: int) -> tuple[int, tuple[tuple[int, int], tuple[int, int], int] | None]:
@@ -588,7 +603,9 @@ def shape(_: SmemDescriptor, c: Context) -> Iterator[Finding]:
     source = "PTX ISA 9.1 §9.7.15.2" if c.arch.instruction == "wgmma" else "PTX ISA 9.1 §9.7.16.2"
     if c.rows is not None and (not 1 <= c.rows <= 256 or (c.arch.instruction == "wgmma" and c.rows % 8)):
         wanted = "a multiple of 8 up to 256" if c.arch.instruction == "wgmma" else "at most 256"
-        yield _finding("I601", "rows", f"rows = {c.rows}; one instruction reads {wanted}", "rows = M or N of one instruction", source)
+        yield _finding(
+            "I601", "rows", f"rows = {c.rows}; one instruction reads {wanted}", "rows = M or N of one instruction", source, named=True
+        )
     if c.fmt is None or c.k is None:
         return
     stored = c.fmt.elements_per_chunk(c.packing)  # elements of K that 16 bytes hold
@@ -596,7 +613,12 @@ def shape(_: SmemDescriptor, c: Context) -> Iterator[Finding]:
     if c.k not in legal:
         listed = ", ".join(str(k) for k in legal)
         yield _finding(
-            "I601", "k", f"k = {c.k}; one instruction reads {listed} elements of {c.fmt.name} along K", "k = K of one instruction", source
+            "I601",
+            "k",
+            f"k = {c.k}; one instruction reads {listed} elements of {c.fmt.name} along K",
+            "k = K of one instruction",
+            source,
+            named=True,
         )
 
 

@@ -71,6 +71,7 @@ def store_overrun(a: Encoded, at: Target) -> Iterator[Finding]:
             "tma_stores",
         ),
         why=f"stores write whole chunks of 16 B: also the {-size % 16} B after each row. Loads are right",
+        named=True,
     )
 
 
@@ -90,6 +91,7 @@ def box_beyond_tensor(a: Arguments, at: Target) -> Iterator[Finding]:
                 f"no change is needed if the fill is intended; else make {where} smaller",
                 measured(at, "PTX ISA 9.1 §5.5.4", "tma_loads" if a.box_dim else "tma_im2col"),
                 why=f"at least {moved - inside} of {moved} elements of every load along dimension {i} are fill, and the mbarrier counts their bytes",
+                named=True,
             )
 
 
@@ -122,6 +124,7 @@ def pixels_outside(a: Arguments, at: Target) -> Iterator[Finding]:
             "",
             measured(at, "PTX ISA 9.1 §5.5.5", "tma_im2col"),
             why=f"at least {a.pixels_per_column - total} pixels of each column are fill, and the mbarrier counts their bytes",
+            named=True,
         )
 
 
@@ -161,7 +164,7 @@ def _traps(tm: Encoded, at: Target) -> Iterator[Finding]:
         is_noted = trap.is_meant or trap.direction == "store"
         why = f"every {trap.direction} traps (CUDA error {trap.cuda_error})"
         because = measured(at, trap.source, ", ".join(trap.traces)) if trap.traces else f"{trap.source}; that it traps is inferred"
-        yield finding("T218" if is_noted else "T212", trap.where, trap.reason, trap.repair, because, why=why)
+        yield finding("T218" if is_noted else "T212", trap.where, trap.reason, trap.repair, because, why=why, named=trap.named)
 
 
 def _stale_tf32(tm: Encoded, at: Target) -> Iterator[Finding]:
@@ -220,6 +223,7 @@ def _narrow_rows(a: Arguments, at: Target) -> Iterator[Finding]:
             f"{_fitting(a, size)}reserve {width} B a row; or make the inner extent {8 * width // row.bits} elements",
             because,
             why=f"rows are {width} B apart in shared memory; {width - size} B of each stay unwritten, and the mbarrier counts {size} B a row",
+            named=True,
         )
 
 
@@ -258,6 +262,7 @@ def _wide_on_hopper(a: Arguments, at: Target) -> Iterator[Finding]:
             "encode the map with cuTensorMapEncodeIm2col",
             "cuTensorMapEncodeIm2colWide: compute capability 10.0 or higher; measured on an H200, trace encode_im2col_wide",
             why="driver 580 drops the mode and writes an im2col map with corners of 0 along H and D",
+            named=True,
         )
 
 
@@ -270,6 +275,7 @@ def _interleaved_swizzle(a: Arguments, at: Target) -> Iterator[Finding]:
             "swizzle = SWIZZLE_32B, and read shared memory with swizzle 32B",
             measured(at, "cuTensorMapEncodeTiled: swizzle", "encode_tiled, tma_interleave"),
             why=f"driver 580 accepts it, and transfers use {a.swizzle.name}; another driver may refuse it",
+            named=True,
         )
 
 
@@ -282,6 +288,7 @@ def _guide_alignment(a: Arguments, at: Target) -> Iterator[Finding]:
             f"no change is needed; a multiple of {GUIDE_SWIZZLED_ALIGNMENT} B removes the remark",
             measured(at, "CUDA guide, Table 12, against cuTensorMapEncodeTiled: globalAddress", "tma_loads"),
             why=f"the driver asks for {LIMITS.address_alignment} B only, and the swizzle does not depend on global addresses",
+            named=True,
         )
 
 
@@ -294,6 +301,7 @@ def _null_address(a: Arguments, at: Target) -> Iterator[Finding]:
             "pass the tensor's address, or replace it (cuTensorMapReplaceAddress, tensormap.replace) before the first transfer",
             "accepted in trace encode_tiled; that no memory is at address 0 is inferred",
             why="the driver accepts it, but a transfer that touches the tensor faults (CUDA error 700)",
+            named=True,
         )
 
 
@@ -357,6 +365,7 @@ def _overlap(a: Arguments, at: Target) -> Iterator[Finding]:
             "cuTensorMapEncodeTiled: globalStrides, not enforced (trace encode_tiled)",
             Severity.LUCK if in_elements else None,
             why=why,
+            named=True,
         )
 
 
@@ -370,6 +379,7 @@ def _ignored(a: Arguments, at: Target) -> Iterator[Finding]:
             "element_strides[0] = 1",
             measured(at, "cuTensorMapEncodeTiled: elementStrides", "tma_loads" if a.box_dim else "tma_im2col"),
             why=f"TMA does not stride along dimension 0: all {n} elements of {name} are moved",
+            named=True,
         )
     if a.interleave and a.rank >= 3 and a.box_dim and a.box_dim[-2] != 1:
         i = a.rank - 2
@@ -380,6 +390,7 @@ def _ignored(a: Arguments, at: Target) -> Iterator[Finding]:
             f"box_dim[{i}] = 1, and {a.box_dim[i]} transfers",
             measured(at, "no document says it", "tma_interleave"),
             why=f"a transfer moves 1 plane of slices (dimension {i}), and the mbarrier counts 1",
+            named=True,
         )
     if a.interleave and not a.box_dim and n * a.type_row.bits != 8 * _element_bytes(a):
         size = _element_bytes(a)
@@ -391,6 +402,7 @@ def _ignored(a: Arguments, at: Target) -> Iterator[Finding]:
             measured(at, "no document says it", "tma_im2col_interleave"),
             Severity.NOTE,
             why=f"a pixel is one slice of {size} B, and the mbarrier counts {size} B a pixel",
+            named=True,
         )
 
 
@@ -406,6 +418,7 @@ def _partial_steps(a: Arguments, at: Target) -> Iterator[Finding]:
                 + f"; or box_dim[{i}] = {box // step * step}, for {box // step} elements" * (box > step),
                 measured(at, "cuTensorMapEncodeTiled: elementStrides", "tma_loads" if a.box_dim else "tma_im2col"),
                 why=f"transfers move ceil({box} / {step}) = {n} elements, and all of them are data",
+                named=True,
             )
 
 

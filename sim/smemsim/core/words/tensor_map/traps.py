@@ -32,7 +32,8 @@ class MapTrap:
     error, the fix, and the source.
 
     The suites that show it on sm_90a are `traces`, empty if nothing is measured. If `is_meant` is set, the documents
-    allow the map for the other direction, so a kernel may have it.
+    allow the map for the other direction, so a kernel may have it. If the sentence begins with the field,
+    `named` is set.
     """
 
     where: str
@@ -43,6 +44,7 @@ class MapTrap:
     source: str = "no document says it"
     traces: tuple[str, ...] = ()
     is_meant: bool = False
+    named: bool = False
 
     def stops(self, *, is_store: bool) -> bool:
         """Does the map trap in this direction, stores or loads?"""
@@ -83,6 +85,7 @@ def _other_mode(tm: Encoded, arch: str | None, mode: str | None) -> Iterator[Map
             where="mode",
             reason=f"mode {mode} needs a map of {ENCODE_CALLS[wanted]}, not of {ENCODE_CALLS[tm.call]}",
             traces=("tma_mode_traps", "tma_edited"),
+            named=True,
         )
 
 
@@ -94,6 +97,7 @@ def _far_dimensions(tm: Encoded, arch: str | None, mode: str | None) -> Iterator
                 reason=f"global_dim[{i}] = {n} is above 2^31 elements (the driver encodes up to 2^32)",
                 repair="split the tensor, or fold part of the dimension into another",
                 traces=("tma_loads_far", "tma_mode_traps"),
+                named=True,
             )
 
 
@@ -117,6 +121,7 @@ def _integer_nan(tm: Encoded, arch: str | None, mode: str | None) -> Iterator[Ma
             repair="use fill with zeros, or a floating-point type of 16 bits or more",
             source="cuTensorMapEncodeTiled: oobFill",
             traces=("tma_edited",),
+            named=True,
         )
 
 
@@ -128,6 +133,7 @@ def _newer_type(tm: Encoded, arch: str | None, mode: str | None) -> Iterator[Map
             repair="load the elements as UINT8",
             source="cuda.h of CUDA 12.8 and later; of loads, of stores inferred",
             traces=("tma_edited",),
+            named=True,
         )
 
 
@@ -165,6 +171,7 @@ def _slice_strides(tm: Encoded, arch: str | None, mode: str | None) -> Iterator[
             repair=f"lay the tensor out with strides of {step} B",
             source="cuTensorMapEncodeTiled: globalStrides",
             traces=("tma_mode_traps", "tma_edited"),
+            named=True,
         )
 
 
@@ -190,7 +197,7 @@ def _gathered_box(tm: Encoded, arch: str | None, mode: str | None) -> Iterator[M
         yield MapTrap(where="rank", reason=reason, source=source)
     if tm.rank == 2 and tm.box_dim[1] != 1:
         reason = f"box_dim[1] = {tm.box_dim[1]}; {mode} needs 1, because the instruction names its four rows"
-        yield MapTrap(where="box_dim[1]", reason=reason, source=source)
+        yield MapTrap(where="box_dim[1]", reason=reason, source=source, named=True)
 
 
 def _one_direction(tm: Encoded, arch: str | None, mode: str | None) -> Iterator[MapTrap]:
@@ -223,6 +230,7 @@ def _misaligned(tm: Encoded, arch: str | None, mode: str | None) -> Iterator[Map
             repair="an aligned address, and coordinates that lead to the first element",
             source="cuTensorMapEncodeTiled: globalAddress",
             traces=("tma_edited", "tma_mode_traps"),
+            named=True,
         )
 
 
