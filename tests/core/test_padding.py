@@ -1,5 +1,7 @@
 """Padding of rows, and columns that a kernel forgot: the rule of `core/machine/padding.py`."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -70,6 +72,33 @@ def test_a_hole_in_a_tile_with_padding_is_no_padding(data, pitch):
     assert (pads(padded | hole) == padded).all()
     hole[:, 28:32] = True  # a column, too: which of the two is the padding?
     assert not pads(padded | hole, known=[64]).any()
+
+
+@pytest.mark.parametrize("behind", [0, 500])
+@pytest.mark.parametrize(("data", "pitch"), [(32, 33), (64, 68), (32, 40)])
+@pytest.mark.parametrize("where", ["before the gap", "after the gap", "both", "before two gaps"])
+def test_what_is_forgotten_beside_the_padding_of_a_row_is_no_padding(where, data, pitch, behind):
+    """The gap of that row is longer. In the middle of a tile, its other bytes stay padding, and so does that of all other rows."""
+    padded = blank(pitch, data)
+    for row in range(ROWS):
+        for count in (1, 3):
+            forgotten, rows = np.zeros_like(padded), slice(row, row + 1 + (where == "before two gaps"))
+            if where != "after the gap":
+                forgotten[rows, 4 * (data - count) : 4 * data] = True
+            if where in ("after the gap", "both"):
+                forgotten[rows, : 4 * count] = True
+            found = pads(padded | forgotten, behind=behind)
+            assert not (found & ~padded).any()
+            if 3 <= row < ROWS - 2 and where != "before two gaps":
+                assert (found == padded).all()
+
+
+@pytest.mark.parametrize(("data", "pitch"), [(31, 32), (60, 64), (32, 64)])
+def test_a_longer_gap_among_columns_that_are_forgotten_is_no_padding(data, pitch):
+    for row, count, is_before in itertools.product(range(ROWS), (1, 3), (True, False)):
+        forgotten = blank(pitch, data)
+        forgotten[row, 4 * (data - count) if is_before else 0 : 4 * data if is_before else 4 * count] = True
+        assert not pads(forgotten, behind=0).any()
 
 
 @pytest.mark.parametrize(

@@ -525,6 +525,12 @@ TOLD = {
     "a lost carry": (KERNELS[0], "step.1.a.start_offset", 0x40000, ("D304",), "does not fit the field", "an advance that stays in the window"),
     "another tensor": (KERNELS[0], "map.tm.global_offset", 1 << 20, ("T207",), "the map begins at 0x10000100000", "global_address = 0x10000000000"),
     "a row too many": (KERNELS[0], "map.tm.global_dim", [WIDTH, HEIGHT + 1], ("T207",), f"the map of extents ({WIDTH}, {HEIGHT + 1}) ends", f"extents of m {HEIGHT}, k {WIDTH}"),
+    **{
+        f"a row of {KERNELS[n][1]} too many": (KERNELS[n], "map.tm.global_dim", [width, height + 1], ("T207",), f"({width}, {height + 1}) ends {pitch} bytes after X", "extents of m ")
+        for n in (1, 2, 4, 7)
+        for tm in (kernel(*KERNELS[n])["map"]["tm"],)
+        for (width, height), (pitch,) in ((tm["global_dim"], tm["global_strides"]),)
+    },
     "other elements": (KERNELS[0], "map.tm", {"of": "X", "raw": "00" * 128}, ("T211", "T205"), "the map has elements of 8 bits; X has bf16, 16 bits", "data_type = bf16"),
     "half an instruction": (("sm_100a", "tf32", "MN", "128B", 128, 64), "step.1.m", 128, ("I602",), "the operand is MN-major tf32 with swizzle 128B", "layout code 1 and a tile in 32-byte atoms"),
     **{
