@@ -283,6 +283,55 @@ def test_addresses_that_are_given_again_are_nobodys_then():
     assert len(given) < 60  # some twice
 
 
+@pytest.mark.parametrize(
+    ("program", "said", "wanted"),
+    [
+        ("prog", "/src/gemm.cu:12", "/src/gemm.cu:12"), ("prog", "/src/gemm.cu:12 (discriminator 3)", "/src/gemm.cu:12"),
+        ("prog", "??:0", "prog+0x1234 (nvcc -g names the line)"), ("prog", "/src/gemm.cu:?", "prog+0x1234 (nvcc -g names the line)"),
+        ("prog", "", "prog+0x1234 (nvcc -g names the line)"), ("libx.so.1", "??:?", "libx.so.1+0x1234"),
+        ("libx.so.1", "x.cpp:7", "x.cpp:7"),
+    ],
+)  # fmt: skip
+def test_the_place_that_asked_for_memory_is_the_line_that_addr2line_has_for_the_call(program, said, wanted, monkeypatch, tmp_path):
+    """A call ends at the address to which it returns: the byte before it is the call's."""
+    tool = tmp_path / "addr2line"
+    tool.write_text(f'#!/bin/sh\n[ "$*" = "-e {tmp_path}/{program} 0x1233" ] && echo "{said}"\n')
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    device = card()
+    assert device.allocation(device.allocate(64, where=f"{tmp_path}/{program}+0x1234")).told().endswith(f", made at {wanted}")
+    for where in ("b.py:2", f"{tmp_path}/other"):  # of a program in Python, for example
+        assert device.allocation(device.allocate(64, where=where)).told().endswith(f", made at {where}")
+    tool.unlink()
+    where = f"{tmp_path}/{program}+0x5678"
+    assert device.allocation(device.allocate(64, where=where)).told().endswith(f", made at {where}")
+
+
+@pytest.mark.parametrize("element", [1, 2, 4, 8])
+def test_what_the_host_computes_has_the_marks_that_it_says(element):
+    """Elements that other code of the host has written, such as a library's: with the marks of what they are made of, or
+    with none.
+    """
+    device = card()
+    given, at = device.allocate(128), device.allocate(128)
+    launched(device, EACH.format(LOAD + STORE), given, at)
+    before, numbers = device.taint.marked(at, 128)
+    assert before.tolist() == [*range(128)]
+    offsets = np.arange(0, 128, element)
+    marks = np.where(offsets // element % 3 == 1, 0, numbers[0]).astype(np.int32)
+    for part in (slice(0, None, 2), slice(1, None, 2)):  # the others stay as they were
+        device.taint.becomes(at, 128, offsets[part], marks[part], element=element)
+        of_byte = np.repeat(marks, element)
+        rest = np.repeat(np.arange(len(offsets)) % 2 != part.start, element) & (part.start == 0)
+        after, found = device.taint.marked(at, 128)
+        wanted = rest | (of_byte != 0)
+        assert after.tolist() == np.flatnonzero(wanted).tolist()
+        assert set(found.tolist()) == {int(numbers[0])}
+    launched(device, FLAGGED.replace("[%d20]", "[%d20+4]"), at, device.allocate(128))
+    codes = {f["code"] for launch in device.launches for f in launch.run["findings"]}
+    assert codes == ({"R507"} if of_byte[4:8].all() else set())  # of a word, one written byte is enough
+
+
 def test_what_a_sum_makes_of_garbage_is_seen_and_a_product_with_zero_is_zero():
     device = card()
     data = device.view(device.allocate(4096), 4096)
