@@ -850,6 +850,25 @@ def test_an_index_of_the_cta_on_which_no_tile_depends_is_a_remark(a_row, b_row, 
     assert all(f"%ctaid.{said[-1]}" in f.repair for f in told)
 
 
+@pytest.mark.parametrize(
+    ("grid", "a_axis", "b_axis", "said"),
+    [
+        ((2, 3, 2), "x", "y", "the 2 CTAs along z"),
+        ((2, 3, 2), "x", "z", "the 3 CTAs along y"),
+        ((3, 2, 2), "z", "y", "the 3 CTAs along x"),
+        ((2, 3, 2), "x", "x", ""),  # along two axes
+    ],
+)
+def test_in_a_grid_of_three_axes_no_tile_may_depend_on_one_of_them(grid, a_axis, b_axis, said: str):
+    gpu = Gpu("sm_90a")
+    a, b = (tensor(gpu, (192, 64), (BOX, ROWS), name=name) for name in "AB")
+    text = kernel(2, [Load(0, 0, (0, "%y")), Load(1, TILE, (0, "%z"))], steps(0, TILE))
+    text = text.replace("%ctaid.y", f"%ctaid.{b_axis}").replace("%ctaid.x", f"%ctaid.{a_axis}", 1)
+    told = [f for f in run(text, gpu, a, b, grid=grid).remarks if "load the same tiles" in f.message]
+    assert [f.message.split(" of the grid")[0] for f in told] == [said] * bool(said)
+    assert all(f"%ctaid.{said[-1]}" in f.repair for f in told)
+
+
 @pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize("apart", [True, False])
 def test_ctas_that_multiply_other_parts_of_the_same_boxes_repeat_nothing(apart: bool, workers: int):
