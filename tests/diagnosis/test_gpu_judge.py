@@ -869,6 +869,26 @@ def test_in_a_grid_of_three_axes_no_tile_may_depend_on_one_of_them(grid, a_axis,
     assert all(f"%ctaid.{said[-1]}" in f.repair for f in told)
 
 
+@pytest.mark.parametrize(
+    ("row", "map_", "said"),
+    [
+        ("mad.lo.u32 %c1, %y, 2, %z;", "mov.b64 %map, map2;", True),  # a tile of D for each CTA
+        ("mov.u32 %c1, %z;", "mov.b64 %map, map2;", False),  # those along x have one tile of D: they repeat the work on purpose
+        ("mov.u32 %c1, %z;", "mov.b64 %map, map2; mov.b64 %rd1, map3; setp.eq.u32 %p, %x, 0; selp.b64 %map, %map, %rd1, %p;", True),
+    ],
+    ids=["apart", "same", "in two arrays"],
+)
+def test_ctas_with_the_same_tiles_of_a_b_and_d_repeat_a_product_on_purpose(row: str, map_: str, said: bool):
+    gpu = Gpu("sm_90a")
+    a, b, d, e = (tensor(gpu, (256, 64), (BOX, ROWS), name=name) for name in "ABDE")
+    store = f"""setp.ne.u32 %p, %tid, 0; @%p bra END; mov.u32 %c0, 0; {row} {map_}
+  cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%map, {{%c0, %c1}}], [%tiles];
+  cp.async.bulk.commit_group; cp.async.bulk.wait_group 0; END: ret;"""
+    text = kernel(4, [Load(0, 0, (0, "%z")), Load(1, TILE, (0, "%z"))], steps(0, TILE)).replace("ret;", store)
+    found = run(text, gpu, a, b, d, e, grid=(2, 2))
+    assert any("the 2 CTAs along x of the grid load the same tiles" in f.message for f in found.remarks) == said
+
+
 @pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize("apart", [True, False])
 def test_ctas_that_multiply_other_parts_of_the_same_boxes_repeat_nothing(apart: bool, workers: int):
