@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 
 from smemsim.diagnosis.operands.places import NO_LOAD, RECOGNISED
-from smemsim.diagnosis.operands.recorded import Reads
+from smemsim.diagnosis.operands.recorded import Reads, after_most, of_other_ctas
 from smemsim.diagnosis.operands.steps import has_gaps
 from smemsim.diagnosis.operands.sums import undecided
 from smemsim.diagnosis.run_to_scenario import Written
@@ -57,9 +57,9 @@ def not_checked(missed: Mapping[str, int]) -> list[str]:
 
 
 def _counted_in(reason: str, count: int) -> str:
-    """A count with its unit, which is not repeated if the reason begins with it."""
+    """A count with its unit, if the reason does not name that."""
     unit = "product" if reason == MORE_KINDS else "instruction"
-    return f"{count:,}" if reason.startswith(unit) else f"{count:,} {unit}{'s' * (count != 1)}"
+    return f"{count:,}" if reason in (after_most(), of_other_ctas()) else f"{count:,} {unit}{'s' * (count != 1)}"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from smemsim.run.async_ops import TensorAccess
     from smemsim.run.engine.wave import Cta, Wave
 
-__all__ = ["MOST", "MOST_CACHED", "MOST_PIECES", "NEAR", "Reads", "is_packed"]
+__all__ = ["MOST", "MOST_CACHED", "MOST_PIECES", "NEAR", "Reads", "after_most", "is_packed", "of_other_ctas"]
 MOST = 1 << 16  # matrix instructions of a CTA that are kept until its end
 MOST_PIECES = 256  # different pieces, each checked
 MOST_CACHED = 1 << 14
@@ -74,6 +74,16 @@ PACKED_KINDS = tuple(
 )
 PACKED = frozenset(f"kind::{kind}" for kind in PACKED_KINDS)
 OF_BYTES = KINDS["mxf8f6f4"]
+
+
+def after_most() -> str:
+    """The reason why instructions of a CTA with very many of them are not checked."""
+    return f"instructions of a CTA after its first {MOST:,}"
+
+
+def of_other_ctas() -> str:
+    """The reason why instructions are not checked if very many CTAs differ."""
+    return f"instructions of CTAs that do something other than the first {MOST_PIECES} different ones"
 
 
 class _ReadAlike(NamedTuple):
@@ -507,7 +517,7 @@ class Reads(MergeableObserver):
         trace.looked += 1
         if trace.looked > MOST:
             self.complete = False
-            yield "", f"instructions of a CTA after its first {MOST:,}"
+            yield "", after_most()
             return
         noted: list[Noted | None] = [None, None]
         written: dict[str, SharedOperand] = {}  # by threads
@@ -760,8 +770,7 @@ class Reads(MergeableObserver):
             self.complete = False
             count = sum(len(p.events) - p.missed for p in piece.products)
             if count:
-                reason = f"instructions of CTAs that do something other than the first {MOST_PIECES} different ones"
-                self.missed_instructions[reason] += count
+                self.missed_instructions[of_other_ctas()] += count
             return
         self.pieces[piece.key] = piece
         self._in_order = self.sums = None
