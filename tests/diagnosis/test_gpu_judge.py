@@ -1862,7 +1862,7 @@ def test_rows_that_a_copy_brings_and_no_warp_reads_have_a_remark(at: str, fill: 
 THREADS_COPY = "cp.async.cg.shared.global [%to], [%a], 16; cp.async.wait_all; bar.sync 0;"
 BULK = "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%to{}], [%a], {}, [%n0];"
 VOLATILE = "bar.sync 0; shl.b32 %at, %t, 4; add.u32 %at, %at, %s; ld.volatile.shared.v4.b32 {%n0, %n1, %n2, %n3}, [%at];"
-FIRST, SECOND = "mov.b32 %at, 0", "mov.b32 %at, 512"  # the rows that both warps read
+FIRST_ROWS, SECOND_ROWS = "mov.b32 %at, 0", "mov.b32 %at, 512"  # the rows that both warps read
 WROTE = "shl.b32 %at, %t, 3; add.u32 %at, %at, %s; st{}.shared.v2.b32 [%at+1024], {{%t, %t}};"
 
 
@@ -1875,13 +1875,13 @@ def bulk(*copies: str) -> str:
 @pytest.mark.parametrize(
     ("copy", "at", "told"),
     [
-        (THREADS_COPY, SECOND, "cp.async.cg"),
-        (bulk(BULK.format("", 1024)), SECOND, "cp.async.bulk"),
-        (bulk(BULK.format("", 512), BULK.format("+512", 512)), FIRST, None),
-        (bulk(BULK.format("+1024", 512), BULK.format("", 1024)), FIRST, "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%to], "),
+        (THREADS_COPY, SECOND_ROWS, "cp.async.cg"),
+        (bulk(BULK.format("", 1024)), SECOND_ROWS, "cp.async.bulk"),
+        (bulk(BULK.format("", 512), BULK.format("+512", 512)), FIRST_ROWS, None),
+        (bulk(BULK.format("+1024", 512), BULK.format("", 1024)), FIRST_ROWS, "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%to], "),
         (WROTE.format("") + THREADS_COPY, OWN, None),
-        (THREADS_COPY + VOLATILE, FIRST, None),
-        (WROTE.format(".volatile") + THREADS_COPY, FIRST, "cp.async.cg"),
+        (THREADS_COPY + VOLATILE, FIRST_ROWS, None),
+        (WROTE.format(".volatile") + THREADS_COPY, FIRST_ROWS, "cp.async.cg"),
     ],
     ids=["the first warp's rows", "the first rows of a bulk copy", "a bulk copy ahead", "the second bulk copy", "stored words", "volatile loads", "volatile stores of others"],
 )  # fmt: skip
