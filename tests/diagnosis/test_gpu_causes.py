@@ -587,10 +587,24 @@ def test_a_store_that_begins_a_sum_comes_before_the_additions(waits: bool):
         assert f"before line {line['atom.global']} " in f.repair
 
 
-@pytest.mark.parametrize("is_first", [True, False])
-def test_a_release_before_the_data_is_named(is_first: bool):
-    """CTA 0 stores a number and sets the flag, or the reverse; CTA 1 waits for the flag."""
-    both = ["st.global.u32 [%d20], 5;", "st.release.gpu.global.u32 [%d21], 1;"][:: 1 if is_first else -1]
+BETWEEN = [
+    "",
+    "st.weak.global.u32 [%d20+4], 6;",
+    "red.relaxed.gpu.global.add.u32 [%d20+4], 6;",
+    "red.release.cta.shared::cta.add.u32 [sm], 6;",
+]
+
+
+@pytest.mark.parametrize(
+    ("is_first", "between"),
+    [(True, ""), *((False, between) for between in BETWEEN)],
+    ids=["True", "False", "a plain store", "a relaxed sum", "a flag in shared memory"],
+)
+def test_a_release_before_the_data_is_named(is_first: bool, between: str):
+    """CTA 0 stores a number and sets the flag, or the reverse; CTA 1 waits for the flag. Nothing else that is between
+    sets a flag of global memory.
+    """
+    both = ["st.global.u32 [%d20], 5;", f"st.release.gpu.global.u32 [%d21], 1; {between}"][:: 1 if is_first else -1]
     polls = "W: ld.acquire.gpu.global.u32 %r3, [%d21]; setp.eq.u32 %p3, %r3, 0; @%p3 bra W; ld.global.u32 %r4, [%d20]; st.global.u32 [%d20+64], %r4;"
     body = f"mov.u32 %r2, %ctaid.x; setp.eq.u32 %p1, %r2, 1; @%p1 bra A; {' '.join(both)} bra E;\nA: {polls}\nE:"
     gpu = smemsim.Gpu("sm_90a")

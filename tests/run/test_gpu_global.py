@@ -1149,6 +1149,49 @@ def test_who_has_seen_a_strong_write_follows_it(then, before, adds, severities):
     assert races(TOLD.format(before + then, adds), np.zeros(2, np.uint32), np.zeros(1, np.uint32), grid=2) == severities
 
 
+@pytest.mark.parametrize(
+    ("looks", "severities"), [("", {"wrong"}), ("ld.relaxed.gpu.global.u32 %r3, [%d20];", set())], ids=["once", "again"]
+)
+@pytest.mark.parametrize("then", [STORES, READS], ids=["stores", "reads"])
+def test_who_has_seen_a_strong_write_does_not_follow_the_next_one(then, looks, severities):
+    """order.observation: CTA 2 adds after CTA 0 has looked, between two relaxed flags."""
+    first = WAITS.format("ld.relaxed.gpu.global.u32 %r3, [%d20];")
+    asks = f"st.relaxed.gpu.global.u32 [%d20+4], 1; {WAITS.format('ld.relaxed.gpu.global.u32 %r3, [%d20+8];').replace('AGAIN', 'UNTIL')}"
+    later = (
+        f"{WAITS.format('ld.relaxed.gpu.global.u32 %r3, [%d20+4];').replace('AGAIN', 'WAIT')} {ADDS} st.relaxed.gpu.global.u32 [%d20+8], 1;"
+    )
+    adds = f"setp.eq.u32 %p4, %r8, 2; @%p4 bra LATER; {ADDS} bra END; LATER: {later}"
+    assert races(TOLD.format(f"{first} {asks} {looks} {then}", adds), np.zeros(3, np.uint32), np.zeros(1, np.uint32), grid=3) == severities
+
+
+# A thread of CTA 1 adds to a word. Warp 0 of CTA 0 has seen that, and a warp that meets it or hears of it uses the word.
+PASSED_ON = """mov.u32 %r8, %ctaid.x; and.b32 %r4, %r1, 31; setp.eq.u32 %p1, %r8, 1; @%p1 bra ADD; setp.eq.u32 %p1, %r8, 2; @%p1 bra TWO; setp.ge.u32 %p2, %r1, 32; @%p2 bra ONE;
+WAIT: ld.relaxed.gpu.global.u32 %r3, [%d20]; setp.eq.u32 %p3, %r3, 0; @%p3 bra WAIT; {meets} setp.eq.u32 %p4, %r1, 0; @%p4 {flag} bra END;
+ONE: {meets} setp.ne.u32 %p2, %r4, 0; @%p2 bra END; {one} bra END;
+TWO: setp.ne.u32 %p2, %r1, 0; @%p2 bra END; {two} bra END;
+ADD: setp.ne.u32 %p2, %r1, 0; @%p2 bra END; fence.acq_rel.gpu; red.relaxed.gpu.global.add.u32 [%d20], 1; END:"""
+HEARS = "UNTIL: ld.{}.gpu.global.u32 %r3, [%d20+4]; setp.eq.u32 %p3, %r3, 0; @%p3 bra UNTIL;"
+
+
+@pytest.mark.parametrize("then", [STORES, READS], ids=["stores", "reads"])
+@pytest.mark.parametrize(
+    ("given", "severities"),
+    [
+        ({"meets": "bar.sync 1, 64;", "one": "{then}"}, set()),
+        ({"meets": "", "one": "{then}"}, {"wrong"}),
+        ({"flag": "st.release.gpu.global.u32 [%d20+4], 1;", "two": HEARS.format("acquire") + "{then}"}, set()),
+        ({"flag": "st.relaxed.gpu.global.u32 [%d20+4], 1;", "two": HEARS.format("relaxed") + "{then}"}, {"wrong"}),
+    ],
+    ids=["a barrier", "no barrier", "a release", "a relaxed flag"],
+)
+@pytest.mark.parametrize("at", [0, 70], ids=["first wave", "second wave"])
+def test_who_has_seen_the_reader_of_a_strong_write_follows_it(at, given, severities, then):
+    own = {"meets": "", "one": "", "two": "", "flag": ""} | given
+    body = PASSED_ON.format(**own).replace("{then}", then).replace("@%p4  bra", "bra")
+    body = body.replace("%ctaid.x;", f"%ctaid.x; setp.lt.u32 %p1, %r8, {at}; @%p1 bra END; sub.u32 %r8, %r8, {at};", 1)
+    assert races(body, np.zeros(2, np.uint32), np.zeros(1, np.uint32), grid=at + 3, block=64) == severities
+
+
 @pytest.mark.parametrize("at", [124, 512, 32768])
 def test_who_has_seen_a_strong_write_follows_it_in_every_line(at):
     """order.observation: at the end of the first line of 128 B, in others, and beside a word that many CTAs write."""
