@@ -6,7 +6,8 @@
   files), or scenario.toml. Then `pytest tests/run/test_corpus.py --snapshot-update`.
 
 `programs.json.xz` has the kernels and scenarios, `cases.json` the changes of them: [case, program, {line: text},
-{key of the launch file: value}]. "counts" also counts the cost of each line, "tiers" is SMEMSIM_TIERS.
+{key of the launch file: value}]. Further keys: "counts" also counts the cost of each line, "tiers" is SMEMSIM_TIERS,
+"command" is a command line to run beside the files, "against" compares with what the unchanged kernel leaves.
 """
 
 from __future__ import annotations
@@ -20,18 +21,22 @@ import re
 import sys
 from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
+from click.testing import CliRunner
 
 import smemsim
 from facts import checked, facts, named
 from places import TESTS
+from smemsim.cli import main as smemsim_command
 
 __all__ = ["Case", "cases", "programs", "told", "written"]
 
 FOLDER = TESTS / "data" / "corpus"
 LIMIT = 4_000  # blocks of instructions: a kernel that hangs ends soon
-OPTIONS = ("counts", "tiers")  # keys of a case that are no keys of a launch file
+OPTIONS = ("against", "command", "counts", "tiers")  # keys of a case that are no keys of a launch file
 # results that need not be the same on every machine
+_VARIES = re.compile(r"\b(in )?\d+\.\d+ s\b|(?<=sha256:)[0-9a-f]+")
 _INEXACT = re.compile(r"\.approx|\.full\b|\btanh\.")
 
 
@@ -61,28 +66,59 @@ def cases() -> tuple[Case, ...]:
 
 
 def written(case: Case, folder: pathlib.Path) -> bool:
-    """Write the files of a case: kernel.ptx and launch.json, or scenario.toml. Is it a launch?"""
-    text, launch = programs()[case.of]
+    """Write the files of a case: kernel.ptx and launch.json, or scenario.toml, or none. Is it a launch?
+
+    "against" names arrays: what the unchanged kernel leaves there is what is expected.
+    """
+    text, launch = programs()[case.of] if case.of else ("", {})
+    if wanted := case.given.get("against"):
+        _write(text, launch, folder)
+        _, arrays = smemsim.launch_file(folder, progress=False, workers=1, sanitize=False)
+        for name in wanted:
+            np.save(folder / f"{name}.npy", arrays[name].numpy())
     lines = text.split("\n")
     for n, line in case.lines.items():
         lines[n - 1] = line
-    if launch:
-        keys = {**launch, **{key: value for key, value in case.given.items() if key not in OPTIONS}}
-        (folder / "launch.json").write_text(json.dumps({"limit": LIMIT, **keys}), encoding="utf-8")
-    (folder / ("kernel.ptx" if launch else "scenario.toml")).write_text("\n".join(lines), encoding="utf-8")
+    _write(
+        "\n".join(lines), {**launch, **{key: value for key, value in case.given.items() if key not in OPTIONS}} if launch else {}, folder
+    )
     return bool(launch)
+
+
+def _write(text: str, launch: dict[str, Any], folder: pathlib.Path) -> None:
+    if launch:
+        (folder / "launch.json").write_text(json.dumps({"limit": LIMIT, **launch}), encoding="utf-8")
+    if text:
+        (folder / ("kernel.ptx" if launch else "scenario.toml")).write_text(text, encoding="utf-8")
 
 
 def told(case: Case, folder: pathlib.Path, patch: pytest.MonkeyPatch) -> str:
     """What a case finds. Of a launch also what was checked, and digests of its arrays and of its counters. Of a case
-    that is refused, what the sentence names.
+    that is refused, what the sentence names. Of a command, what it prints and writes.
     """
     patch.setenv("SMEMSIM_TIERS", case.given.get("tiers", "closures"))
     patch.setenv("SMEMSIM_LLVM_LEVEL", "0")
     try:
-        return _launched(folder, counts=case.given.get("counts", False)) if written(case, folder) else _judged(folder / "scenario.toml")
+        is_launch = written(case, folder)
+        if "command" in case.given:
+            patch.chdir(folder)
+            for limit in ("trials.trial.MOST_SECONDS", "gpu.LONGEST", "gpu.LONGEST_LATER"):  # a busy machine tries the same
+                patch.setattr(f"smemsim.diagnosis.{limit}", 1000.0)
+            return _said([*case.given["command"], *(f"--expect={name}={name}.npy" for name in case.given.get("against", ()))], folder)
+        return _launched(folder, counts=case.given.get("counts", False)) if is_launch else _judged(folder / "scenario.toml")
     except smemsim.SmemsimError as e:
         return f"{type(e).__name__}: {named(str(e))}"
+
+
+def _said(command: list[str], folder: pathlib.Path) -> str:
+    """What a command line names, and a digest of each file that it writes."""
+    before = {*folder.iterdir()}
+    done = CliRunner().invoke(smemsim_command, command, prog_name="smemsim")
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    files = [f"{path.name} {_digest(named(path.read_text(encoding='utf-8')).encode())}" for path in sorted({*folder.iterdir()} - before)]
+    lines = [named(_VARIES.sub("", line)) for line in done.output.splitlines() if not line.startswith("smemsim explain")]
+    return "\n".join([f"exit {done.exit_code}", *filter(None, lines), *files])
 
 
 def _launched(folder: pathlib.Path, *, counts: bool) -> str:
