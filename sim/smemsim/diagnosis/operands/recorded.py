@@ -509,9 +509,9 @@ class Reads(MergeableObserver):
             self._looked_up_lines[i.line] = are_looked_up(x.program, address_slots(i))
         return self._looked_up_lines[i.line]
 
-    def _multiply(self, x: Wave, cta: Cta, event: Mma, found: Mapping[str, Found] | None = None) -> Iterator[tuple[str, str]]:
-        """Note an instruction's operands in one CTA; `found` if they are known already. Returns side and reason of an
-        operand that is not checked.
+    def _multiply(self, x: Wave, cta: Cta, event: Mma, found: Mapping[str, Found]) -> Iterator[tuple[str, str]]:
+        """Note an instruction's operands in one CTA, which are `found`. Returns side and reason of an operand that is
+        not checked.
         """
         trace = self._course(x, cta)
         trace.looked += 1
@@ -522,7 +522,7 @@ class Reads(MergeableObserver):
         noted: list[Noted | None] = [None, None]
         written: dict[str, SharedOperand] = {}  # by threads
         for n, side in enumerate(("a", "b")):
-            operand, places, _ = what = self._found(cta, event, side) if found is None else found[side]
+            operand, places, _ = what = found[side]
             it = self._known(trace, cta, (event, side), what)
             if not isinstance(it, str):
                 noted[n] = it
