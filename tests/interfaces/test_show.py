@@ -4,6 +4,7 @@ in a browser what it says.
 
 import functools
 import html
+import itertools
 import json
 import re
 import runpy
@@ -284,6 +285,22 @@ def test_names_of_what_was_read():
                 assert report.machine.tensors["X"].named(int(tile.held.got[place][element])) == tile.held.text(named)
             kinds.add(got if isinstance(got, int) else "other")
     assert kinds >= {1, -2, "other"}
+
+
+def test_elements_of_four_bits_that_share_a_byte_are_named_each():
+    scenario = kernel("sm_100a", "e4m3", "K", "128B", 128, 128)
+    scenario["tensor"]["X"] |= {"dtype": "e2m1", "extent": {"m": 131, "k": 256}}
+    scenario["map"]["tm"] |= {"data_type": "16U4_ALIGN8B", "global_dim": [256, 131], "box_dim": [256, 128]}
+    scenario["step"][1] |= {"kind": "mxf4", "k": 64}
+    scenario["step"][1]["a"]["dtype"] = "e2m1"
+    assert check(scenario).codes == ()
+    scenario["step"][1]["a"]["k_add"] = [0] * 4
+    report, [tile] = tiles(scenario)
+    assert report.codes == ("R502",)
+    for row, column, element in itertools.product((0, 77), range(8), range(32)):
+        k = 32 * column + element
+        assert tile.held.got_at((row, column), element) == ("X", (row, k % 64))
+        assert tile.held.meant_at((row, column), element) == ("X", (row, k))
 
 
 def test_a_tensor_may_begin_at_the_address_0():
