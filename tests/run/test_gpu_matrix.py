@@ -579,6 +579,11 @@ def test_a_wgmma_without_a_fence_or_without_data_is_found() -> None:
         ("add.u32 %r2, %r2, 1; wgmma.fence.sync.aligned;", []),
         ("add.u32 %r199, %r2, 1;", []),
         ("mov.b32 %r2, %r190; mov.b32 %r3, 0;", []),
+        ("add.u32 %r2, %r2, 1; mov.b32 %r2, 0;", []),
+        ("setp.lt.u32 %p2, %r190, 999; add.u32 %r2, %r2, 1; @!%p2 mov.b32 %r2, 0;", ["X014"]),
+        ("add.u32 %r199, %r2, 1; mov.b32 %r198, %r199; mov.b32 %r2, %r198;", ["X014"]),
+        ("add.u32 %r199, %r2, 1; mov.b32 %r198, %r199; mov.b32 %r198, 0; mov.b32 %r2, %r198;", []),
+        ("setp.lt.u32 %p2, %r190, 999; add.u32 %r2, %r2, 1; @%p2 bra ON; mov.b32 %r2, 0; ON:", ["X014"]),
     ],
 )
 def test_registers_that_are_written_behind_the_fence_are_a_remark(before: str, told: list[str]) -> None:
