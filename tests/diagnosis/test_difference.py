@@ -15,6 +15,7 @@ from smemsim import (
     InputError,
     InstrDescriptor,
     SharedMemory,
+    TmemAddress,
     explain_difference,
     from_float64,
     tcgen05_mma,
@@ -25,7 +26,7 @@ from smemsim import (
 from smemsim.core.layout.fragments import d_column, d_row
 from smemsim.evidence import load_suite, replay_suite
 from strategies import examples
-from test_tcgen05_mma import put_scales
+from test_tcgen05_mma import put_scales, store_a
 from test_traces import SM90, rewritten
 
 AT = {"a": 0x400, "b": 0x8400}
@@ -359,6 +360,24 @@ def test_what_nothing_explains_is_unknown_and_described(fault, sentence):
     assert re.search(sentence, text)
 
 
+def turned(where):
+    return lambda d: np.where(where, d ^ 0xF00000, d).astype(np.uint32)
+
+
+@pytest.mark.parametrize(("fault", "is_asked"), [
+    (turned(ROW | ~ROW), True), (turned(ROW | COLUMN), True), (turned(ROW & (COLUMN | COLUMN[::-1])), False), (turned(COLUMN & (ROW | ROW[::-1])), False),
+    (turned(ROW & COLUMN), False), (turned((ROW | ROW[::-1]) & (COLUMN | COLUMN[::-1])), True),
+    (lambda d: turned(COLUMN)(np.where(d == 0x7FFFFFFF, 0x7FC00000, d)), False),  # the other differences are NaNs with other bits
+    (lambda d: d[:, np.arange(64) ^ 8], False),  # is explained
+])  # fmt: skip
+def test_memory_is_asked_for_if_several_rows_and_columns_differ_and_nothing_explains_them(fault, is_asked):
+    """Row 16 is of NaNs."""
+    good = kernel().written(0xC00, 0x7FC0)
+    asks = "with `shared`, the memory that was read, other descriptors are tried on all of it"
+    assert told(good, fault, shared=False)[1].endswith(asks) == is_asked
+    assert not is_asked or asks not in told(good, fault)[1]
+
+
 def test_nans_with_other_bits_are_told_and_not_counted():
     good = kernel().written(0xC00, 0x7FC0)
     assert told(good, lambda d: np.where(d == 0x7FFFFFFF, 0x7FC00000, d).astype(np.uint32)) == (
@@ -458,6 +477,27 @@ def test_block_scaled_instructions_of_tcgen05():
     )
     chain = [run(b, enable_input_d=False), run(b)]
     assert "instruction 0 ran twice" in explain_difference(chain, run(b).d).because[0]
+
+
+@pytest.mark.parametrize(("column", "first"), [(0, 0), (31, 0), (32, 32), (63, 32)])
+def test_columns_with_another_copy_of_a_are_looked_at_alone(column, first):
+    """.ws with M = 64: the upper lanes have a copy of A for the upper half of N."""
+    i, ((shared,), (tensor,)) = InstrDescriptor(kind="f16", m=64, n=64, a_type="bf16", b_type="bf16"), memories(1)
+    rng = np.random.default_rng(8)
+    a = rng.integers(-3, 4, (64, 16)).astype(np.float64)
+    b = lay_out(shared, rng.integers(-3, 4, (64, 16)), "bf16", "K", "32B", AT["b"])
+    store_a(i, a, [tensor], 1, True, 0)
+    good = tcgen05_mma(tensor, 0, TmemAddress(0, 384), b, i, shared=shared, ws=True, enable_input_d=False)
+    assert len(good.a) == 2
+    of_half = (np.arange(64) // 32 == first // 32)[None, :]
+    for d, kind in (
+        (good.d ^ np.where(ROW & (np.arange(64) == column), np.uint32(1 << 22), np.uint32(0)), {"unknown", TERM}),
+        (np.where(of_half, good.d[np.arange(64) ^ 8], good.d), {LAYOUT}),
+    ):
+        found = explain_difference(good, d, shared=shared)
+        assert found.looks_like in kind
+        assert found.because[-1] == f"columns are counted from {first}, where those begin that share their copy of A"
+    assert "row m has what belongs in m ^ 8" in found.because[0]
 
 
 def test_lanes_that_are_switched_off_do_not_differ():
