@@ -118,6 +118,8 @@ UNSURE = {
     "carried, counted":            (LOOP + AGAIN["counted"] + "@%c1 bra L;", True),
     "carried, up to what is read": (LOOP + AGAIN["up to what is read"] + "@%c1 bra L;", True),
     "carried, decided by a float": (LOOP + AGAIN["decided by a float"] + "@%c1 bra L;", False),
+    "carried, counted, later bra": (LOOP + AGAIN["counted"] + "setp.lt.f64 %c2, %x0, 1.0; add.u32 %r10, %r9, 1; @%c1 bra L;", True),
+    "decided by a float, later":   (LOOP + AGAIN["decided by a float"] + "setp.lt.u32 %c2, %r9, 3; add.u32 %r10, %r9, 1; @%c1 bra L;", False),
     "invariant, counted":          (AB + LOOP + "add.f64 %x0, %x0, %t0;" + AGAIN["counted"] + "@%c1 bra L;", True),
     "within the loop":             (LOOP.replace("%x0, %x0, %t1;", "%x0, %x0, %g4;") + "add.f64 %x0, %x0, %t1;" + AGAIN["counted"] + "@%c1 bra L;", False),
     "behind a branch":             (AB + "@%p9 bra L; add.f64 %x0, %g2, %t0; L:", False),
