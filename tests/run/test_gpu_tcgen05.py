@@ -362,3 +362,22 @@ FILL:
     if form is None:
         tcgen05_shift(tensor, 0)
     np.testing.assert_array_equal(out.numpy(), tensor.cells[:, :8].T)
+
+
+ALLOCATES = """.version 8.8
+.target sm_100a
+.address_size 64
+.visible .entry k(.param .u64 out) {
+.reg .b32 %r<5>; .reg .b64 %d<2>; .shared .align 16 .b8 at[16];
+mov.u32 %r1, at; add.u32 %r1, %r1, PLACE; tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r1], 32; bar.warp.sync -1; ld.shared.u32 %r2, [%r1];
+ld.param.u64 %d1, [out]; st.global.u32 [%d1], %r2; tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r2, 32; ret; }
+"""
+
+
+@pytest.mark.parametrize(("place", "told"), [(0, []), (4, []), (12, []), (1, ["X002"]), (2, ["X002"]), (6, ["X002"])])
+def test_the_address_of_an_allocation_is_stored_in_any_word(place: int, told: list[str]) -> None:
+    device = Device("sm_100a")
+    out = device.array(np.full(1, 77, np.uint32))
+    done = device.launch(ALLOCATES.replace("PLACE", str(place)), "k", block=32, args=(out,)).result
+    assert [f.code for f in done.findings.values()] == told
+    assert out.numpy().tolist() == ([77] if told else [0])
