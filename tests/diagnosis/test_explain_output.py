@@ -119,6 +119,20 @@ def test_the_rule_that_was_applied_is_found(name, seed, dtype):
     assert re.search(said, told(rule(wanted), wanted, dtype))
 
 
+@pytest.mark.parametrize(
+    ("factor", "said"),
+    [
+        (2, "2"), (63, "63"), (1.5, "1.5"), (0.75, "0.75"), (2 / 3, "0.666667"), (0.25, "1/4"), (1 / 3, "1/3"), (-2, "-2"), (-0.75, "-0.75"),
+        (-0.5, "-1/2"), (-1 / 3, "-1/3"), (2 / 15, "0.133333"), (0.01, "0.01"), (49 / 48, "1.02174"), (47 / 48, "0.978261"), (1.01, ""), (0.99, ""),
+    ],
+)  # fmt: skip
+def test_a_factor_is_the_simplest_fraction_near_it(factor, said):
+    """Within a thousandth: 47/46 for 49/48. One that is nearly 1 is no explanation."""
+    wanted = drawn(3, "f32")
+    found = told((wanted * np.float64(factor)).astype(np.float32), wanted, "f32")
+    assert found.partition("; ")[0] == (f"all of it is {said} of what was expected" if said else "")
+
+
 @pytest.mark.parametrize("swizzle", ["32B", "64B", "128B"])
 @pytest.mark.parametrize("itemsize", [2, 4])
 def test_a_missing_swizzle_is_found_with_its_rule(swizzle, itemsize):

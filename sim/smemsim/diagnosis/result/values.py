@@ -73,7 +73,7 @@ def scaled(arrays: Arrays) -> Explanation | None:
     power = 2.0 ** round(np.log2(abs(factor))) if factor else 0.0
     for k in dict.fromkeys([np.copysign(power, factor), nearest, factor]):
         if abs(k - 1) > 2**-6 and abs(k) > 2**-24 and arrays.gives(arrays.wanted * arrays.wanted.dtype.type(k)):
-            told = f"1/{round(1 / k)}" if abs(k) < 1 and 1 / k == round(1 / k) else f"{k:.6g}"
+            told = f"{'-' * bool(k < 0)}1/{round(1 / abs(k))}" if abs(k) < 1 and 1 / k == round(1 / k) else f"{k:.6g}"
             return Explanation(
                 f"all of it is {told} of what was expected", "look at alpha, the scale factors of the operands, or a sum over several CTAs"
             )
