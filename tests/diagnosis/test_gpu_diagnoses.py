@@ -217,7 +217,7 @@ MASKS = {
     "no multicast": (SHARED.replace(".multicast::cluster", "").replace(", %h1;", ";").replace("[%r5]", "[bar]"), "it has no .multicast::cluster", "0x3"),
     "one CTA alone": (SHARED.replace("@%p9 cp.async", "@%p3 cp.async"), "CTA 1 has not issued it", "let CTA 1 issue its part too"),
     "reaches one that expects nothing": (GOOD.replace(EXPECT, FOREIGN), "the mask 0x3 of CTA 0 sends 256 bytes", "the mask 0x1"),
-    "twice": (GOOD.replace(WAIT, MULTICAST.format("%p3") + WAIT), "has loaded for the same expect_tx", "load it once"),
+    "twice": (GOOD.replace(WAIT, MULTICAST.format("%p3") + WAIT), "loads it again after", "load it once"),
     "from two CTAs": (GOOD.replace("@%p3 cp", "@%p9 cp"), "twice for one expect_tx, from CTA 0 (mask 0x3) and CTA 1 (mask 0x3)", "out of the mask"),
 }  # fmt: skip
 

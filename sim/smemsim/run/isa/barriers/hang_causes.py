@@ -351,17 +351,17 @@ def _twice(barrier: Mbarrier, x: Wave, first: Delivery, second: Delivery) -> Cau
     place = f"{x.launch.program.places.shared_named(second.begin, second.begin + second.size - 1)} of CTA {cta.number}"
     if first.issuer != second.issuer:
         both = " and ".join(f"CTA {ctas[d.issuer].number}" + (f" (mask {d.mask:#x})" if d.is_multicast else "") for d in (first, second))
-        why = f"{i.at} loads {place} twice for one expect_tx, from {both}"
+        why = f"{place} is loaded at {i.at} twice for one expect_tx, from {both}"
         return i, why, f"leave bit {cta.rank}, of CTA {cta.number}, out of the mask of one of them, or let each load another part"
     if first.instruction is i:
         return (
             i,
-            f"{i.at} is executed twice for one expect_tx, and loads {place} each time",
+            f"{place} is loaded twice for one expect_tx: {i.at} is executed twice",
             "let one thread issue it, once a phase",
         )
     return (
         i,
-        f"{i.at} loads {place}, which {first.instruction.at} has loaded for the same expect_tx",
+        f"{place} is loaded twice for one expect_tx: {i.at} loads it again after {first.instruction.at}",
         "load it once a phase",
     )
 
