@@ -145,15 +145,16 @@ tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r11, 32;
     (WAIT.replace("@!%p2", "mov.pred %p3, %p2; setp.ne.u32 %p2, %r1, %r1; @%p2"), True),
     (WAIT.replace("W: ", "W: @%p2 bra V; ").replace("@!%p2 bra W;", "bra W; V:"), False),
 ], ids=["a loop", "no loop", "by another register", "of another answer", "at its begin"])  # fmt: skip
-def test_a_loop_around_a_wait_is_tried_if_its_answer_decides_nothing(wait: str, is_repeated: bool, monkeypatch):
+def test_a_loop_around_a_wait_is_tried_if_its_answer_decides_nothing(wait: str, is_repeated: bool):
     run, labels = Gpu.run, set()
 
     def seen(self, linked, *given):
         labels.update(linked.program.inlined.labels)
         return run(self, linked, *given)
 
-    monkeypatch.setattr(Gpu, "run", seen)
-    found, _ = ran(INIT.format(1) + "setp.ne.u32 %p2, %r1, %r1;\n" + EXPECT.format(256) + LOAD + ALONE + wait.format(""))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Gpu, "run", seen)
+        found, _ = ran(INIT.format(1) + "setp.ne.u32 %p2, %r1, %r1;\n" + EXPECT.format(256) + LOAD + ALONE + wait.format(""))
     assert (found.findings[0].code, found.findings[0].tried) == ("X004", True)
     assert any("smemsim_again" in label for label in labels) == is_repeated
 
@@ -207,7 +208,7 @@ def test_a_change_that_brings_another_finding_is_none():
     assert run.findings[0].repair
 
 
-def test_ctrl_c_ends_all_trials(monkeypatch):
+def test_ctrl_c_ends_all_trials():
     run, runs = Gpu.run, []
 
     def interrupted(self, *given):
@@ -216,8 +217,9 @@ def test_ctrl_c_ends_all_trials(monkeypatch):
         runs.append(done)
         return done
 
-    monkeypatch.setattr(Gpu, "run", interrupted)
-    assert not any(f.tried or f.failed for f in ran(TWO_STAGES)[0].findings)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Gpu, "run", interrupted)
+        assert not any(f.tried or f.failed for f in ran(TWO_STAGES)[0].findings)
     assert len(runs) == 3  # the launch, one trial of two, and the stages of the hang
 
 
