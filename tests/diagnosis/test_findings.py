@@ -28,6 +28,12 @@ def every_finding():
     return tuple(_every_finding())
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _shared_findings():
+    """The kept facts of a test do not depend on the tests that shared a run with it."""
+    every_finding()
+
+
 def _every_finding():
     yield from SmemDescriptor.decode(0x7FF7_0000_0041_0005, arch="sm_90a").problems(dtype="bf16", major="K", rows=64, k=16)
     yield from InstrDescriptor.decode(0x8A01_4BFF, kind="f16").problems(arch="sm_100a")

@@ -63,6 +63,13 @@ def usual(text):
     return ran(text, pathlib.Path(tempfile.mkdtemp()))
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _shared_runs():
+    """The kept facts of a test do not depend on the tests that shared a run with it."""
+    for text in (RIGHT, WRONG):
+        usual(text)
+
+
 def verdict(pipeline):
     return [(len(ring.stages), ring.effective, ring.allowed, [(h.load, h.needs, h.newer) for h in ring.held]) for ring in pipeline.rings]
 
