@@ -67,7 +67,8 @@ class TraceError(SmemsimError, ValueError):
 
 class Unmodelled(SmemsimError, NotImplementedError):
     """The behaviour of the hardware is not known here, or smemsim does not model it yet. A page or trace about the
-    question is `see`. The line of PTX is `line`, or 0. Example:
+    question is `see`. The line of PTX is `line`, or 0. For several instructions, `each` has a pair of a line and a
+    sentence. Example:
 
     >>> import smemsim
     >>> smemsim.AccumulatorLayout(128, 256, column=500)
@@ -75,8 +76,9 @@ class Unmodelled(SmemsimError, NotImplementedError):
     smemsim.base.errors.Unmodelled: layout D: 256 columns from column 500 on pass column 511; whether hardware wraps around or faults is not known
     """
 
-    def __init__(self, message: str, *, see: str = "", line: int = 0) -> None:
-        super().__init__(f"{f'line {line}: ' if line else ''}{message}{f' ({see})' if see else ''}")
+    def __init__(self, message: str, *, see: str = "", line: int = 0, each: tuple[tuple[int, str], ...] = ()) -> None:
+        self.each = each or ((line, f"{message}{f' ({see})' if see else ''}"),)
+        super().__init__("\n".join(f"{f'line {at}: ' if at else ''}{sentence}" for at, sentence in self.each))
         self.see = see
         self.line = line
 

@@ -760,9 +760,7 @@ def _list(path: pathlib.Path, o: dict[str, Any], as_json: bool) -> int:
         try:
             linked(module, entry.name, arch)
         except Unmodelled as e:
-            for sentence in str(e).splitlines():
-                where, _, why = sentence.removeprefix("line ").partition(": ")
-                missing[int(where) if where.isdigit() else 0] = why
+            missing |= dict(e.each)
     forms = instruction_forms(module)
     if as_json:
         entries = {

@@ -168,7 +168,7 @@ def misspelt(i: Instruction, isa: str = "PTX") -> str:
             continue
         own: Collection[str] | None = (OTHER_TYPES if word in TYPES else WORDS_OF).get(i.op) if n else None
         if own and word in TYPES and word not in own:
-            return f"line {i.line}: {i.name}: {i.op} has no .{word}; it has .{' .'.join(own)}"
+            return f"{i.name}: {i.op} has no .{word}; it has .{' .'.join(own)}"
         if own is not None and word in known and word not in own:
             return _slip(i, word, f"{isa} has no .{word} for {i.op}", own)
         if word in known or (n and _SHAPE.match(word)):
@@ -179,13 +179,13 @@ def misspelt(i: Instruction, isa: str = "PTX") -> str:
     if i.op in WORDS_OF and i.op not in ("cvt", "set", "setp") and types and types.isdisjoint(FLOATS):
         word = next((word for word in i.modifiers if word in FLOAT_WORDS), "")
         if word:
-            return f"line {i.line}: {i.name}: {isa} has .{word} for floating-point types alone"
+            return f"{i.name}: {isa} has .{word} for floating-point types alone"
     return ""
 
 
 def _slip(i: Instruction, word: str, what: str, known: Collection[str], dot: str = ".") -> str:
     near = nearest(word, known)
-    return f"line {i.line}: {i.name}: {what}" + (f"; did you mean {dot}{near}?" if near else "")
+    return f"{i.name}: {what}" + (f"; did you mean {dot}{near}?" if near else "")
 
 
 def no_such_form(i: Instruction, why: str) -> NotInPtx:

@@ -634,7 +634,7 @@ def _check_static(places: Places, target: str, arch: str) -> None:
 def _steps(body: Sequence[Instruction], linker: Linker, version: str) -> list[Step]:
     is_newer = tuple(map(int, version.split("."))) > VERSION
     steps: list[Step] = []
-    missing: list[str] = []
+    missing: list[tuple[int, str]] = []  # lines and sentences
     for n, i in enumerate(body):
         if n % CHECKED == CHECKED - 1:
             check_time()
@@ -644,7 +644,7 @@ def _steps(body: Sequence[Instruction], linker: Linker, version: str) -> list[St
             missing.append(_missing(i, problem, version if is_newer else ""))
         except InputError as problem:
             if is_newer and isinstance(problem, NotInPtx):
-                missing.append(f"line {i.line}: {i.name}: {problem} (not modelled: .version {version} is newer)")
+                missing.append((i.line, f"{i.name}: {problem} (not modelled: .version {version} is newer)"))
                 continue
             raise InputError(f"line {i.line}: {i.text}: {problem}") from None
         except (IndexError, KeyError, ValueError, TypeError, AttributeError) as problem:
@@ -652,7 +652,7 @@ def _steps(body: Sequence[Instruction], linker: Linker, version: str) -> list[St
                 f"line {i.line}: {i.text}: {i.name} with {len(i.operands)} operands is no instruction of the PTX ISA: words or operands are missing, or of another kind"
             ) from problem
     if missing:
-        raise Unmodelled("\n".join(dict.fromkeys(missing)))
+        raise Unmodelled("", each=tuple(dict.fromkeys(missing)))
     return steps
 
 
@@ -671,19 +671,20 @@ def _step(i: Instruction, linker: Linker, *, is_newer: bool) -> Step:
     return _guarded(i, step)
 
 
-def _missing(i: Instruction, problem: Unmodelled, newer: str) -> str:
-    """The sentence about an instruction that no builder knows; InputError if PTX does not have it. `newer`: the
-    version of its file, if that is newer than the known ones.
+def _missing(i: Instruction, problem: Unmodelled, newer: str) -> tuple[int, str]:
+    """The line and the sentence about an instruction that no builder knows; InputError if PTX does not have it.
+    `newer`: the version of its file, if that is newer than the known ones.
     """
     slip = misspelt(i, f"PTX {VERSION[0]}.{VERSION[1]}" if newer else "PTX")
     if slip and not newer:
-        raise InputError(slip) from None
+        raise InputError(f"line {i.line}: {slip}") from None
     is_form = isinstance(problem, UnmodelledForm) and not newer
     if is_form and (is_closed(i.op, i.modifiers) or ill_formed(i.op, i.modifiers)):
         raise InputError(f"line {i.line}: {i.text}: {no_such_form(i, problem.why)}") from None  # type: ignore[attr-defined]
     if slip:
-        return f"{slip} (not modelled: .version {newer} is newer)"
-    return str(problem) if problem.line else f"line {i.line}: {i.name}: {problem}"
+        return i.line, f"{slip} (not modelled: .version {newer} is newer)"
+    ((line, sentence),) = problem.each
+    return (line, sentence) if line else (i.line, f"{i.name}: {sentence}")
 
 
 def _guarded(i: Instruction, step: Step) -> Step:

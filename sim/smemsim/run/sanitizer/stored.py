@@ -33,6 +33,7 @@ __all__ = ["Before", "Doubt", "Left", "StoredValues", "begins", "ends"]
 
 
 KEPT = "the value is stored to global memory, and nothing has used it so far"
+UNUSED = "unused"  # in the numbers of a remark whose reason is KEPT
 GOT = "the host has copied the value"  # after KEPT
 OUTPUT = "an output of the launch contains the value"  # the same for the caller of a launch
 ALONE = "it may be padding, and smemsim does not see whether the host uses it"
@@ -101,8 +102,9 @@ class Doubt:
             return True
         halves = _stores(remark) if by is None else (*_stores(remark), by._replace(does="copy"))
         got = f"{OUTPUT if by is None else GOT}: {_places(offsets, rows())}; {ALONE}"
-        why = got if remark.why == KEPT else f"{remark.why}; {got}"
-        self.findings.replace(remark, dataclasses.replace(remark, halves=halves, why=why, numbers={**remark.numbers, kind: 1}))
+        numbers = {**remark.numbers}
+        why = got if numbers.pop(UNUSED, None) else f"{remark.why}; {got}"
+        self.findings.replace(remark, dataclasses.replace(remark, halves=halves, why=why, numbers={**numbers, kind: 1}))
         return True
 
 
@@ -302,7 +304,12 @@ class StoredValues:
         is_all = caught.keys() <= used.keys()
         own.merge(caught)
         for doubt in made:
-            own.keep(dataclasses.replace(doubt.finding, severity=Severity.NOTE, source="", halves=_stores(doubt.finding), why=KEPT))
+            own.keep(
+                dataclasses.replace(
+                    doubt.finding, severity=Severity.NOTE, source="", halves=_stores(doubt.finding), why=KEPT,
+                    numbers={**doubt.finding.numbers, UNUSED: 1},
+                )
+            )  # fmt: skip
         made += copied
         if is_all:
             self._made[number, id(i)] = made
