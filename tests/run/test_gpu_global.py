@@ -1192,6 +1192,27 @@ def test_who_has_seen_the_reader_of_a_strong_write_follows_it(at, given, severit
     assert races(body, np.zeros(2, np.uint32), np.zeros(1, np.uint32), grid=at + 3, block=64) == severities
 
 
+# The lanes of warp 0 release a flag each at once. Then one of them stores a word, and its flag again. Warp 1 waits for a
+# flag, and reads the word.
+FLAGS = """shl.b32 %r2, %r1, 2; cvt.u64.u32 %d1, %r2; mov.u64 %d2, {base}; add.u64 %d1, %d1, %d2; setp.lt.u32 %p1, %r1, 32;
+@!%p1 bra MEET; st.weak.{space}.u32 [%d1], 0; MEET: bar.sync 0; @!%p1 bra READ; {first}
+st.release.cta.{space}.u32 [%d1], 1; setp.ne.u32 %p2, %r1, {sets}; @%p2 bra END; {second} st.{again}.{space}.u32 [%d1], 2; bra END;
+READ: setp.ne.u32 %p2, %r1, 32; @%p2 bra END; WAIT: ld.acquire.cta.{space}.u32 %r3, [%d2+{at}]; setp.lt.u32 %p3, %r3, {least};
+@%p3 bra WAIT; ld.{space}.u32 %r4, [%d2+128]; st.global.u32 [%d20+192], %r4; END:"""
+
+
+@pytest.mark.parametrize("space", ["shared", "global"])
+@pytest.mark.parametrize(("sets", "waits"), [(0, 0), (5, 5), (0, 5), (31, 0)])
+@pytest.mark.parametrize("again", ["release.cta", "weak"])
+def test_flags_that_were_released_together_are_apart_afterwards(again, sets, waits, space):
+    data = f"setp.eq.u32 %p4, %r1, {sets}; @%p4 st.weak.{space}.u32 [%d2+128], 7; bar.warp.sync -1;"
+    own = sets == waits
+    order = {"first": "", "second": data.replace("-1", f"{1 << sets}")} if again != "weak" else {"first": data, "second": ""}
+    base = "sm" if space == "shared" else "%d20"
+    body = FLAGS.format(base=base, space=space, sets=sets, at=4 * waits, least=1 + own, again=again, **order)
+    assert races(body, np.zeros(64, np.uint32), block=64) == ({"wrong"} if own == (again == "weak") else set())
+
+
 @pytest.mark.parametrize("at", [124, 512, 32768])
 def test_who_has_seen_a_strong_write_follows_it_in_every_line(at):
     """order.observation: at the end of the first line of 128 B, in others, and beside a word that many CTAs write."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -275,9 +275,7 @@ def build_enter(i: Instruction, c: Linker) -> Step:
     """`call (results), f, (arguments)` of a function that is not inlined, or through a register that
     holds its address.
     """
-    callee, arguments, label = i.operands
-    if not isinstance(arguments, Arguments) or not isinstance(label, Label):
-        raise unmodelled(i)
+    callee, arguments, label = cast("tuple[Operand, Arguments, Label]", i.operands)
     signature = c.inlined.signatures[label.name]
     _, offsets, _ = interface(signature.results, signature.parameters)
     reads = [_bytes_of(c, operand, formal, i) for operand, formal in zip(arguments.items, signature.parameters, strict=True)]
@@ -337,9 +335,7 @@ def _no_function(x: Wave, i: Instruction, thread: int, address: int, frame: Fram
 @implements("call.#results")
 def build_results(i: Instruction, c: Linker) -> Step:
     """Copy the results of a function from its frame into the caller's `.param` variables or registers."""
-    results, label = i.operands
-    if not isinstance(results, Arguments) or not isinstance(label, Label):
-        raise unmodelled(i)
+    results, label = cast("tuple[Arguments, Label]", i.operands)
     signature = c.inlined.signatures[label.name]
     offsets, _, _ = interface(signature.results, signature.parameters)
     puts = [_receiver(c, operand, formal, i) for operand, formal in zip(results.items, signature.results, strict=True)]
