@@ -1196,21 +1196,28 @@ def test_who_has_seen_the_reader_of_a_strong_write_follows_it(at, given, severit
 # flag, and reads the word.
 FLAGS = """shl.b32 %r2, %r1, 2; cvt.u64.u32 %d1, %r2; mov.u64 %d2, {base}; add.u64 %d1, %d1, %d2; setp.lt.u32 %p1, %r1, 32;
 @!%p1 bra MEET; st.weak.{space}.u32 [%d1], 0; MEET: bar.sync 0; @!%p1 bra READ; {first}
-st.release.cta.{space}.u32 [%d1], 1; setp.ne.u32 %p2, %r1, {sets}; @%p2 bra END; {second} st.{again}.{space}.u32 [%d1], 2; bra END;
+st.release.cta.{space}.u32 [%d1], 1; setp.ne.u32 %p2, %r1, {sets}; @%p2 bra END; {again} bra END;
 READ: setp.ne.u32 %p2, %r1, 32; @%p2 bra END; WAIT: ld.acquire.cta.{space}.u32 %r3, [%d2+{at}]; setp.lt.u32 %p3, %r3, {least};
 @%p3 bra WAIT; ld.{space}.u32 %r4, [%d2+128]; st.global.u32 [%d20+192], %r4; END:"""
 
 
 @pytest.mark.parametrize("space", ["shared", "global"])
 @pytest.mark.parametrize(("sets", "waits"), [(0, 0), (5, 5), (0, 5), (31, 0)])
-@pytest.mark.parametrize("again", ["release.cta", "weak"])
-def test_flags_that_were_released_together_are_apart_afterwards(again, sets, waits, space):
-    data = f"setp.eq.u32 %p4, %r1, {sets}; @%p4 st.weak.{space}.u32 [%d2+128], 7; bar.warp.sync -1;"
-    own = sets == waits
-    order = {"first": "", "second": data.replace("-1", f"{1 << sets}")} if again != "weak" else {"first": data, "second": ""}
-    base = "sm" if space == "shared" else "%d20"
-    body = FLAGS.format(base=base, space=space, sets=sets, at=4 * waits, least=1 + own, again=again, **order)
-    assert races(body, np.zeros(64, np.uint32), block=64) == ({"wrong"} if own == (again == "weak") else set())
+@pytest.mark.parametrize(
+    ("again", "codes"),
+    [
+        ("{second} st.release.cta.{space}.u32 [%d1], 2;", [set(), {"wrong"}]),
+        ("st.weak.{space}.u32 [%d1], 2;", [{"wrong"}, set()]),
+        ("red.relaxed.cta.{space}.add.u32 [%d1], 1;", [set(), set()]),
+    ],
+    ids=["a release", "a plain store", "a relaxed sum"],
+)
+def test_flags_that_were_released_together_are_apart_afterwards(again, codes, sets, waits, space):
+    data, is_other = f"setp.eq.u32 %p4, %r1, {sets}; @%p4 st.weak.{space}.u32 [%d2+128], 7;", sets != waits
+    first, base = "" if "{second}" in again else data + "bar.warp.sync -1;", "sm" if space == "shared" else "%d20"
+    then = again.format(second=data, space=space)
+    body = FLAGS.format(base=base, space=space, sets=sets, at=4 * waits, least=2 - is_other, again=then, first=first)
+    assert races(body, np.zeros(64, np.uint32), block=64) == codes[is_other]
 
 
 @pytest.mark.parametrize("at", [124, 512, 32768])

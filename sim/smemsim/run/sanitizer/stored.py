@@ -186,7 +186,6 @@ class StoredValues:
 
     def __init__(self, x: Wave, origins: Any, reports: weakref.WeakMethod[Callable[[int, Instruction], None]]) -> None:
         self.x, self.origins, self.reports = x, origins, reports
-        self._loaded: dict[int, int] = {}  # by the number of an origin: the doubts of the stored value
         self._made: dict[tuple[int, int], tuple[Doubt, ...]] = {}  # by origin and store
         # by the key of an origin and the line that makes a result of the value: the doubts of that
         self._results: dict[tuple[Any, int], int] = {}
@@ -262,7 +261,7 @@ class StoredValues:
             return None if known is None else self._as_padding(known)
         if key[0] == "computed" and key[1][0] == "pad":  # the sum of what may be padding
             return self._results.get((key[1][1], key[2])) or self._kept_by(key[1][1])
-        return self._loaded.get(number) or self._kept_by(key)
+        return self._kept_by(key)
 
     def _kept_by(self, key: Any) -> int | None:
         if key[0] == "computed" and key[1:] in self._results:
@@ -333,7 +332,6 @@ class StoredValues:
         mark: int = self.origins.of(
             key, functools.partial(self._use, number), computed=functools.partial(self._made_of, key), only_results=True
         )
-        self._loaded.update(dict.fromkeys(self.origins.numbers(mark), number))
         return mark
 
     def _made_of(self, key: tuple[str, int], by: Instruction) -> Tell:
