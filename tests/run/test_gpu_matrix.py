@@ -553,6 +553,24 @@ def test_each_warpgroup_has_sums_of_its_own_beside_further_warps() -> None:
     assert (left[0] == left[1]).all()
 
 
+@pytest.mark.parametrize("a", [(4, 5, 4, 5), (0, 1, 2, 3), (4, 0, 5, 1)], ids=["none", "all", "two"])
+def test_a_product_may_take_a_from_the_registers_of_its_d(a: tuple[int, ...]) -> None:
+    """A sum of three: with A in registers of D, and with A copied to others before each product."""
+    left = []
+    for others in (a, (6, 7, 8, 9)):
+        copied = " ".join(f"mov.b32 %r{to}, %r{n};" for to, n in zip(others, a, strict=True) if to != n)
+        names = "{" + ", ".join(f"%r{n}" for n in others) + "}"
+        adds = f"{copied} wgmma.fence.sync.aligned; wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {listed(0, 4)}, {names}, %rd4, %p1, 1, 1, 0;"
+        text = f"{adds} wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;" * 3
+        device, drawn = Device("sm_90a"), np.random.default_rng(3)
+        words = [drawn.integers(0x30003000, 0x38000000, size, np.uint32) & 0xBFFFBFFF for size in (4096, (6, 128))]
+        data, held = (device.array(w) for w in words)
+        args = (data, held, WORD.encode(), WORD.encode() + 8)
+        assert not device.launch(wgmma_kernel(text, 6, fence=False), "k", block=128, args=args).result.findings
+        left.append(held.numpy())
+    assert (left[0] == left[1]).all()
+
+
 PLAIN = f"wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {listed(0, 4)}, %rd3, %rd4, %p1, 1, 1, 0, 0;"
 
 

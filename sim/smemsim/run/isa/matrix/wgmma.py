@@ -7,7 +7,7 @@ import functools
 import itertools
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from smemsim.core.finding import Half
 from smemsim.core.machine import loops
 from smemsim.core.machine.memory import Windows
 from smemsim.core.machine.wgmma import Reads, Wgmma, a_places, d_places, to_matrix, to_registers, types_of
-from smemsim.core.ptx.module import Immediate, Instruction, Operand, Register, Vector, slots_in
+from smemsim.core.ptx.module import Immediate, Instruction, Register, Vector, slots_in
 from smemsim.core.spec.findings import Severity
 from smemsim.core.spec.formats import element_format
 from smemsim.core.spec.traps import ILLEGAL_INSTRUCTION
@@ -34,7 +34,6 @@ from smemsim.run.isa.matrix.accumulators import accumulators, bits_of_slots, cou
 from smemsim.run.isa.matrix.ldmatrix import items
 from smemsim.run.isa.matrix.sparsity import find_undefined
 from smemsim.run.isa.modifiers import Modifiers, Operands
-from smemsim.run.isa.registers import bits_of
 from smemsim.run.isa.registry import Gate, Step, implements, unmodelled
 from smemsim.run.lower.unfenced import unfenced
 from smemsim.run.origins import CELL, followed_stores, origins_of
@@ -50,7 +49,6 @@ if TYPE_CHECKING:
     from smemsim.run.lower.program import Linker
 
 
-REGISTER = 32  # bits
 _SHAPE = re.compile(r"m64n(\d+)k(\d+)")
 
 
@@ -234,7 +232,6 @@ class _Mma:
         self.i, is_sparse, satfinite = i, words.has("sp"), words.has("satfinite")
         n, types, row = _name(i, words, is_sparse)
         d = items(operands.next("D"), n // 4 if types[2] == "f16" else n // 2, "D")
-        self.first_slot = d[0].slot if isinstance(d[0], Register) else 0
         a = operands.next("A")
         self.in_registers = isinstance(a, Vector)
         a_parts = items(a, A_REGISTERS, "A") if self.in_registers else (a,)
@@ -259,11 +256,14 @@ class _Mma:
         self.forms = *self.of.types, self.of.a_major, self.of.b_major
         self.d, self.a_items = d, a_parts if self.in_registers else ()
         self.read_d, self.write_d = [c.read(x, "b32") for x in d], [c.write(x, "b32") for x in d]
-        self.sums = frozenset(slot for part in d for slot in slots_in(part))
+        sums = [part.slot for part in cast("list[Register]", d)]  # `write` takes nothing else, of 32 bits
+        self.first_slot, self.sums = sums[0], frozenset(sums)
         self.slots = self.sums | {slot for part in self.a_items for slot in slots_in(part)}
         self.named = bits_of_slots(self.slots | {slot for part in self.metadata_items for slot in slots_in(part)})
         self._behind: dict[tuple[int, ...], tuple[SharedOperand, ...]] = {}
-        self.d_slots = _apart(d, dataclasses.replace(i, operands=i.operands[1:]).slots)
+        # those of D, if it names each once and the other operands name none; else no matrix is kept
+        is_apart = len(self.sums) == len(sums) and self.sums.isdisjoint(dataclasses.replace(i, operands=i.operands[1:]).slots)
+        self.d_slots = tuple(sums) if is_apart else ()
 
     def _origins(self, x: Wave) -> np.ndarray | None:
         """The sources of the metadata's bytes: (warpgroups, threads, bytes) addresses of global memory, negative if
@@ -519,14 +519,6 @@ def _name(i: Instruction, words: Modifiers, is_sparse: bool) -> tuple[int, tuple
     if n not in row.n or k != row.k * (1 + is_sparse):
         raise InputError(f".{shape[0]}: wgmma with {a_type} has no such shape (PTX ISA 9.1 §9.7.15.2)")
     return n, (a_type, b_type, d_type), row
-
-
-def _apart(d: Sequence[Operand], others: frozenset[int]) -> tuple[int, ...]:
-    """The slots of D, all different registers of 32 bits that the instruction names nowhere else; nothing where there
-    are others.
-    """
-    slots = tuple(item.slot for item in d if isinstance(item, Register) and bits_of(item.type) == REGISTER)
-    return slots if len(set(slots)) == len(d) and others.isdisjoint(slots) else ()
 
 
 def _number(i: Instruction, operands: Operands, what: str) -> int:
