@@ -63,8 +63,12 @@ def _with_compiled_names(function: Any, of: Any, options: tuple[tuple[str, Any],
 
 @functools.cache
 def _inner(function: Any, of: Any, options: tuple[tuple[str, Any], ...]) -> Any:
-    """A function as others call it: Python and C do not."""
-    return numba.njit(**dict(options), no_cpython_wrapper=True, no_cfunc_wrapper=True)(_with_compiled_names(function, of, options))
+    """A function as others call it: Python and C do not. It becomes a part of its callers. A call passes seven numbers
+    for each array, which takes as long as the work on a row.
+    """
+    return numba.njit(**dict(options), forceinline=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)(
+        _with_compiled_names(function, of, options)
+    )
 
 
 def _dispatcher(function: Any, of: Any, options: dict[str, Any], **wrappers: bool) -> Any:

@@ -22,7 +22,7 @@ __all__ = ["UNLINKED", "Code", "calls", "host", "link_function", "link_ufunc", "
 
 
 EXTENSIONS = {"helpers": "_helperlib", "functions": "_dynfunc", "runtime": "core.runtime._nrt_python"}
-_FORM = "uncounted, with what it calls"  # of the code that `build` makes
+_FORM = "uncounted, what it calls inside"  # of the code that `build` makes
 # what another numba or LLVM than those tried may answer with
 UNLINKED = (ImportError, AttributeError, RuntimeError, OSError)
 _UFUNC_FROM_LOOPS = 1  # its place in numpy's table of C functions, numpy/_core/code_generators/numpy_api.py

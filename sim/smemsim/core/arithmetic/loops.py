@@ -239,9 +239,15 @@ def _narrow_start(c, c_at, width, smallest, largest):  # type: ignore[no-untyped
 
 
 @compiled
+def _eight(a, at):  # type: ignore[no-untyped-def]
+    """Eight elements from a place on."""
+    return a[at], a[at + 1], a[at + 2], a[at + 3], a[at + 4], a[at + 5], a[at + 6], a[at + 7]
+
+
+@compiled
 def _narrow_align(a, at, b, b_at, width, largest):  # type: ignore[no-untyped-def]
     """`_align` of eight terms of a row of A and a column of B, which begin at places."""
-    a0, a1, a2, a3, a4, a5, a6, a7 = a[at], a[at + 1], a[at + 2], a[at + 3], a[at + 4], a[at + 5], a[at + 6], a[at + 7]
+    a0, a1, a2, a3, a4, a5, a6, a7 = _eight(a, at)
     b_at = np.uintp(b_at)
     for n in range(width):
         k = b_at + np.uintp(n)
@@ -269,25 +275,33 @@ def _units(largest, width, kept_bits, zero_exponent, unit):  # type: ignore[no-u
 
 
 @compiled
-def _narrow_cut(c, c_at, width, unit, total):  # type: ignore[no-untyped-def]
-    """A row of C in units."""
-    c_at = np.uintp(c_at)
+def _eight_terms(row, b, at, unit):  # type: ignore[no-untyped-def]
+    """The sum of eight terms in units: of elements of a row of A, and a column of B from a place on."""
+    a0, a1, a2, a3, a4, a5, a6, a7 = row
+    first = np.int32(a0 * b[at] * unit) + np.int32(a1 * b[at + R1] * unit)
+    second = np.int32(a2 * b[at + R2] * unit) + np.int32(a3 * b[at + R3] * unit)
+    third = np.int32(a4 * b[at + R4] * unit) + np.int32(a5 * b[at + R5] * unit)
+    fourth = np.int32(a6 * b[at + R6] * unit) + np.int32(a7 * b[at + R7] * unit)
+    return np.int32(np.int32(first + second) + np.int32(third + fourth))
+
+
+@compiled
+def _narrow_first(a, at, b, width, unit, c, c_at, adds, total):  # type: ignore[no-untyped-def]
+    """A row of C in units, if it counts, and the first eight terms of a row of A. These always fit into int32: C has at
+    most NARROW_BITS + 1 bits, and each term one more.
+    """
+    row, c_at = _eight(a, at), np.uintp(c_at)
     for n in range(width):
-        total[n] = np.int32(c[c_at + np.uintp(n)] * unit[n])
+        more = _eight_terms(row, b, np.uintp(n), unit[n])
+        total[n] = np.int32(more + np.int32(c[c_at + np.uintp(n)] * unit[n])) if adds else more
 
 
 @compiled
 def _narrow_sum(a, at, b, b_at, width, unit, total):  # type: ignore[no-untyped-def]
     """Add eight terms of a row of A and a column of B, which begin at places. Does each sum fit?"""
-    a0, a1, a2, a3, a4, a5, a6, a7 = a[at], a[at + 1], a[at + 2], a[at + 3], a[at + 4], a[at + 5], a[at + 6], a[at + 7]
-    b_at, over = np.uintp(b_at), np.int32(0)
+    row, b_at, over = _eight(a, at), np.uintp(b_at), np.int32(0)
     for n in range(width):
-        k, scale, before = b_at + np.uintp(n), unit[n], total[n]
-        first = np.int32(a0 * b[k] * scale) + np.int32(a1 * b[k + R1] * scale)
-        second = np.int32(a2 * b[k + R2] * scale) + np.int32(a3 * b[k + R3] * scale)
-        third = np.int32(a4 * b[k + R4] * scale) + np.int32(a5 * b[k + R5] * scale)
-        fourth = np.int32(a6 * b[k + R6] * scale) + np.int32(a7 * b[k + R7] * scale)
-        more = np.int32(np.int32(first + second) + np.int32(third + fourth))
+        before, more = total[n], _eight_terms(row, b, b_at + np.uintp(n), unit[n])
         after = np.int32(before + more)
         over = np.int32(over | (before ^ after) & (more ^ after))
         total[n] = after
@@ -347,11 +361,8 @@ def _narrow_rows(  # type: ignore[no-untyped-def]
             _narrow_align(each_of_a, a_at + s, each_of_b, s * PITCH, width, largest)
         if not _units(largest, width, kept_bits, zero_exponent, unit):
             break
-        if adds:
-            _narrow_cut(c, at, width, unit, total)
-        else:
-            total[:] = 0
-        for s in range(0, depth, TERMS):
+        _narrow_first(of_a, a_at, of_b, width, unit, c, at, adds, total)
+        for s in range(TERMS, depth, TERMS):
             is_near &= _narrow_sum(of_a, a_at + s, of_b, s * PITCH, width, unit, total)
         if not is_near:
             break
