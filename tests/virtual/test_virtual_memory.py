@@ -198,6 +198,35 @@ def test_memory_that_was_allocated_and_not_set_is_no_value(body, before, finding
     assert launched(device, EACH.format(body), data, out) == (findings, remarks)
 
 
+TIMES_0 = "mov.b32 %f2, %r2; mov.b32 %f5, %r5; mov.f32 %f9, 0f00000000; fma.rn.f32 %f2, %f5, %f9, %f2; mov.b32 %r2, %f2;"
+FIRST = {
+    "a sum": row("add.u32 %r2, %r2, %r5;"), "a sum of lanes": f"{LOAD} redux.sync.add.u32 %r2, %r2, -1; {STORE}",
+    "a copy": f"{LOAD} {STORE}", "a bulk copy": f"{COPY_BULK} {STORE}", "a product with 0": row(TIMES_0),
+}  # fmt: skip
+LATER = {
+    "nothing": "", "a copy": f"{LOAD} {STORE}", "another value": f"{LOAD} add.u32 %r2, %r2, 1; {STORE}", "a sum": FIRST["a sum"],
+    "a comparison": f"{LOAD} setp.gt.u32 %p1, %r2, 5; @%p1 {STORE}", "a product with 0": row(TIMES_0),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("then", LATER)
+@pytest.mark.parametrize("first", FIRST)
+def test_what_is_made_of_memory_that_nobody_set_counts_where_something_uses_it(first, then):
+    """A launch makes the second array of the first one, a later one the third of the second. The second is overwritten
+    before the host looks at the third. Copies may be padding; what decides about itself alone, too.
+    """
+    device = card()
+    data, out, last = (device.allocate(128) for _ in range(3))
+    device.fill(data, 0, 96)
+    run = device.launch(device.load(kernel(2, EACH.format(FIRST[first]))).function("k"), 1, 32, [word(data), word(out)])
+    device.launch(device.load(kernel(2, EACH.format(LATER[then]))).function("k"), 1, 32, [word(out), word(last)])
+    device.fill(out, 0, 128)
+    is_sum = "a sum" in first
+    assert [f.code for f in run.findings] == ["R507"] * (is_sum and then == "a comparison")
+    device.view(last, 128)
+    assert [f.code for f in run.findings] == ["R507"] * (then == "a sum" or (is_sum and then != "nothing"))
+
+
 CONFLICTS = ".shared .align 128 .b8 s[4096]; mov.u32 %r4, s; mad.lo.u32 %r6, %r1, 128, %r4;" + 32 * "st.shared.u32 [%r6], %r1;"
 
 
