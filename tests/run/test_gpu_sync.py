@@ -1088,19 +1088,38 @@ add.u32 %r3, %r3, 1; setp.lt.u32 %p2, %r3, 3;
 """
 
 
+ORDERS = [HEAD + LATCH + "@%p2 bra HEAD;", "bra.uni HEAD;" + LATCH + "@!%p2 bra DONE;" + HEAD + "bra.uni LATCH; DONE:"]
+TO_ARRAY = "mul.wide.u32 %d1, %r1, 4; add.u64 %d1, %d1, %d20; st.global.u32 [%d1], %r2;"
+
+
 @pytest.mark.parametrize(("barrier", "codes"), [("bar.sync 0;", set()), ("", {"X008"})])
-@pytest.mark.parametrize(
-    "text", [HEAD + LATCH + "@%p2 bra HEAD;", "bra.uni HEAD;" + LATCH + "@!%p2 bra DONE;" + HEAD + "bra.uni LATCH; DONE:"]
-)
+@pytest.mark.parametrize("text", ORDERS)
 def test_a_loop_whose_end_stands_in_front_of_its_begin_is_the_same_loop(text, barrier, codes):
-    body = (
-        "mov.u32 %r2, 0; mov.u32 %r3, 0;"
-        + text.replace("BARRIER", barrier)
-        + "mad.lo.u32 %r6, %r1, 4, 0; cvt.u64.u32 %d1, %r6; add.u64 %d1, %d1, %d20; st.global.u32 [%d1], %r2;"
-    )
+    body = "mov.u32 %r2, 0; mov.u32 %r3, 0;" + text.replace("BARRIER", barrier) + TO_ARRAY
     done, (out,) = run(body, [np.zeros(64, np.uint32)], block=64)
     assert {f.code for f in done.result.findings.values()} == codes
     assert codes or set(out.numpy().tolist()) == {789}
+
+
+ENDS = "LATCH: add.u32 %r2, %r2, 16; setp.lt.u32 %p2, %r2, 48; @!%p2 bra DONE;"
+BEGINS = "HEAD: add.u32 %r2, %r2, 1; setp.ge.u32 %p1, %r1, 16; @%p1 bra LATCH;"
+
+
+@pytest.mark.parametrize(
+    ("text", "of_0", "of_1", "of_16"),
+    [
+        (f"{BEGINS} {ENDS} bra.uni HEAD; DONE:", 51, 51, 51),
+        (f"bra.uni HEAD; {ENDS} {BEGINS} bra.uni LATCH; DONE:", 51, 51, 51),
+        (f"@%p9 bra HEAD; {ENDS} {BEGINS} bra.uni LATCH; DONE:", 51, 50, 50),
+        (f"@%p9 bra LATCH; bra.uni HEAD; {ENDS} {BEGINS} bra.uni LATCH; DONE:", 50, 51, 51),
+        (f"bra.uni HEAD; {ENDS} {BEGINS} @%p9 bra LATCH; DONE:", 51, 1, 51),
+    ],
+    ids=["in order", "the end first", "threads fall into the end", "one begins at the end", "threads fall out of the loop"],
+)
+def test_each_thread_goes_its_way_through_a_loop_whose_end_stands_in_front(text, of_0, of_1, of_16):
+    """Sums of 16 for each pass of the loop's end, and 1 for each pass of its begin."""
+    _, (out,) = run(f"mov.u32 %r2, 0; {text} {TO_ARRAY}", [np.zeros(64, np.uint32)], block=64)
+    assert out.numpy().tolist() == [of_0] + [of_1] * 15 + [of_16] * 48
 
 
 def test_one_warp_loops_and_several_loop():
