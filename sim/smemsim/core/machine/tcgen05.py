@@ -7,6 +7,7 @@ of A, B, D, scale factors and metadata. Its method `execute` runs instructions o
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import functools
 from collections.abc import Callable, Sequence
@@ -242,6 +243,11 @@ class Prepared:
         """
         is_plain = self.scales is None and self.metadata is None and self.written is None and self.zero_columns is None
         return is_plain and not self.options.scale_c and isinstance(self.a, SharedOperand) and _blocks_of_d(self.d) is not None
+
+    @property
+    def form(self) -> Any:
+        """All of it but the addresses of A and B, if it is one that adds in place; else None."""
+        return (self.i, self.options, self.d, bool(self.of.enable_input_d)) if self.adds_in_place else None
 
     @functools.cached_property
     def layout_grade(self) -> Grade:
@@ -518,12 +524,18 @@ class Together:
     """Several independent instructions, to be run at once, as often as one likes, while nothing else is assumed."""
 
     def __init__(self, issues: Sequence[Issue]) -> None:
-        self.issues = tuple(issues)
+        self.issues: Sequence[Issue] = tuple(issues)
         columns = {issue.mma: boxes_of_d(issue.mma.d) for issue in issues}
         self._is_one = len(columns) == 1  # the same instruction of all
         self._boxes = [(issue.tensor[cta], first, end) for issue in issues for cta, _, first, end in columns[issue.mma]]
         self._in_place = _in_place(issues) if _are_added_in_place(issues) else []
         self._windows = Windows([memory for issue in issues for memory in issue.shared])
+
+    def again(self, issues: Sequence[Issue]) -> Together:
+        """The same with another instruction of the same form on the same memories. All have one, as they had before."""
+        found = copy.copy(self)
+        found.issues = issues
+        return found
 
     def run(self) -> list[bool]:
         """Run the instructions; arguments and result are those of `execute`."""

@@ -8,12 +8,11 @@ import dataclasses
 import functools
 import itertools
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
 from smemsim.base.errors import HardwareTrap, InputError
-from smemsim.base.lazily import cached_property
 from smemsim.core.arithmetic.multiply import row_of
 from smemsim.core.finding import Finding
 from smemsim.core.machine.memory import SharedMemory
@@ -149,46 +148,57 @@ class _Mma:
             now = sorted({groups[n]: n for n in reversed(waiting)}.values())
             waiting = [n for n in waiting if n not in now]
             with refusals(x, self.i):
-                operations = []
-                for n in now:
-                    made = self._prepared(tuple(columns), each[n], lanes[n] if lanes else (), groups[n].tensor[0].arch)
-                    operations.append(_Issued(int(threads[n]), groups[n].members, groups[n].issue(made)))
-                batch = self._batch(x, operations)
+                mmas = [self._prepared(tuple(columns), each[n], lanes[n] if lanes else (), groups[n].tensor[0].arch) for n in now]
+                batch = self._batch(x, threads[now], [groups[n] for n in now], mmas)
             self._run_together(x, batch)
         return batch if len(now) == len(threads) else None
 
-    @staticmethod
-    def _batch(x: Wave, operations: list[_Issued]) -> _Batch:
-        first = [operation.thread for operation in operations]
-        issuers = list(zip([x.ctas[n].number for n in x.cta_of[first].tolist()], x.tid[first].tolist(), strict=True))
-        return _Batch(operations, Together([operation.issue for operation in operations]), issuers, [o.issue.mma for o in operations])
+    def _batch(self, x: Wave, threads: np.ndarray, groups: list[_Group], mmas: list[Prepared]) -> _Batch:
+        """The instructions of threads. Those of a loop differ in the addresses of A and B alone: the preparation of a
+        form is kept.
+        """
+        issues = Lazily(len(mmas), lambda n: groups[n].issue(mmas[n]))
+        is_one = mmas.count(mmas[0]) == len(mmas)
+        key = threads.tobytes(), self.group, mmas[0].form if is_one else None, in_force()
+        kept = _ALIKE(x)
+        if (like := kept.get(key)) is not None:
+            return like._replace(mmas=mmas, issues=issues, together=like.together.again(issues))
+        ctas, of_cta = [x.ctas[n].number for n in x.cta_of[threads].tolist()], x.tid[threads].tolist()
+        are_alike = is_one and len(set(ctas)) == len(ctas) and len(set(of_cta)) == 1
+        issuers = list(zip(ctas, of_cta, strict=True))
+        made = _Batch(threads.tolist(), groups, issuers, mmas, issues, Together(issues), ctas if are_alike else ())
+        if key[2] is not None:
+            if len(kept) >= MOST_WORDS:
+                kept.clear()
+            kept[key] = made
+        return made
 
     def _run_together(self, x: Wave, batch: _Batch) -> None:
         """Run the instructions of threads whose groups of CTAs are not the same."""
-        operations = batch.operations
+        count = len(batch.mmas)
         with refusals(x, self.i):
             try:
                 if x.in_flight is None:
                     taint = batch.together.run()
-                    for operation in operations:
-                        self._shift(operation.issue)
+                    for one in batch.issues if self.shifts else ():
+                        self._shift(one)
                 else:
-                    taint = [False] * len(operations)
-                    for operation in operations:
-                        defer(x, functools.partial(self._late, x, operation.issue), stream=("tcgen05", operation.members[0].index))
+                    taint = [False] * count
+                    for one, group in zip(batch.issues, batch.groups, strict=True):
+                        defer(x, functools.partial(self._late, x, one), stream=("tcgen05", group.members[0].index))
             except HardwareTrap:  # what it was meant to read may say why
                 if x.events.multiplies:
-                    meant = self._events(batch.issuers, batch.mmas, [False] * len(operations), 0, len(operations))
+                    meant = self._events(batch.issuers, batch.mmas, [False] * count, 0, count)
                     x.events.multiplies(x, self.i, Products.of(meant))
                 raise
-        issue(x, self._operation(x, operations))
-        noted: set[tuple[Prepared, bool]] = set()  # what is to be noted of one is so of all that do the same
-        for operation, is_unwritten in zip(operations, taint, strict=True):
-            if (what := (operation.issue.mma, is_unwritten)) not in noted:
-                noted.add(what)
-                self._note(x, operation, is_unwritten=is_unwritten)
+        issue(x, self._operation(x, batch))
+        noted: dict[tuple[Prepared, bool], int] = {}  # what is to be noted of one is so of all that do the same
+        for n, what in enumerate(zip(batch.mmas, taint, strict=True)):
+            noted.setdefault(what, n)
+        for (_, is_unwritten), n in noted.items():
+            self._note(x, batch.issues[n], is_unwritten=is_unwritten)
         make = functools.partial(self._events, batch.issuers, batch.mmas, taint)  # keeps no CTA
-        products = Products(len(operations), make, batch.ctas if x.launch.has_cohorts and len(set(taint)) == 1 else ())
+        products = Products(count, make, batch.ctas if x.launch.has_cohorts and len(set(taint)) == 1 else ())
         tells = [*filter(None, (x.events.multiplied, x.events.multiplies))]
         if tells:
             is_one_form = len({mma.of.i.word for mma in batch.mmas}) == 1
@@ -251,19 +261,19 @@ class _Mma:
             made = self._made[key] = prepared(Tcgen05Mma(idesc, arch, **given, **values))
         return made
 
-    def _note(self, x: Wave, operation: _Issued, *, is_unwritten: bool) -> None:
+    def _note(self, x: Wave, issue: Issue, *, is_unwritten: bool) -> None:
         """Note what is remarked, and what the results rest on."""
-        launch, i = x.launch, operation.issue.mma.i
+        launch, i = x.launch, issue.mma.i
         if is_unwritten and x.taint is None:
             find_uninitialised(x, self.i)
         for problem in _wrong_bits(i):
             message = f"instruction descriptor {i.word:#010x}: {problem.message}"
             launch.find(problem.code, self.i, message, problem.repair, because=problem.because)
-        if overwritten := operation.issue.mma.overwritten:
+        if overwritten := issue.mma.overwritten:
             self._note_overlap(x, *overwritten)
         if i.row.block_scaled:
-            self._note_scale_ids(x, operation.issue.mma.of)
-        launch.result.evidence |= evidence_of(operation.issue)
+            self._note_scale_ids(x, issue.mma.of)
+        launch.result.evidence |= evidence_of(issue)
 
     def _note_overlap(self, x: Wave, operand: str, first: int, last: int) -> None:
         """D overlaps an operand of the same instruction."""
@@ -286,16 +296,16 @@ class _Mma:
                     milder=Severity.NOTE,
                 )  # fmt: skip
 
-    def _operation(self, x: Wave, operations: Sequence[_Issued]) -> TensorCoreOp:
+    def _operation(self, x: Wave, batch: _Batch) -> TensorCoreOp:
         """The operation that threads issue together, as observers get it."""
-        mmas = [operation.issue.mma for operation in operations]
+        mmas, members = batch.mmas, [group.members for group in batch.groups]
         return TensorCoreOp(
             "tcgen05.mma",
             self.i,
-            [(operation.members[0], operation.thread) for operation in operations],
-            reads=Lazily(len(operations), lambda n: read_runs(mmas[n].shared_operands, operations[n].members[0].shared)),
-            members=[operation.members for operation in operations],
-            follow=lambda taint, tensor, n: _Product(taint, tensor, self.i, mmas[n], operations[n].members, x.pitch),
+            [(its[0], thread) for its, thread in zip(members, batch.threads, strict=True)],
+            reads=Lazily(len(mmas), lambda n: read_runs(mmas[n].shared_operands, members[n][0].shared)),
+            members=members,
+            follow=lambda taint, tensor, n: _Product(taint, tensor, self.i, mmas[n], members[n], x.pitch),
             mmas=mmas,
             shifts=self.shifts,
         )
@@ -341,34 +351,24 @@ def _wrong_bits(i: InstrDescriptor) -> tuple[Finding, ...]:
     return tuple(problem for problem in i.problems() if problem.code == "D305") if any(i.table.constants(i.word)) else ()
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class _Issued:
-    """An instruction that a thread issues (its number in the wave), and the CTAs of its group."""
+class _Batch(NamedTuple):
+    """Instructions of threads (their numbers in the wave) whose groups of CTAs are not the same. Their `issuers` are
+    the CTA's number in the grid, and the thread's in the CTA.
 
-    thread: int
-    members: tuple[Cta, ...]
-    issue: Issue
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class _Batch:
-    """Instructions of threads whose groups of CTAs are not the same, and their issuers: the CTA's number in the grid,
-    the thread's in the CTA.
+    If one instruction is issued by the same thread of several CTAs, once by each, `ctas` has their numbers.
     """
 
-    operations: list[_Issued]
-    together: Together
+    threads: list[int]
+    groups: list[_Group]
     issuers: list[tuple[int, int]]
     mmas: list[Prepared]
+    issues: Sequence[Issue]
+    together: Together
+    ctas: Sequence[int]
 
-    @cached_property
-    def ctas(self) -> list[int]:
-        """The numbers of CTAs that issue one instruction each, all by the same thread with the same words; none where
-        that is not so.
-        """
-        ctas, threads = ([one[n] for one in self.issuers] for n in range(2))
-        is_alike = len(set(ctas)) == len(ctas) and len({*threads}) == 1 and len({*map(id, self.mmas)}) == 1
-        return ctas if is_alike else []
+
+# what has been prepared by the threads, `.cta_group`, and the form of the instruction
+_ALIKE: Slot[dict[tuple[bytes, int, Any, str], _Batch]] = Slot(lambda x: {})
 
 
 class _Product(Product):
