@@ -1265,6 +1265,29 @@ def test_who_has_seen_a_strong_write_follows_it_in_shared_memory(then, before, s
     assert races(TOLD_IN_SHARED.format(before + then), np.zeros(1, np.uint32), block=64) == severities
 
 
+OWN_WRITES = {"nothing": "", "a reduction": "red.relaxed.{}.add.u32 [{}], 4;", "a relaxed store": "st.relaxed.{}.u32 [{}], 4;", "a store": "st.{}.u32 [{}], 4;",
+              "an atomic": "atom.relaxed.{}.add.u32 %r5, [{}], 4;"}  # fmt: skip
+
+
+@pytest.mark.parametrize("space", ["global", "shared"])
+@pytest.mark.parametrize("own", OWN_WRITES)
+@pytest.mark.parametrize("looks", [True, False], ids=["looks", "looks elsewhere"])
+def test_a_strong_write_that_was_seen_stays_seen_behind_an_own_write(looks, own, space):
+    """order.observation: the write happens before everything that its reader does next, whatever it writes there itself.
+    A reduction or a store returns no value: it has seen nothing.
+    """
+    scope, word, told = ("gpu.global", "%d20", TOLD) if space == "global" else ("cta.shared", "%r9", TOLD_IN_SHARED)
+    told = told.replace("END:", f"st.relaxed.{scope}.u32 [{word}+4], 1; END:") if space == "shared" else told
+    told = told.replace(".b32 word;", ".b32 word[2];").replace("[%r9], 0;", "[%r9], 0; @%p1 st.shared.u32 [%r9+4], 0;")
+    waits = WAITS.format(f"ld.relaxed.{scope}.u32 %r3, [{word}{'' if looks else '+4'}];")
+    writes = OWN_WRITES[own].format(scope if own != "a store" else space, word)
+    body = f"{waits} {writes} ld.{space}.u32 %r2, [{word}]; st.global.u32 [%d21], %r2;"
+    body = told.format(body, f"{ADDS} st.relaxed.gpu.global.u32 [%d20+4], 1;")
+    shape = {"grid": 2} if space == "global" else {"block": 64}
+    wanted = set() if looks or own == "an atomic" else {"wrong"}
+    assert races(body, np.zeros(2, np.uint32), np.zeros(1, np.uint32), **shape) == wanted
+
+
 # Warp 2 adds to a word, warp 0 waits for that, meets warp 1 or not, looks again and says so; warp 1 reads the word plainly.
 LOOKS_AGAIN = """.shared .align 8 .b32 word[2]; mov.u32 %r9, word; setp.eq.u32 %p1, %r1, 0; @%p1 st.shared.u32 [%r9], 0; @%p1 st.shared.u32 [%r9+4], 0; bar.sync 0;
 shr.u32 %r4, %r1, 5; setp.eq.u32 %p1, %r4, 1; @%p1 bra ONE; setp.eq.u32 %p1, %r1, 64; @%p1 red.relaxed.cta.shared.add.u32 [%r9], 1; setp.eq.u32 %p1, %r4, 2; @%p1 bra END;

@@ -1163,3 +1163,28 @@ def test_an_endless_loop_names_what_it_reads_in_whichever_block(name, load):
     assert (f"({load.split()[0]})" in hang.repair) == reads
     assert ("reads 0 at byte 0" in hang.message) == reads
     assert "ld.global.u32" not in hang.repair.replace(load.split()[0], "")
+
+
+# One thread arrives, and copies 64 bytes, 128 bytes, and so on, by one instruction; all wait, and read the first words.
+ARRIVES = """setp.ne.u32 %p1, %r1, 0; mov.u32 %r4, sm; mov.u32 %r5, bar; @%p1 bra MEET; mbarrier.init.shared.b64 [%r5], 1; fence.mbarrier_init.release.cluster;
+MEET: bar.sync 0; @%p1 bra WAIT; mov.u32 %r6, {first};
+{arrive}
+COPY: cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r4], [%d20], %r6, [%r5]; add.u32 %r4, %r4, %r6;
+add.u32 %r6, %r6, 64; setp.le.u32 %p3, %r6, {last}; @%p3 bra COPY;
+WAIT: mbarrier.try_wait.parity.shared.b64 %p2, [%r5], 0; @!%p2 bra WAIT; ld.shared.u32 %r2, [sm]; st.global.u32 [%d21], %r2;"""
+
+
+@pytest.mark.parametrize(("first", "last", "size"), [(128, 128, 128), (64, 128, 192), (64, 192, 384)])
+def test_an_arrival_that_expects_nothing_is_named_with_the_bytes_of_its_copies(first, last, size):
+    """The number is told where the copies of the line are of one size. Bytes that are expected in its place are right."""
+    arrive = "mbarrier.arrive.shared.b64 %d4, [%r5];"
+    arrays = [np.zeros(256, np.uint32), np.zeros(1, np.uint32)]
+    done, _ = run(ARRIVES.format(first=first, last=last, arrive=arrive), arrays)
+    (f,) = done.result.findings.values()
+    assert f.code == "X004"
+    assert f.why.endswith("(mbarrier.arrive.shared.b64) expects none")
+    assert f.repair.startswith("mbarrier.arrive.expect_tx instead of mbarrier.arrive.shared.b64 in line ")
+    assert f.repair.endswith(f"in a phase ({size} of line {f.halves[1].instruction.line})") == (first == last)
+    right = f"mbarrier.arrive.expect_tx.shared.b64 %d4, [%r5], {size};"
+    done, _ = run(ARRIVES.format(first=first, last=last, arrive=right), arrays)
+    assert not done.result.findings

@@ -73,11 +73,9 @@ class StrongWords:
         """
         known, table = np.zeros(len(at), bool), self.table
         for n, (place, warp, other, clock) in enumerate(zip(at.tolist(), warps.tolist(), others.tolist(), when.tolist(), strict=True)):
-            if table.who[place] == warp:
-                # the old value of a reduction is not returned
-                known[n] = table.strong[place] and table.line[place] in self._lines["atom"]
-                continue
-            known[n] = any(
+            # an atomic of the warp itself returned the value: a reduction, or a store, returns none
+            is_returned = table.who[place] == warp and table.strong[place] and table.line[place] in self._lines["atom"]
+            known[n] = is_returned or any(
                 clocks[other % table.per_cluster] >= clock and (reader == warp or self.clocks.has_seen(warp, reader) >= since)
                 for reader, (since, clocks) in self._observed.get(place, {}).items()
             )
