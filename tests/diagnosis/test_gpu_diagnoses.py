@@ -412,6 +412,17 @@ def test_inval_of_no_mbarrier_is_a_remark(before):
     assert (run.findings, [(f.code, f.severity) for f in run.remarks]) == ([], [("X010", "luck")])
 
 
+def test_an_expect_tx_that_all_threads_execute_is_one_for_one_thread():
+    """Each execution expects its own bytes, and is an arrival."""
+    right = MADE + COPY + "W: mbarrier.try_wait.parity.shared.b64 %p2, [%r5], 0; @!%p2 bra W;"
+    assert not ran(right).findings
+    found = first(right.replace("@%p9 mbarrier.arrive.expect_tx", "mbarrier.arrive.expect_tx"))
+    assert (found.code, found.repair) == ("X010", "let one thread execute it")
+    assert "32 threads execute it together, and a phase has 1 arrival" in found.message
+    twice = first(right.replace(COPY, COPY.partition("\n")[0] + COPY))
+    assert (twice.code, "together" in twice.message) == ("X010", False)
+
+
 def test_threads_that_all_initialise_at_once_do_no_harm():
     assert not ran("mov.u32 %r5, bar; mbarrier.init.shared.b64 [%r5], 1; bar.sync 0;\n" + USED.format(1)).findings
 

@@ -173,11 +173,11 @@ class State:
     def fitting(self, x: Wave, threads: np.ndarray, step: int, i: Instruction) -> int:
         """How many of some threads arrive in the current phase, each `step` times."""
         if step > self.pending:
-            self._too_many(x, step, i)
+            self._too_many(x, int(threads[0]), step, i)
         return min(len(threads), self.pending // step)
 
-    def _too_many(self, x: Wave, step: int, i: Instruction) -> None:
-        """X010: more arrivals than the phase has left."""
+    def _too_many(self, x: Wave, thread: int, step: int, i: Instruction) -> None:
+        """X010: an arrival of a thread, and the phase has none left."""
         why, repair = (
             f"the current phase expects only {self.pending} more",
             self._fewer(self.expected - self.pending + step),
@@ -185,8 +185,12 @@ class State:
         if not self.pending and self.tx > 0:
             why = f"the current phase has all its arrivals, and waits for {self.tx} bytes"
             repair = "wait for the phase (mbarrier.try_wait) before arriving in the next; or expect only bytes that arrive"
+            together = int(np.count_nonzero(x.cta_of[x.threads] == x.cta_of[thread]))
+            if together > self.expected:  # each thread's expect_tx counts
+                why += f"; {together} threads execute it together, and a phase has {self.expected} arrival{'s' * (self.expected > 1)}"
+                repair = f"let {self._most} execute it"
             early = next((wait for wait in self.passed.at_first.values() if "parity" in wait.modifiers), None)
-            if early is not None and not self.phase:
+            if early is not None and not self.phase and together <= self.expected:
                 why += f"; the wait in {early.at} was for parity 1, which passes at once at a new mbarrier: it did not wait for them"
                 repair = f"parity 0 in {early.at}, the first time it waits at each mbarrier; or expect only bytes that arrive"
         elsewhere = misdirected(self.members[0], x, unawaited=True)
@@ -276,12 +280,17 @@ class State:
                 f"{MBARRIER_BYTES}", self._tx_repair(),
             )  # fmt: skip
 
+    @property
+    def _most(self) -> str:
+        """The threads that a phase has arrivals for."""
+        return f"{self.expected} threads" if self.expected > 1 else "one thread"
+
     def _fewer(self, come: int) -> str:
         """The fix of a phase that gets more arrivals, `come`, than it has."""
-        count, most = self.expected, f"{self.expected} threads" if self.expected > 1 else "one thread"
+        count = self.expected
         return (
             f"mbarrier.init in {self.members[0].made.at}: a phase has {count} arrival{'s' * (count > 1)}, and {come} come: "
-            f"init with {come}, if no more arrive in a phase, or let {most} arrive"
+            f"init with {come}, if no more arrive in a phase, or let {self._most} arrive"
         )
 
     def _tx_repair(self) -> str:
