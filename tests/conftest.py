@@ -188,6 +188,23 @@ def _of_all_workers(tmp_path_factory):
     return own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_sessionstart(session):
+    """Where the environment wants no bytecode beside the sources, it lies in the folder of the run. A file that one
+    worker has compiled, and whose assertions it has spelled out, the other one reads. So do the programs that tests
+    start: half of their time went into compiling the package again.
+    """
+    is_worker = "PYTEST_XDIST_WORKER" in os.environ
+    if sys.dont_write_bytecode and (is_worker or not getattr(session.config.option, "numprocesses", None)):
+        folder = str(_of_all_workers(session.config._tmp_path_factory) / "bytecode")
+        os.environ["PYTHONPYCACHEPREFIX"] = folder
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+        if is_worker:
+            import numpy  # noqa: F401  (what is installed has its bytecode)
+
+            sys.dont_write_bytecode, sys.pycache_prefix = False, folder
+
+
 @pytest.fixture(scope="session")
 def once(tmp_path_factory):
     """`once(name, make)`: the path of that name, where `make(path)` has made something; of several workers one makes
@@ -207,15 +224,3 @@ def once(tmp_path_factory):
         return path
 
     return made
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _programs_that_tests_start_read_bytecode(tmp_path_factory):
-    """Half of their time went into compiling the package again, where the environment wants no bytecode beside the
-    sources: it lies elsewhere.
-    """
-    with pytest.MonkeyPatch.context() as patch:
-        if sys.dont_write_bytecode:
-            patch.setenv("PYTHONPYCACHEPREFIX", str(_of_all_workers(tmp_path_factory) / "bytecode"))
-            patch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
-        yield
