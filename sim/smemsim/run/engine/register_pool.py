@@ -43,7 +43,37 @@ class RegisterFile:
 LEFT_BY_WAVES: Slot[dict[int, list[RegisterFile]]] = Slot(
     lambda launch: {}
 )  # of a launch: what waves that are over have left, by their threads
-_left: list[tuple[weakref.ref[Program], RegisterFile]] = []  # the last one left at the end
+
+
+class _Pool:
+    """What is left, by the program; the program that left something last is at the end. What programs that are gone
+    have left stays until it is too much: to look for them at every launch takes longer than a small launch.
+    """
+
+    def __init__(self) -> None:
+        self.left: dict[int, tuple[weakref.ref[Program], list[RegisterFile]]] = {}  # by id(program)
+        self.bytes = 0
+
+    def taken(self, program: Program) -> list[RegisterFile]:
+        """All that a program has left; it is not here any more."""
+        of, rooms = self.left.pop(id(program), (None, []))
+        self.bytes -= sum(len(room.raw) for room in rooms)
+        return rooms if of is not None and of() is program else []
+
+    def leave(self, program: Program, rooms: list[RegisterFile]) -> None:
+        kept = [*self.taken(program), *rooms]
+        if kept:
+            self.left[id(program)] = weakref.ref(program), kept
+            self.bytes += sum(len(room.raw) for room in kept)
+        while self.bytes > MOST_BYTES:
+            first = next(iter(self.left))
+            _, oldest = self.left[first]
+            self.bytes -= len(oldest.pop(0).raw)
+            if not oldest:
+                del self.left[first]
+
+
+_pool = _Pool()
 
 
 def new_room(program: Program, threads: int) -> RegisterFile:
@@ -62,29 +92,27 @@ def new_room(program: Program, threads: int) -> RegisterFile:
 def room_left(program: Program, threads: int) -> RegisterFile | None:
     """Registers that waves of a program have left, with what they have left there; None where there are none."""
     with _lock:
-        for n, (of, room) in enumerate(_left):
-            if of() is program and room.threads == threads:
-                return _left.pop(n)[1]
-    return None
+        rooms = _pool.taken(program)
+        found = next((room for room in rooms if room.threads == threads), None)
+        _pool.leave(program, [room for room in rooms if room is not found])
+    return found
 
 
 def leave_rooms(launch: Launch) -> None:
     """A launch is over: the next one may have what its waves have left."""
     with _lock:
-        _left.extend((weakref.ref(launch.program), room) for rooms in LEFT_BY_WAVES(launch).values() for room in rooms)
+        _pool.leave(launch.program, [room for rooms in LEFT_BY_WAVES(launch).values() for room in rooms])
         launch.slots.clear()  # the frames in there know it
-        while sum(len(room.raw) for _, room in _left) > MOST_BYTES:
-            _left.pop(0)
 
 
 def idle_rooms(launch: Launch) -> list[np.ndarray]:
     """The memory of register files that no wave of a launch uses; its contents are undefined."""
     with _lock:
-        rooms = [room for _, room in _left]
+        rooms = [room for _, those in _pool.left.values() for room in those]
     return [room.raw for room in (*rooms, *(room for those in LEFT_BY_WAVES(launch).values() for room in those))]
 
 
 def forget_rooms(program: Program) -> None:
     """The next launch of a program finds no room, and nothing in it."""
     with _lock:
-        _left[:] = [kept for kept in _left if kept[0]() is not program]
+        _pool.taken(program)
