@@ -42,7 +42,7 @@ settings.load_profile("smemsim")
 
 # The package, its tests and what numba compiles live to the end: going through them again and again is a tenth of the
 # time.
-gc.set_threshold(200_000, 20, 100)
+gc.set_threshold(1_000_000, 20, 100)
 
 collect_ignore = ["ptx/add.py"]  # needs Triton; its output is beside it
 collect_ignore_glob = ["programs/*"]  # programs of users, which tests start

@@ -104,7 +104,7 @@ class _Group(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         often = gc.get_threshold()
-        gc.set_threshold(ALLOCATED)
+        gc.set_threshold(max(often[0], ALLOCATED))
         _leave_at_once()
         _say_warnings()
         try:
