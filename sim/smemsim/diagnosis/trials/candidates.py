@@ -588,7 +588,7 @@ def _proxy_fence(f: Finding, at: InLaunch, i: Instruction, code: _Code) -> Itera
     store = at.other
     if store is None or "map" in f.numbers or not (f.touched or at.arrays):  # a tensor map needs another fence
         return
-    fence = "fence.proxy.async.shared::cta;" if f.touched else "fence.proxy.async;"
+    fence = "fence.proxy.async;" if at.arrays else "fence.proxy.async.shared::cta;"
     if store.name.startswith("cp.async") and not is_bulk(store):
         waits = code.named("cp.async.wait_group", "cp.async.wait_all")[:MOST_LINES]
         if waits:
