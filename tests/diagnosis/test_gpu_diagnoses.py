@@ -423,6 +423,35 @@ def test_an_expect_tx_that_all_threads_execute_is_one_for_one_thread():
     assert (twice.code, "together" in twice.message) == ("X010", False)
 
 
+READ_ALL = "mad.lo.u32 %r4, %r1, 4, %r3; ld.shared.b32 %r2, [%r4]; add.u64 %d1, %d20, 1024; mad.wide.u32 %d1, %r1, 4, %d1; st.global.b32 [%d1], %r2;"
+
+
+@pytest.mark.parametrize("block", [32, 64])
+@pytest.mark.parametrize("waits", ["@%p9", "@%p3"], ids=["one thread", "one thread of the first warp"])
+def test_who_has_not_waited_for_a_copy_decides_how_to_repair(block: int, waits: str):
+    """%p3: thread 0, and all of the second warp."""
+    wait = f"{waits.replace('@', '@!')} bra J; W: mbarrier.try_wait.parity.shared.b64 %p2, [%r5], 0; @!%p2 bra W; J:\n"
+    body = MADE + "mov.u32 %r3, sm; setp.ge.u32 %p3, %r1, 32; or.pred %p3, %p3, %p9;\n" + COPY + wait
+    found = first(body + READ_ALL, block=block)
+    whole = block == 64 and waits == "@%p9"
+    assert found.code == "X004"
+    assert ("warp 1 has not waited" in found.message, found.repair) == (
+        whole, "bar.sync (__syncthreads) after the wait, or let all threads wait" if whole else "bar.warp.sync (__syncwarp) after the wait, or let all lanes wait"
+    )  # fmt: skip
+    assert not ran(body + ("bar.sync 0;" if whole else "bar.warp.sync -1;") + READ_ALL, block=block).findings
+
+
+@pytest.mark.parametrize(
+    ("who", "words"), [(32, "is of warp 1: a thread"), (1, "is of other lanes of warp 0: a thread"), (0, "")], ids=["warp", "lane", "issuer"]
+)
+def test_a_wait_for_commit_groups_is_of_the_thread_that_issued(who: int, words: str):
+    store = bulk("", "").replace("shared::cluster.global.mbarrier::complete_tx::bytes [], [%d20], 256, []", "global.shared::cta.bulk_group [%d20], [sm], 256")
+    body = f"{store} @%p9 cp.async.bulk.commit_group; setp.eq.u32 %p3, %r1, {who}; @%p3 cp.async.bulk.wait_group 0; bar.sync 0; @%p9 st.shared.b32 [sm], %r1;"
+    findings = ran("mov.u32 %r3, sm; mad.lo.u32 %r4, %r1, 4, %r3; st.shared.b32 [%r4], %r1; fence.proxy.async.shared::cta; bar.sync 0;" + body, block=64).findings
+    assert [f.code for f in findings] == ["X005"] * (who > 0)
+    assert all(words in f.message for f in findings)
+
+
 def test_threads_that_all_initialise_at_once_do_no_harm():
     assert not ran("mov.u32 %r5, bar; mbarrier.init.shared.b64 [%r5], 1; bar.sync 0;\n" + USED.format(1)).findings
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from smemsim.base.distinct import distinct
+from smemsim.core.finding import ranges
 from smemsim.core.ptx.module import Instruction
 from smemsim.run.sanitizer import races
 from smemsim.run.sanitizer.happens_before import VectorClocks
@@ -282,10 +283,20 @@ class PartialWaits:
         why = f"only {_named(sum(other.lanes for other in knowing))} {f'waited, at {waits[0].at},' if waits else 'knows of it,'} and the lanes have not synchronised since"
         of_copy = races.read_before_arrival if does == "read" else races.overwritten_in_flight
         worded = of_copy if is_copy else races.unordered
+        repair = "bar.warp.sync (__syncwarp) after the wait, or let all lanes wait"
+        if is_copy and (ignorant := self._ignorant(warp, of[first])):
+            why += f"; warp{'s' * (len(ignorant) > 1)} {ranges(ignorant)} {'have' if len(ignorant) > 1 else 'has'} not waited"
+            repair = "bar.sync (__syncthreads) after the wait, or let all threads wait"
         self.reporting.find(
-            i, at[late & (by_operation == is_copy)], worded(mine, theirs, why=why), "bar.warp.sync (__syncwarp) after the wait, or let all lanes wait",
+            i, at[late & (by_operation == is_copy)], worded(mine, theirs, why=why), repair,
             cause=self.operations[int(numbers[first])].kind if is_copy else "",
         )  # fmt: skip
+
+    def _ignorant(self, warp: int, column: int) -> list[int]:
+        """The other running warps of a warp's CTA that do not know an operation to be complete, as the CTA counts them."""
+        running, per_cta = distinct(self.x.threads >> 5).tolist(), self.x.stride // WARP
+        near = [other for other in running if other // per_cta == warp // per_cta and other != warp]
+        return [other % per_cta for other in near if not self.clocks.done[other, column]]
 
 
 def _named(lanes: int) -> str:

@@ -481,7 +481,19 @@ class Reporting:
         if (arrival := self._expects_none(op, warp)) is not None:
             line = self._line_of_wait(op, warp)
             return f"the phase that {self.line(line)} waited for ended without its bytes: {arrival.at} ({arrival.name}) expects none"
-        return self.passed_early(self.waits.get(warp), op)[0] or "no thread has waited for it yet"
+        return self.passed_early(self.waits.get(warp), op)[0] or self._foreign_wait(op) or "no thread has waited for it yet"
+
+    def _foreign_wait(self, op: Operation) -> str:
+        """That only other threads than those of an operation wait for commit groups of its kind; "" if none does."""
+        kind, own = facts_of(op.kind).group, int(op.warps[0])
+        if kind not in ("bulk", "cp.async") or self.groups is None or not self.groups.is_unwaited(op, kind):
+            return ""
+        waits = {warp: i for (warp, of), (i, _) in self.group_waits.items() if of == kind and warp // self._per_cta == own // self._per_cta}
+        if not waits:
+            return ""
+        warp = own if own in waits else min(waits)
+        by = f"other lanes of warp {self.warp(own)}" if warp == own else f"warp {self.warp(warp)}"
+        return f"the wait in {waits[warp].at} is of {by}: a thread waits only for its own commit groups"
 
     def _expects_none(self, op: Operation, warp: int) -> Instruction | None:
         """The arrival at the mbarrier at which a warp has waited for a copy, if no thread has ever expected bytes

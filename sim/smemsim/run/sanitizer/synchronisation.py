@@ -264,6 +264,11 @@ class CommitGroups:
         groups, place = self._found(op, kind)
         return groups is not None and place > groups.before >= 0
 
+    def is_unwaited(self, op: Operation, kind: str) -> bool:
+        """Have the threads of an operation committed its group, and never waited?"""
+        groups, _ = self._found(op, kind)
+        return groups is not None and groups.before < 0
+
     def _found(self, op: Operation, kind: str) -> tuple[_Groups | None, int]:
         """The pending group of an operation, counted from 1, and of which groups it is; None if it is not pending."""
         self.unfold(kind)
