@@ -426,6 +426,23 @@ def test_an_expect_tx_that_all_threads_execute_is_one_for_one_thread():
 READ_ALL = "mad.lo.u32 %r4, %r1, 4, %r3; ld.shared.b32 %r2, [%r4]; add.u64 %d1, %d20, 1024; mad.wide.u32 %d1, %r1, 4, %d1; st.global.b32 [%d1], %r2;"
 
 
+@pytest.mark.parametrize(
+    ("update", "repair"),
+    [
+        ("@%p3 ld.shared.b32 %r2, [%r3]; @%p3 add.u32 %r8, %r2, %r1; @%p3 st.shared.b32 [%r3], %r8;", "one atomic operation (atom or red)"),
+        ("@%p3 ld.shared.b32 %r2, [%r3]; @%p3 add.u32 %r8, %r1, 7; @%p3 st.shared.b32 [%r3], %r8;", "bar.sync"),
+        ("@%p3 atom.shared.add.u32 %r2, [%r3], %r1;", None),
+    ],
+    ids=["a sum", "another value", "an atomic"],
+)
+def test_a_sum_that_two_warps_update_needs_an_atomic_operation(update: str, repair: str | None):
+    """%p3: lane 0 of each warp. No barrier between the load and the store helps."""
+    body = f"mov.u32 %r3, sm; @%p9 st.shared.b32 [%r3], 0; bar.sync 0; and.b32 %r6, %r1, 31; setp.eq.u32 %p3, %r6, 0; {update}"
+    findings = ran(body, block=64).findings
+    assert {f.code for f in findings} == ({"X008"} if repair else set())
+    assert all((str(repair) in f.repair, "atomic" in f.repair) == (True, repair != "bar.sync") for f in findings[:1])
+
+
 @pytest.mark.parametrize("block", [32, 64])
 @pytest.mark.parametrize("waits", ["@%p9", "@%p3"], ids=["one thread", "one thread of the first warp"])
 def test_who_has_not_waited_for_a_copy_decides_how_to_repair(block: int, waits: str):
@@ -442,12 +459,19 @@ def test_who_has_not_waited_for_a_copy_decides_how_to_repair(block: int, waits: 
 
 
 @pytest.mark.parametrize(
-    ("who", "words"), [(32, "is of warp 1: a thread"), (1, "is of other lanes of warp 0: a thread"), (0, "")], ids=["warp", "lane", "issuer"]
+    ("who", "words"),
+    [(32, "is of warp 1: a thread"), (1, "is of other lanes of warp 0: a thread"), (0, "")],
+    ids=["warp", "lane", "issuer"],
 )
 def test_a_wait_for_commit_groups_is_of_the_thread_that_issued(who: int, words: str):
-    store = bulk("", "").replace("shared::cluster.global.mbarrier::complete_tx::bytes [], [%d20], 256, []", "global.shared::cta.bulk_group [%d20], [sm], 256")
+    store = bulk("", "").replace(
+        "shared::cluster.global.mbarrier::complete_tx::bytes [], [%d20], 256, []", "global.shared::cta.bulk_group [%d20], [sm], 256"
+    )
     body = f"{store} @%p9 cp.async.bulk.commit_group; setp.eq.u32 %p3, %r1, {who}; @%p3 cp.async.bulk.wait_group 0; bar.sync 0; @%p9 st.shared.b32 [sm], %r1;"
-    findings = ran("mov.u32 %r3, sm; mad.lo.u32 %r4, %r1, 4, %r3; st.shared.b32 [%r4], %r1; fence.proxy.async.shared::cta; bar.sync 0;" + body, block=64).findings
+    findings = ran(
+        "mov.u32 %r3, sm; mad.lo.u32 %r4, %r1, 4, %r3; st.shared.b32 [%r4], %r1; fence.proxy.async.shared::cta; bar.sync 0;" + body,
+        block=64,
+    ).findings
     assert [f.code for f in findings] == ["X005"] * (who > 0)
     assert all(words in f.message for f in findings)
 

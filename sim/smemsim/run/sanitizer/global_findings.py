@@ -150,7 +150,7 @@ class GlobalFindings:
             )
         if lacks == "atomicity":
             load = self.rule.updates[id(a.i)]
-            repair = "one atomic operation (atom or red) in place of the load and the store, or a lock with acquire and release around both"
+            repair = races.ATOMIC
             if not flag[0] and not is_near and (lock := unfenced_atomic(self.x.program, other, load))[0]:
                 flag = lock[0], f"{lock[1]}{OR}{repair}"
             return Said(races.lost_update(mine, theirs, load, where, flag[0], of_one_cta=is_near), flag[1] or repair)

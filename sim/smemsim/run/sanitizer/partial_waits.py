@@ -293,7 +293,9 @@ class PartialWaits:
         )  # fmt: skip
 
     def _ignorant(self, warp: int, column: int) -> list[int]:
-        """The other running warps of a warp's CTA that do not know an operation to be complete, as the CTA counts them."""
+        """The other running warps of a warp's CTA that do not know an operation to be complete, by their numbers in the
+        CTA.
+        """
         running, per_cta = distinct(self.x.threads >> 5).tolist(), self.x.stride // WARP
         near = [other for other in running if other // per_cta == warp // per_cta and other != warp]
         return [other % per_cta for other in near if not self.clocks.done[other, column]]

@@ -10,6 +10,7 @@ from smemsim.core.finding import Half
 from smemsim.core.ptx.module import Instruction
 
 __all__ = [
+    "ATOMIC",
     "ATOMIC_IN_WARP",
     "LANES_APART",
     "LOST_IN_WARP",
@@ -110,6 +111,7 @@ def lost_update(
 # synchronised with another lane.
 UPDATE, LANES_APART = "update", "lanes"
 LOST_IN_WARP = "each lane reads before any lane writes: only one update is left"
+ATOMIC = "one atomic operation (atom or red) in place of the load and the store, or a lock with acquire and release around both"
 ATOMIC_IN_WARP = (
     "one atomic (atom, red) instead of the load and the store, or first a sum over the lanes with one address (shfl, redux, match)"
 )

@@ -16,10 +16,11 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from smemsim.core.finding import OR
 from smemsim.core.ptx.module import Instruction
 from smemsim.core.spec.findings import Severity
 from smemsim.run.async_ops import facts_of, is_bulk
-from smemsim.run.lower.dataflow import updates
+from smemsim.run.lower.dataflow import accumulations, updates
 from smemsim.run.sanitizer import races
 from smemsim.run.sanitizer.happens_before import VectorClocks
 from smemsim.run.sanitizer.mbarriers import MbarrierObjects
@@ -106,8 +107,7 @@ class SharedFindings:
             said = races.lost_update(mine, theirs, suspect.load, why=flag[0], of_one_cta=first == second)
             return (
                 said,
-                flag[1]
-                or "one atomic operation (atom or red) in place of the load and the store, or a lock with acquire and release around both",
+                flag[1] or races.ATOMIC,
             )
         return self._unordered(a, suspect)
 
@@ -129,9 +129,18 @@ class SharedFindings:
             why, repair = flag
         elif a.reader is not None:
             repair = repair or self._fenced_barrier(suspect.line, a.i)
+        elif not repair and self._are_updates(a.i, suspect.theirs.instruction):
+            why = f"both warps load the value, change it and store it, and {races.UNORDERED}"
+            repair = f"{races.ATOMIC}{OR}if one update comes after the other: {self._between(*suspect.warps, suspect, a.i)}"
         else:
             repair = repair or f"{self._maybe_flag(a, suspect)}{self._between(*suspect.warps, suspect, a.i)}"
         return races.unordered(suspect.mine, suspect.theirs, why=why), repair
+
+    def _are_updates(self, i: Instruction, other: Instruction | None) -> bool:
+        """Are two accesses the load and the store of one update, as a sum, or twice this store?"""
+        loads, counts = updates(self.table.x.program), accumulations(self.table.x.program)
+        stores = [one for one in (i, other) if id(one) in counts]
+        return bool(stores) and all(one in (stores[0], loads[id(stores[0])]) for one in (i, other))
 
     def _flag(self, a: WordAccess, suspect: Suspect) -> tuple[str, str]:
         """Why a relaxed flag does not order an earlier write before this access, and the fix. The flag is set after the
