@@ -12,6 +12,7 @@ import numpy as np
 
 from smemsim.base.errors import InputError
 from smemsim.base.floating_point import in_default_state
+from smemsim.core.arithmetic import loops
 from smemsim.core.arithmetic.dot import NOTHING
 from smemsim.core.arithmetic.values import accumulator, columns, numbers
 from smemsim.core.spec.assumptions import assumed, in_force
@@ -230,8 +231,6 @@ def _add(
     terms: Terms, which: tuple[np.ndarray, np.ndarray], d: np.ndarray, where: np.ndarray, adds: np.ndarray, row: MmaArithmetic, d_type: str
 ) -> None:  # fmt: skip
     """`loops.float_sums` of terms."""
-    from smemsim.core.arithmetic import loops
-
     of_a, of_b = map(np.ascontiguousarray, which)
     loops.float_sums(
         terms.a, terms.a_exponent, of_a, terms.b, terms.b_exponent, of_b, terms.of, terms.c, terms.c_scale, d, where, adds,
@@ -334,8 +333,6 @@ def _floats(
     factors: Factors | None,
     d: np.ndarray,
 ) -> None:
-    from smemsim.core.arithmetic import loops
-
     if row.group == 1:
         sums = d
         if d.dtype == np.uint32:  # C is D before: the same types of arrays as of accumulators that stay where they are
@@ -382,8 +379,6 @@ def certain(
     """
     if row.grade is Grade.MEASURED or row.kept_bits is None:
         return np.ones(d.shape, bool)
-    from smemsim.core.arithmetic import loops
-
     to, scale_c = element_format(types[2]), options.scale_c
     scales = None if factors is None else factors.of(factors.a[None], factors.b[None])
     terms = _terms(a[None], b[None], c[None], types, index, options, scales)
@@ -416,8 +411,6 @@ def _negative_zeros(zeros: np.ndarray, terms: Terms) -> np.ndarray:
 def _integers(
     a: np.ndarray, b: np.ndarray, c: np.ndarray, types: tuple[str, str, str], index: np.ndarray | None, saturate: bool
 ) -> np.ndarray:
-    from smemsim.core.arithmetic import loops
-
     operands = [x.astype(np.uint8).view(np.int8 if element_format(t).signed else np.uint8) for x, t in zip((a, b), types, strict=False)]
     total = np.empty(c.shape, np.int64)
     start = np.ascontiguousarray(c, np.uint32).view(np.int32)

@@ -12,6 +12,7 @@ import numpy as np
 from smemsim.base.arguments import shown, whole
 from smemsim.base.errors import InputError
 from smemsim.base.floating_point import in_default_state
+from smemsim.core.arithmetic import loops
 from smemsim.core.arithmetic.dot import IEEE, NO_SPECIALS, ONLY_NAN, decode
 from smemsim.core.spec.formats import SCALE_BIAS, SCALE_MAGNITUDE, ElementFormat, element_format
 
@@ -60,8 +61,6 @@ def decoded(bits: np.ndarray, fmt: ElementFormat) -> np.ndarray:
 
 
 def _decoded(bits: np.ndarray, fmt: ElementFormat) -> np.ndarray:
-    from smemsim.core.arithmetic import loops
-
     values = np.empty(bits.shape)
     flat = np.ascontiguousarray(bits, np.int64).reshape(-1)
     unsigned = flat & SCALE_MAGNITUDE if fmt.name == "ue4m3" else flat
@@ -77,8 +76,6 @@ def _table(fmt: ElementFormat) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _looked_up(table: np.ndarray, bits: np.ndarray) -> np.ndarray:
-    from smemsim.core.arithmetic import loops
-
     values = np.empty(bits.shape, table.dtype)
     loops.look_up(table, np.ascontiguousarray(bits, np.uint8).reshape(-1), values.reshape(-1))
     return values
@@ -88,8 +85,6 @@ def numbers(bits: np.ndarray, fmt: ElementFormat) -> tuple[np.ndarray, np.ndarra
     """Values (float32, which has those of every type of 32 bits and fewer) and exponents (int16, see `dot.exponent`) of
     the raw bits of a float type.
     """
-    from smemsim.core.arithmetic import loops
-
     values, exponents = np.empty(bits.shape, np.float32), np.empty(bits.shape, np.int16)
     # f32, and its upper parts bf16 and tf32
     is_word = fmt.exponent_bits == FLOAT32.exponent_bits and fmt.fraction_bits > 0
@@ -107,8 +102,6 @@ def numbers(bits: np.ndarray, fmt: ElementFormat) -> tuple[np.ndarray, np.ndarra
 
 def columns(rows: np.ndarray) -> np.ndarray:
     """Some matrices with rows and columns changed for each other."""
-    from smemsim.core.arithmetic import loops
-
     found = np.empty((len(rows), rows.shape[2], rows.shape[1]), rows.dtype)
     words = f"u{rows.itemsize}"  # what they are worth does not matter
     loops.transposed(np.ascontiguousarray(rows).view(words), found.view(words))
@@ -124,8 +117,6 @@ def accumulator(bits: np.ndarray, fmt: ElementFormat) -> np.ndarray:
 
 
 def _exponents(values: np.ndarray, fmt: ElementFormat) -> np.ndarray:
-    from smemsim.core.arithmetic import loops
-
     exponents = np.empty(values.shape, np.int16)
     loops.exponent_all(values.reshape(-1), fmt.smallest_exponent, exponents.reshape(-1))
     return exponents
@@ -195,8 +186,6 @@ def from_float64(values: Any, dtype: Any) -> np.ndarray:
         codes = np.asarray(clamped, np.int64 if fmt.signed else np.uint64).astype(kind)
         codes[array >= past] = low + (1 << fmt.bits) - 1
         return codes
-    from smemsim.core.arithmetic import loops
-
     codes = np.empty(array.shape, np.int64)
     if fmt.fraction_bits == 0:
         return _nearest_power(array)

@@ -9,12 +9,12 @@ warpgroup. Events are immutable.
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias, overload
 
 import numpy as np
 
+from smemsim.base.lazily import cached_property
 from smemsim.core.machine.bulk import BulkTransfer
 from smemsim.core.machine.cluster import Delivery
 from smemsim.core.machine.mma_sync import MmaSync
@@ -214,12 +214,12 @@ class Products:
         """Products that are made already."""
         return cls(len(events), lambda begin, end: events[begin:end])
 
-    @functools.cached_property
+    @cached_property
     def own(self) -> list[Mma]:
         """The events of the first of CTAs that do the same."""
         return self._make(0, self.count // max(1, len(self.ctas)))
 
-    @functools.cached_property
+    @cached_property
     def all(self) -> list[Mma]:
         """The events of all, one CTA's after the other's."""
         return self.own + self._make(len(self.own), self.count)

@@ -189,8 +189,10 @@ def check_alone(x: Wave, i: Instruction, issued: Iterable[tuple[int, Any]], what
 
     In the message, `what` names the operation, and `times` what happens several times.
     """
-    counts = collections.Counter((thread // WARP, same) for thread, same in issued)
-    for (warp, _), count in counts.items():
+    each = [(thread // WARP, same) for thread, same in issued]
+    if len(set(each)) == len(each):
+        return
+    for (warp, _), count in collections.Counter(each).items():
         if count > 1:
             x.launch.find(
                 "X016", i, f"{count} threads of {warp_name(x, warp)} issue {what}: {times} {count} times",

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from smemsim.base.compiling.loop import compiled
 
-__all__ = ["all_meet", "all_threads_meet"]
+__all__ = ["all_know", "all_meet", "all_threads_meet"]
 
 
 @compiled
@@ -29,6 +29,18 @@ def all_meet(clock, seen, fenced, size, has_fenced):  # type: ignore[no-untyped-
                     most = max(most, fenced[warp, begin + other])
                 for warp in range(first, first + size):
                     fenced[warp, begin + other] = most
+
+
+@compiled
+def all_know(flags, size, count):  # type: ignore[no-untyped-def]
+    """The first `count` flags (warps, flags) that a warp of a CTA has, each of its `size` warps has."""
+    for first in range(0, len(flags), size):
+        for warp in range(first + 1, first + size):
+            for n in range(count):
+                flags[first, n] |= flags[warp, n]
+        for warp in range(first + 1, first + size):
+            for n in range(count):
+                flags[warp, n] = flags[first, n]
 
 
 @compiled

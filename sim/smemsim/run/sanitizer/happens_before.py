@@ -25,7 +25,7 @@ import numpy as np
 
 from smemsim.base.distinct import distinct
 from smemsim.base.masks import all_set, any_set
-from smemsim.run.sanitizer.clock_loops import all_meet
+from smemsim.run.sanitizer.clock_loops import all_know, all_meet
 from smemsim.run.sanitizer.operations import Operation, Renumbering, columns_of, width_of
 from smemsim.run.sanitizer.phases import EVERYWHERE, Alike, Foreign, Phase, Phases, Released, Rows, each_once, joined_rows, merge, row_of
 from smemsim.run.sanitizer.twins import Twins
@@ -642,12 +642,12 @@ class VectorClocks:
         """`meet` of all CTAs of the wave, where `seen` and `fenced` have numbers in the columns of each warp's own
         CTA alone: what that costs grows as they do.
         """
-        count, size = warps.shape
+        size = warps.shape[1]
         all_meet(self.clock, self.seen, self.fenced, size, self.has_fenced)
-        flags = [m.reshape(count, size, -1)[..., : self.ops.known] for m in self.rows[2:]] if self.ops.have_news else []
-        joined, self.ops.have_news = [np.asarray(m.any(axis=1)) for m in flags], False
-        for flag, known in zip(flags, joined, strict=True):
-            np.logical_or(flag, known[:, None, :], out=flag)
+        if self.ops.have_news:
+            self.ops.have_news = False
+            for flags in self.rows[2:]:
+                all_know(flags, size, self.ops.known)
 
     def own_blocks(self, size: int) -> tuple[np.ndarray, ...]:
         """For `seen` and `fenced`: what the warps of each CTA, `size` of them, know of each other: (CTAs, warps,
