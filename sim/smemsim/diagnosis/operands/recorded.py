@@ -10,6 +10,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import hashlib
+import itertools
 import operator
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -366,7 +367,7 @@ class Reads(MergeableObserver):
                     return None
                 of[side, word] = side, event, operand, places
                 lines.append(places.lines)
-        return _ReadAlike(list(of.values()), np.concatenate(lines), np.cumsum([len(some) for some in lines]))
+        return _ReadAlike(list(of.values()), np.concatenate(lines), np.array([*itertools.accumulate(map(len, lines))], np.int64))
 
     def _known(self, trace: CtaTrace, cta: Cta, use: tuple[Mma, str], found: Found) -> Noted | str | None:
         """`_operand` of one that lies in whole lines of one load: most were looked at before."""

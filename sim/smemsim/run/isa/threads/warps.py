@@ -300,17 +300,22 @@ def build_elect(i: Instruction, c: Linker) -> Step:
         raise unmodelled(i, "" if i.modifiers != ("sync",) else "without a predicate: d|p")
     write, write_pred = results(c, i.operands[0], "b32")
     members, mask_operand = members_of(c, i.operands[1]), i.operands[1]
-    written = np.array([mask_operand.value & 0xFFFFFFFF], np.uint32) if isinstance(mask_operand, Immediate) else None
+    # of a mask in the program, with all lanes here
+    always = _lowest(np.array([mask_operand.value & 0xFFFFFFFF], np.uint32)) if isinstance(mask_operand, Immediate) else None
 
     def elect(x: Wave) -> None:
-        # the same in all warps, with all lanes here
-        mask = members(x) if written is None or x.sel is not ALL else written
-        lowest = mask & (~mask + np.uint32(1))
-        leader = np.bitwise_count(lowest - np.uint32(1)).astype(np.uint32)
+        leader = always if always is not None and x.sel is ALL else _lowest(members(x))
         write(x, leader)
         write_pred(x, leader.astype(np.int64) == x.grid.lane[x.sel])
 
     return gathering(i, c, i.operands[1], elect)
+
+
+def _lowest(mask: np.ndarray) -> np.ndarray:
+    """The lowest lane of each mask."""
+    lowest = mask & (~mask + np.uint32(1))
+    found: np.ndarray = np.bitwise_count(lowest - np.uint32(1)).astype(np.uint32)
+    return found
 
 
 @implements("activemask")
