@@ -20,7 +20,7 @@ from kernels import changed, kernel, said_of_damaged, word_with
 from messages import facts, launch_facts, one_line
 from scaled import ARCH, MODES, scaled
 from scaled_fragments import SHUFFLED, FragmentGemm, sparse_fragments
-from scaled_gemms import IN_A_ROW, STORES, Gemm, Sparse, SparseWarpgroup, Stored, run
+from scaled_gemms import IN_A_ROW, STORES, Gemm, Mapped, Sparse, SparseWarpgroup, Stored, run
 from smemsim import GlobalMemory, InputError, ScaleLayout, SharedMemory, TensorMemory, check, tcgen05_cp
 from smemsim.cli import main
 from smemsim.core.spec.tensor_memory import COPY_SHAPES
@@ -533,6 +533,7 @@ RIGHT = {
         unused,
     ),
     "pairs": (Gemm(n=256, pair=True, grid=(4, 1)), None),
+    "two tiles of K of a pair": (Gemm("mxf4nvf4", "4X", n=224, pair=True, grid=(2, 1), tiles=2), None),
     "one block for all": (Gemm(tiles=3, grid=(2, 1), block=lambda side, tile: (0, 0, 0)), equal),
 }
 
@@ -628,6 +629,16 @@ SIBLINGS = {
     "a copy of those of B for A": (Gemm(n=64, source=lambda offset: 8192), "S701", "64 of 128 rows of A, the first one row 0, get scale factors that rows of B get"),
     "one id of A, computed": (Stored(n=64, by="computed", tiles=1, wrong="a", id=first_of_a), "S702", "of A are multiplied at k = 32 with the scale factors of k = 0 (scale id 0, column 64); line 30 copied 384"),
     "one id of B, computed": (Stored(n=64, by="computed", tiles=1, wrong="b", id=but("b", lambda tile, step: 0)), "S702", "rows 0 to 63 of B are multiplied at k = 32 with the scale factors of k = 0 (scale id 0, column 128)"),
+    "one row block for 256 rows of B": (Gemm(n=256, source=lambda offset: min(offset, 8192)), "R508", "rows 0 to 127 of B and rows 128 to 255 get the same scale factors"),
+    "one row block for 200 rows of B": (Gemm("mxf4nvf4", "4X", n=200, source=lambda offset: offset - 2048 * (offset >= 8192 + 2048)), "R508", "rows 0 to 127 of B and rows 128 to 199 get"),
+    "row blocks of tiles of B that overlap": (Mapped(n=256, form="boxes", grid=(1, 2), block=lambda side, tile: (tile, int(side == "a"), 1)), "R508", "rows 128 to 255 of B and rows 256 to 383"),
+    "the next K block of A, of three": (Mapped(n=64, tiles=3, form="boxes", block=lambda side, tile: own(side, tile + (side == "a"))), "R508", "rows 0 to 127 of A are multiplied at k = 256 with scale factors from outside"),
+    "a copy of those of A for 64 rows of B": (Gemm(n=64, source=lambda offset: 0), "S701", "all of 64 rows of B, the first one row 0, get scale factors that rows of A get"),
+    "a copy of tensor loads' of A for B": (Mapped(n=64, source=lambda offset: 0), "S701", "all of 64 rows of B, the first one row 0, get scale factors that rows of A get"),
+    "a copy of words of A for B": (Mapped(n=64, form="words", source=lambda offset: 0), "S701", "all of 64 rows of B, the first one row 0, get scale factors that rows of A get"),
+    "a copy of tensor loads' of B for A": (Mapped(n=64, source=lambda offset: 8192), "S701", "64 of 128 rows of A, the first one row 0, get scale factors that rows of B get"),
+    "those of 64 rows of B over A's": (Mapped(n=64, one_column=True), "S701", "this copy overwrites the columns from 64 on, whose factors, of line"),
+    "rows of a matrix as a block": (Mapped("mxf4nvf4", "4X", n=64, tiles=2, form="matrix"), "S701", "96 of 128 rows of A get the scale factors of other rows: row 32 gets those of row 0"),
 }  # fmt: skip
 
 
@@ -636,6 +647,7 @@ SIBLINGS = {
     [
         Gemm(n=96, grid=(1, 2)), Gemm(n=64, tiles=2, parts=2), Gemm(n=64, tiles=2, parts=4, stages=2), Gemm("mxf4nvf4", "4X", n=64, parts=2),
         Stored(n=64, by="computed", tiles=1, wrong="ab"),
+        Mapped(n=64, tiles=2, stages=2), Mapped("mxf4nvf4", "4X", n=200, form="boxes", grid=(2, 1)), Mapped(n=200, tiles=2, form="words"),
     ],
     ids=str,
 )  # fmt: skip
@@ -644,6 +656,39 @@ def test_right_scale_factors_are_silent_however_many_loads_bring_them(gemm):
     assert (done.findings, done.remarks, wrong) == ([], [], 0), done.text()
     count = gemm.tiles * gemm.steps * gemm.grid[0] * gemm.grid[1]
     assert done.judged.scales == (count * (not isinstance(gemm, Stored)), count)
+
+
+def test_words_in_the_order_of_blocks_are_no_fault():
+    """The maps are those of one row after the other, which needs threads."""
+    done, wrong = run(Mapped(n=64, tiles=2, form="shuffled", grid=(2, 2)))
+    assert (done.findings, wrong, done.judged.scales) == ([], 0, (32, 32)), done.text()
+
+
+@pytest.mark.parametrize("by", ["computed", "words"])
+def test_a_cell_of_factors_of_four_tiles_of_k_is_copied_for_each(by):
+    """A factor for 128 elements: each tile takes another byte of a cell that threads store once more."""
+    done, _ = run(Stored(n=64, by=by, wrong="ab", tiles=4, id=lambda side, tile, step: tile, tile=lambda tile: 0))
+    assert done.findings == [], done.text()
+
+
+@dataclasses.dataclass(frozen=True)
+class Short(Mapped):
+    """The tensors of scale factors end behind the first tile of K."""
+
+    form: str = "boxes"
+
+    @property
+    def along(self) -> int:
+        return 1
+
+    def packed(self, scales: np.ndarray) -> np.ndarray:
+        return np.ascontiguousarray(super().packed(scales)[:, :1])
+
+
+def test_k_whose_factors_lie_outside_may_be_padding():
+    """All factors that there are are used."""
+    done, _ = run(Short(n=64, tiles=2))
+    assert (done.findings, done.judged.scales) == ([], (8, 8)), done.text()
 
 
 def test_factors_that_those_of_the_other_operand_run_into_have_no_finding():
@@ -1058,6 +1103,7 @@ MAY_BE_MEANT = {  # a host may have stored factors or metadata for this, and oth
     "metadata of threads": (lambda: SparseWarpgroup(thread="and.b32 %r2, %r1, 123;").run()[0], "R508", "rows 0 and 1 of A get the same metadata"),
     "one of four bytes": (lambda: run(Stored(wrong="a", by="repeated"))[0], "R508", "k = 32 with the scale factors of k = 0"),
     "blocks of 128 rows exchanged": (lambda: run(Gemm(n=256, source=lambda offset: offset ^ 512 * (offset >= 8192)))[0], "R508", "of rows 128 to 255 of B lie before those of rows 0 to 127"),
+    "words, not in blocks": (lambda: run(Mapped(n=64, form="words", transposed=False))[0], "S701", "126 of 128 rows of A get the scale factors of other rows: row 1 gets those of row 4"),
     "64 rows twice": (lambda: run(Stored(wrong="a", turn="and.b32 %r30, %r30, 63;"))[0], "R508", "rows 0 and 64 of A get the same scale factors"),
 }  # fmt: skip
 

@@ -6,14 +6,15 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import re
 from collections.abc import Callable
 
 import numpy as np
 
 from ptx_kernels import wait
-from smemsim import Gpu, InstrDescriptor, Run, SmemDescriptor, TensorMap
+from smemsim import DeviceArray, Gpu, InstrDescriptor, Run, SmemDescriptor, TensorMap
 
-__all__ = ["IN_A_ROW", "IN_BLOCKS", "STORES", "Gemm", "Sparse", "SparseWarpgroup", "Stored", "run"]
+__all__ = ["IN_A_ROW", "IN_BLOCKS", "STORES", "Gemm", "Mapped", "Sparse", "SparseWarpgroup", "Stored", "run"]
 
 BLOCK = 512  # bytes of 128 rows x 4 scale factors
 KINDS = {  # scales of a row for an instruction, elements that share one, element type, scale type
@@ -50,7 +51,7 @@ class Gemm:
     stride: int = 128  # between groups of 8 rows of a copy
     stride_b: int = 0  # of a copy of those of B, if not 0
     begin_b: int = 8192  # of B's scale factors in shared memory, after those of A
-    pair: bool = False  # is each 256 x n tile that of two CTAs? Of one tile of K
+    pair: bool = False  # is each 256 x n tile that of two CTAs?
     steps: int = STEPS  # products of a tile
     parts: int = 1  # loads of a row block
     still: tuple[str, int] = ("", 0)  # the part of a side that is that of the first tile in all tiles
@@ -80,8 +81,8 @@ class Gemm:
             return self.column(side, tile, step)
         return step * self.row[0] // 4 * (self.rows(side) // 32)
 
-    def _scales(self, tile: int) -> str:
-        """Loads and copies of a tile's scale factors."""
+    def _loads(self, tile: int) -> str:
+        """Loads of a tile's scale factors."""
         text = []
         for side, at, parameter in (("a", 0, "%rd3"), ("b", self.begin_b, "%rd4")):
             count = self.rows(side) // 128
@@ -97,11 +98,20 @@ class Gemm:
     add.u32 %r30, %r30, {begin * BLOCK + part * size}; cvt.u64.u32 %rd10, %r30; add.u64 %rd10, %rd10, {parameter};
     @%p2 mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%r7], {size};
     @%p2 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r8+{at + (r * self.parts + part) * size + tile % self.stages * 16384}], [%rd10], {size}, [%r7];""")
-        text.append(f"@%p2 mbarrier.arrive.shared::cta.b64 _, [%r7]; {wait('%r7', tile % 2, f'LOADED{tile}')}")
-        if self.by_threads:
-            text.append("shl.b32 %r30, %r1, 2; add.u32 %r30, %r30, %r8;")
-            text += [f"ld.shared.b32 %r31, [%r30+{at}]; st.shared.b32 [%r30+{at}], %r31;" for at in (0, self.begin_b)]
-            text.append("fence.proxy.async.shared::cta; bar.sync 0;")
+        return "\n".join(text)
+
+    def _stored(self, tile: int) -> str:
+        """What threads do with them in shared memory."""
+        if not self.by_threads:
+            return ""
+        text = ["shl.b32 %r30, %r1, 2; add.u32 %r30, %r30, %r8;"]
+        text += [f"ld.shared.b32 %r31, [%r30+{at}]; st.shared.b32 [%r30+{at}], %r31;" for at in (0, self.begin_b)]
+        return "\n".join([*text, "fence.proxy.async.shared::cta; bar.sync 0;"])
+
+    def _scales(self, tile: int) -> str:
+        """Loads and copies of a tile's scale factors."""
+        loaded = f"@%p2 mbarrier.arrive.shared::cta.b64 _, [%r7]; {wait('%r7', tile % 2, f'LOADED{tile}')}"
+        text = [*filter(None, (self._loads(tile), loaded, self._stored(tile)))]
         for side, at, base in (("a", 0, "%r20"), ("b", self.begin_b, "%r20" if self.one_column else "%r21")):
             count, stride = self.rows(side) // 128, (self.stride_b if side == "b" else 0) or self.stride
             if self.copies is not None and not self.copies(side, tile):
@@ -171,7 +181,7 @@ class Gemm:
         text = text.replace(f"mul.lo.u32 %r32, %r4, {self.n};", f"mul.lo.u32 %r32, %r50, {self.n // 2};")
         text = text.replace(str(128 * (128 + self.n)), str(128 * (128 + self.n // 2)))
         text = text.replace("one.shared::cluster.b64 [%r7+8];", "one.shared::cluster.multicast::cluster.b64 [%r7+8], %h1;")
-        return text.replace("LOADED0;\n", f"LOADED0;\n{meet}\n", 1)
+        return re.sub(r"(bra LOADED\d+;\n)", rf"\1{meet}\n", text)
 
     @property
     def _of_one(self) -> str:
@@ -215,6 +225,10 @@ STORE:
         rows, count = scales.shape
         return np.ascontiguousarray(scales.reshape(rows // 128, 4, 32, count // 4, 4).transpose(0, 3, 2, 1, 4))
 
+    def given(self, packed: DeviceArray) -> DeviceArray | TensorMap:
+        """The kernel's parameter for an array of scale factors."""
+        return packed
+
     def numbers(self, scales: np.ndarray) -> np.ndarray:
         found: np.ndarray = np.exp2(scales.astype(int) - 127) if self.row[3] == "ue8m0" else np.exp2((scales.astype(int) >> 3) - 7)
         return found
@@ -252,7 +266,7 @@ def run(gemm: Gemm, *, spread: int = 4, change: Callable[..., None] | None = Non
         placed.append(arrays)
         used = np.concatenate([scales[at : at + tile] for at in range(0, len(scales), gemm.rows(side))])
         numbers = values[pick] * np.repeat(gemm.numbers(used), gemm.row[1], axis=1)
-        real.append((numbers[:, : k * gemm.steps // STEPS], arrays))
+        real.append((numbers[:, : k * gemm.steps // STEPS], gemm.given(arrays)))
     (a, sfa), (b, sfb) = real
     out = gpu.array(np.zeros((a.shape[0], b.shape[0]), np.float32))
     done = gpu.launch(
@@ -267,6 +281,83 @@ def run(gemm: Gemm, *, spread: int = 4, change: Callable[..., None] | None = Non
         **more,
     )
     return done, int((out.numpy() != a @ b.T).sum())
+
+
+@dataclasses.dataclass(frozen=True)
+class Mapped(Gemm):
+    """Tensor loads bring the scale factors: "lines" of 16 bytes, 32 for a block; "boxes" of whole blocks; "words" of
+    four factors, those of 128 rows, which threads then store in blocks; "shuffled" words, whose order is that of blocks; a
+    "matrix" of rows of 32 factors, of which 16 of 32 rows come as if they were a block.
+    """
+
+    form: str = "lines"
+    transposed: bool = True  # do threads store words in blocks?
+
+    @property
+    def _map(self) -> str:
+        return "words" if self.form == "shuffled" else self.form
+
+    @property
+    def along(self) -> int:
+        """Blocks of a row of blocks."""
+        return self.tiles * self.blocks
+
+    def packed(self, scales: np.ndarray) -> np.ndarray:
+        if self.form == "shuffled":
+            return np.ascontiguousarray(super().packed(scales).swapaxes(0, 1))
+        if self.form == "matrix":
+            return scales
+        if self.form != "words":
+            return super().packed(scales)
+        return np.ascontiguousarray(scales.reshape(len(scales), -1, 4).swapaxes(0, 1))
+
+    def given(self, packed: DeviceArray) -> TensorMap:
+        kind, dims, strides, box = {
+            "lines": ("u8", (16, packed.nbytes // 16), (16,), (16, 32)),
+            "boxes": ("u16", (256, self.along, packed.nbytes // BLOCK // self.along), (BLOCK, BLOCK * self.along), (256, self.blocks, 1)),
+            "matrix": ("u8", (32, packed.nbytes // 32), (32,), (16, 32)),
+            "words": ("u32", (packed.nbytes // 4 // self.along, self.along), (packed.nbytes // self.along,), (128, 1)),
+        }[self._map]
+        return TensorMap.tiled(data_type=kind, global_address=packed.address, global_dim=dims, global_strides=strides, box_dim=box)
+
+    def _loads(self, tile: int) -> str:
+        text = []
+        for side, at, map_ in (("a", 0, "%rd3"), ("b", self.begin_b, "%rd4")):
+            count = self.rows(side) // 128
+            kb, per_m, per_n = (
+                (tile * self.blocks, int(side == "a"), int(side == "b") * count) if self.block is None else self.block(side, tile)
+            )
+            if self.loads is not None and not self.loads(side, tile):
+                continue
+            for r, k in itertools.product(range(count), range(1 if self.form == "boxes" else self.blocks)):
+                size = BLOCK * (self.blocks if self.form == "boxes" else 1)
+                y = {"lines": (32 * self.along, 32 * (kb + k)), "boxes": (1, 0), "words": (128, 0), "matrix": (128, 32 * k)}[self._map]
+                to = f"[%r8+{at + (r * self.blocks + k) * BLOCK + tile % self.stages * 16384}]"
+                where = {"lines": "%r31, %r30", "boxes": "%r31, %r32, %r30", "words": "%r30, %r32", "matrix": "%r32, %r30"}[self._map]
+                text.append(f"""
+    mul.lo.u32 %r30, %r3, {per_m}; mad.lo.u32 %r30, %r4, {per_n}, %r30; add.u32 %r30, %r30, {r}; mul.lo.u32 %r30, %r30, {y[0]}; add.u32 %r30, %r30, {y[1]};
+    mov.u32 %r31, 0; mov.u32 %r32, {4 * kb if self.form == "matrix" else kb + k}; @%p2 mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%r7], {size};
+    @%p2 cp.async.bulk.tensor.{3 if self.form == "boxes" else 2}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes {to}, [{map_}, {{{where}}}], [%r7];""")
+        return "\n".join(text)
+
+    def _stored(self, tile: int) -> str:
+        if self.form != "words" or not self.transposed:
+            return super()._stored(tile)
+        at = [b + n * BLOCK for side, b in (("a", 0), ("b", self.begin_b)) for n in range(self.rows(side) // 128 * self.blocks)]
+        at = [b + tile % self.stages * 16384 for b in at]
+        text = [
+            "shl.b32 %r30, %r1, 2; add.u32 %r30, %r30, %r8; and.b32 %r31, %r1, 31; shl.b32 %r31, %r31, 4; shr.u32 %r32, %r1, 5; shl.b32 %r32, %r32, 2;"
+        ]
+        text.append("add.u32 %r31, %r31, %r32; add.u32 %r31, %r31, %r8;")
+        text += [f"ld.shared.b32 %r33, [%r30+{b}]; bar.sync 0; st.shared.b32 [%r31+{b}], %r33;" for b in at]
+        return "\n".join([*text, "fence.proxy.async.shared::cta; bar.sync 0;"])
+
+    @property
+    def ptx(self) -> str:
+        text = super().ptx.replace(".param .u64 sfa, .param .u64 sfb", ".param .align 64 .b8 sfa[128], .param .align 64 .b8 sfb[128]")
+        for n, name in ((3, "sfa"), (4, "sfb")):
+            text = text.replace(f"ld.param.u64 %rd{n}, [{name}];", f"mov.b64 %rd{n}, {name}; cvta.param.u64 %rd{n}, %rd{n};")
+        return text
 
 
 STORES = {  # of the four scale factors of row %r30 at [%rd10] to block [%r31]: what a thread does; {at} is where a row has its place

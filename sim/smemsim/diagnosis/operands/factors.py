@@ -120,6 +120,11 @@ class Brought:
         """The bytes of global memory; negative ones are none."""
         return np.where(self.offsets < 0, self.offsets, self.offsets + self.base)
 
+    @property
+    def content(self) -> bytes:
+        """The bytes, if threads have stored some of them."""
+        return b"" if self.values is None else self.values.tobytes()
+
 
 class _Spot(NamedTuple):
     """An operand: its rows, its first k, and the size of its tensor as in `Use`."""

@@ -20,7 +20,8 @@ import numpy as np
 from smemsim.base.distinct import distinct
 from smemsim.core.finding import Finding, at_instruction, of_kind
 from smemsim.core.machine.bulk import BulkTransfer
-from smemsim.core.machine.tma import Transfer
+from smemsim.core.machine.global_memory import OUTSIDE
+from smemsim.core.machine.tma import Transfer, tma_load
 from smemsim.core.machine.tmem.layout import ScaleLayout
 from smemsim.core.spec.findings import Severity
 from smemsim.core.spec.shared_memory import CHUNK
@@ -101,6 +102,16 @@ class InRows:
         k = sorted(each)
         return cls(rows, k, [each[n][0] for n in k], np.stack([each[n][1] for n in k]), is_one)
 
+    def blocks(self) -> Iterator[InRows]:
+        """Each 128 rows, whose scale factors a copy brings alone."""
+        for n in range(0, self.rows.extent, LANES):
+            own = self.rows._replace(first=self.rows.first + n, extent=min(LANES, self.rows.extent - n))
+            yield dataclasses.replace(self, rows=own, at=self.at[:, n : n + LANES])
+
+    def key(self) -> tuple[object, ...]:
+        """Equal for rows of a tensor whose first ones have equal factors at the first k."""
+        return (*self.rows._replace(first=0, extent=0), self.k[0], int(self.at[0, 0]))
+
 
 class Idle(enum.IntEnum):
     """Bytes with other values that no product uses, as many as rows and k lack: none, some near the used ones, or some
@@ -143,6 +154,7 @@ class AllFactors:
             self._of_other,
             self._along_k,
             self._along_rows,
+            self._outside,
         )
 
     def worst(self, *sides: str) -> list[Finding]:
@@ -293,7 +305,7 @@ class AllFactors:
 
     def _in_map(self, x: InRows) -> Finding | None:
         """S701 where a tensor map has the factors as a matrix of the operand's rows and its blocks of K, and rows get
-        those of other rows.
+        those of other rows. A remark if the map may also be one of blocks, which a host has stored.
         """
         for use, at in zip(x.uses, x.at, strict=True):
             maps = {load.tensor_map for copy in use.copies for load in copy.loads if isinstance(load, Transfer)}
@@ -307,11 +319,13 @@ class AllFactors:
             if not wrong.any() or not self.is_data(at[at >= 0]):
                 continue
             n, copy = int(np.flatnonzero(wrong)[0]), use.copies[0].event
+            may_be_blocks = axis == 0 and tm.global_dim[0] % LANES == 0
             return at_instruction(
                 "S701", copy.instruction,
                 f"{int(wrong.sum())} of {len(at)} rows of {x.rows.side.upper()} get the scale factors of other rows: row {x.rows.first + n} gets those of row {int(row[n])}",
                 "pack the scale factors in blocks of 32 rows x 16 B (row r of 128: in row r % 32, from byte 4 (r / 32) on)",
-                why=f"the copy reads such blocks; the tensor map of {list(tm.global_dim)} has one row after the other", arrays=self._arrays(use), other=use.event.instruction,
+                why=f"the copy reads such blocks; the tensor map of {list(tm.global_dim)} has one row after the other" + ", unless it has such blocks" * may_be_blocks,
+                arrays=self._arrays(use), other=use.event.instruction, milder=Severity.NOTE if may_be_blocks else None,
             )  # fmt: skip
         return None
 
@@ -401,10 +415,10 @@ class AllFactors:
                     continue
             if shared.all() and not len(own) and side == "b" and use.copies and (found := self._copied_over(use)) is not None:
                 return found
-            if shared.all() and (len(own) or self._idle_load() is None or (use.by_threads and side == "a")):
+            if shared.all() and (len(own) or self._idle_load is None or (use.by_threads and side == "a")):
                 continue
-            copy, idle = use.copies[-1].event if use.copies else use.event, self._idle_load()
-            if shared.all() and idle is not None and use.copies and self._is_others_fault(use, idle):
+            copy, idle = use.copies[-1].event if use.copies else use.event, self._idle_load
+            if use.copies and (shared.all() or among(other, self.used[side]).all()) and self._is_of_other(use, idle, shared):
                 continue
             if idle is None and self._is_run_into(use, inside, side):
                 continue
@@ -464,14 +478,20 @@ class AllFactors:
             why=f"this copy overwrites the columns from {last.column} on, whose factors, of {lost.event.instruction.at}, no product has used", arrays=self._arrays(use), other=lost.event.instruction,
         )  # fmt: skip
 
-    def _is_others_fault(self, use: Use, idle: Bulk) -> bool:
+    def _is_of_other(self, use: Use, idle: Bulk | Load | None, shared: np.ndarray) -> bool:
+        """Is it the other operand, all of whose factors these rows have too, that has wrong ones?"""
+        if idle is not None and self._is_others_fault(use, idle):
+            return True
+        return not shared.all() and self._copied_over(use) is not None
+
+    def _is_others_fault(self, use: Use, idle: Bulk | Load) -> bool:
         """For two operands with the same factors: should the other one have the data of this load? Loads and copies are
         taken to come in one order.
         """
         order = {id(event): n for n, event in enumerate(self.launch.result.events.transfers())}
         use_side = "a" if isinstance(use.layout, ScaleLayout) and use.layout.operand == "A" else "b"
         others = [other.copies[-1] for x in self.rows.values() if x.rows.side != use_side for other in x.uses if other.copies]
-        loads = [order[id(self._loaders[id(load)])] for load in use.copies[-1].loads if id(load) in self._loaders]
+        loads = [order[id(event)] for event in self._events_of(use)]
         places = [order.get(id(copy.event), 0) for copy in (use.copies[-1], others[0])] if others else [0, 0]
         return bool(loads) and places[0] != places[1] and (places[0] > places[1]) != (order[id(idle)] > loads[0])
 
@@ -606,8 +626,9 @@ class AllFactors:
         each = ((copy, union([copy.addresses])) for copy in self.factors.brought.values())
         return [(copy, at) for copy, at in each if len(at) and not among(at, self.every).any() and self._is_like(at, self.every)]
 
-    def _idle(self, x: InRows, missing: int) -> Idle:
-        """Are there as many bytes as rows and k lack, with several values, that no product uses?
+    def _idle(self, x: InRows, missing: int, known: np.ndarray | None = None) -> Idle:
+        """Are there as many bytes as rows and k lack, with several values, that no product uses, or none of the `known`
+        ones?
 
         They are at the place of the missing ones if they lie between the factors of the operand. They may also lie
         before or after them, but no farther than the factors lie apart. In an array that is as large as all rows and k
@@ -625,7 +646,7 @@ class AllFactors:
 
         def are_there(more: int) -> bool:
             between, behind, before = (
-                self._unused(max(a, region.begin), min(b, region.end), used)
+                self._unused(max(a, region.begin), min(b, region.end), used, self.every if known is None else known)
                 for a, b in ((first, end), (end, end + more), (first - more, first))
             )
             found = [values for values in (np.append(between, behind), np.append(before, between)) if len(values) >= missing]
@@ -633,12 +654,12 @@ class AllFactors:
 
         return Idle.OWN if are_there(apart) else Idle.NEAR if are_there(min(FAR * missing, FARTHEST)) else Idle.NONE
 
-    def _unused(self, first: int, end: int, used: np.ndarray) -> np.ndarray:
-        """The values of bytes, from one address up to another, that no product uses, if they are as those of used ones
-        may be.
+    def _unused(self, first: int, end: int, used: np.ndarray, known: np.ndarray) -> np.ndarray:
+        """The values of bytes, from one address up to another, that are not among `known` ones, if they are as those of
+        used ones may be.
         """
         at = np.arange(first, end)
-        values = self.values(at[~among(at, self.every)])
+        values = self.values(at[~among(at, known)])
         found: np.ndarray = values[self._near(values, used)]
         return found
 
@@ -689,20 +710,30 @@ class AllFactors:
 
     @functools.cached_property
     def _tiles(self) -> dict[tuple[object, ...], list[InRows]]:
-        """Tiles of one tensor with one k, by their factors."""
+        """Blocks of rows of one tensor with one k, by their factors."""
         found: dict[tuple[object, ...], list[InRows]] = {}
         for x in self.rows.values():
-            found.setdefault((x.rows.side, x.rows.tensor, x.rows.plane, x.rows.extent, x.k[0], x.at[0].tobytes()), []).append(x)
+            for block in x.blocks():
+                found.setdefault(block.key(), []).append(block)
         return found
 
     def _along_rows(self, x: InRows) -> Finding | None:
-        """R508 if two tiles of rows have the factors of one, while those after them are never used."""
-        alike = self._tiles[x.rows.side, x.rows.tensor, x.rows.plane, x.rows.extent, x.k[0], x.at[0].tobytes()]
-        at = x.at[0]
-        if len(alike) < 2 or (at < 0).any() or len(distinct(at)) < 2 or not self.is_data(at):
-            return None
-        one, two = alike[0], alike[1]
-        if abs(one.rows.first - two.rows.first) < x.rows.extent or one.k != two.k:
+        """R508 if two tiles of rows, or two blocks of 128 rows, have the factors of one, while those after them are
+        never used.
+        """
+        return next(filter(None, map(self._block_along_rows, x.blocks())), None)
+
+    def _block_along_rows(self, x: InRows) -> Finding | None:
+        one, *others = self._tiles[x.key()]
+        two = next(iter(others), one)
+        least, most = sorted((one.rows.extent, two.rows.extent))
+        at = one.at[0, :least]
+        if (
+            abs(one.rows.first - two.rows.first) < most
+            or one.k != two.k
+            or not np.array_equal(at, two.at[0, :least])
+            or not self.is_data(at)
+        ):
             return None
         tiles = [y for y in self.rows.values() if (y.rows.side, y.rows.tensor, y.rows.plane) == (x.rows.side, x.rows.tensor, x.rows.plane)]
         every = np.concatenate([y.at.reshape(-1) for y in tiles])
@@ -712,9 +743,28 @@ class AllFactors:
         why, repair = self._why_along_rows(one.rows, two.rows, use)
         return at_instruction(
             "R508", use.event.instruction,
-            f"{named(one.rows)} and rows {two.rows.first} to {two.rows.first + two.rows.extent - 1} get the same {self.name}, from {use.base:#x} on",
+            f"{named(one.rows)} and rows {two.rows.first} to {two.rows.first + two.rows.extent - 1} get the same {self.name}, from {int(at.min()):#x} on",
             why=why + ", unless both are meant to share theirs" * (idle is Idle.NEAR), milder=None if idle is Idle.OWN else Severity.NOTE,
             repair=repair, arrays=self._arrays(use), other=self._loader(use),
+        )  # fmt: skip
+
+    def _outside(self, x: InRows) -> Finding | None:
+        """R508 where rows have factors of some k from boxes outside of the tensor map, which are 0, while no copy
+        brings others in the array.
+        """
+        outside = x.at == OUTSIDE
+        if not outside.any() or outside.all() or not self.is_data(x.at[x.at >= 0]):
+            return None
+        idle = self._idle(x, int(outside.sum()), self.brought)
+        if not idle:
+            return None
+        n = int(np.argmax(outside.any(axis=1)))
+        use = x.uses[n]
+        return at_instruction(
+            "R508", use.event.instruction,
+            f"{named(x.rows)} are multiplied at k = {x.k[n]} with {self.name} from outside of their tensor map, which are 0", f"coordinates of the {self.name} of this k",
+            why="nothing copies the bytes next to those of other k" + ", unless they are padding" * (idle is Idle.NEAR),
+            arrays=self._arrays(use), other=self._loader(use), milder=None if idle is Idle.OWN else Severity.NOTE,
         )  # fmt: skip
 
     def _why_along_rows(self, one: Rows, two: Rows, use: Use) -> tuple[str, str]:
@@ -784,39 +834,44 @@ class AllFactors:
     # ---- loads
 
     @functools.cached_property
-    def _loaders(self) -> dict[int, Bulk | Load]:
-        """The events of bulk copies, by their transfers."""
-        return {
-            id(transfer): event
-            for event in self.launch.result.events.transfers()
-            if isinstance(event, Bulk)
-            for transfer in event.transfers
-        }
+    def _loaders(self) -> dict[object, Bulk | Load]:
+        """The events of bulk copies, by their transfers, and of tensor loads, by map and coordinates."""
+        found: dict[object, Bulk | Load] = {}
+        for event in self.launch.result.events.transfers():
+            if isinstance(event, Bulk):
+                found |= {id(transfer): event for transfer in event.transfers}
+            elif isinstance(event, Load):
+                found.setdefault((event.tensor_map.global_address, event.coordinates), event)
+        return found
+
+    def _event_of(self, load: object) -> Bulk | Load | None:
+        """The instruction that a load is of."""
+        return self._loaders.get((load.tensor_map.global_address, load.coordinates) if isinstance(load, Transfer) else id(load))
+
+    def _events_of(self, use: Use) -> list[Bulk | Load]:
+        """The loads of what the last copy has copied, also if threads have stored it once more."""
+        known = [event for load in use.copies[-1].loads if (event := self._event_of(load)) is not None]
+        at = use.copies[-1].addresses[:1, :1]
+        every = dict.fromkeys(self._loaders.values())
+        return known or [event for event in every if any(among(at, union([own])).all() for own in _sources_of(event))]
 
     def _loader(self, use: Use) -> Instruction | None:
         """The instruction that has loaded factors into shared memory, if it is known."""
-        for copy in use.copies:
-            for load in copy.loads:
-                if id(load) in self._loaders:
-                    return self._loaders[id(load)].instruction
-                if isinstance(load, Transfer):
-                    for event in self.launch.result.events.transfers():
-                        if (
-                            isinstance(event, Load)
-                            and event.coordinates == load.coordinates
-                            and event.tensor_map.global_address == load.tensor_map.global_address
-                        ):
-                            return event.instruction
-        return None
+        events = (self._event_of(load) for copy in use.copies for load in copy.loads)
+        return next((event.instruction for event in events if event is not None), None)
 
-    def _idle_load(self) -> Bulk | None:
-        """A bulk copy into shared memory of which no copy brings a byte to tensor memory."""
-        for event in self.launch.result.events.transfers():
-            if isinstance(event, Bulk):
-                for transfer in event.transfers:
-                    at = _sources(transfer)
-                    if transfer.dst_space != "global" and len(at) and not among(at, self.brought).any() and self.is_data(at):
-                        return event
+    @functools.cached_property
+    def _idle_load(self) -> Bulk | Load | None:
+        """A load into shared memory of which no copy brings a byte to tensor memory, and which may be one of factors.
+        A tensor load counts if its map is that of no operand.
+        """
+        operands = {rows.tensor[0] for rows in self.rows}
+        for event in dict.fromkeys(self._loaders.values()):
+            if isinstance(event, Load) and event.tensor_map.global_address in operands:
+                continue
+            for at in _sources_of(event):
+                if len(at) and not among(at, self.brought).any() and self._is_like(at, self.every):
+                    return event
         return None
 
 
@@ -869,45 +924,63 @@ def _skipped(x: InRows, n: int, byte: tuple[int, int], column: int) -> Finding:
 
 def _of_all_stored(copies: Sequence[Brought], side: str) -> list[Finding]:
     """S702 of the first of some copies of factors that threads have stored. What one CTA leaves out another one may
-    use: of a line all copies count.
+    use: of a line all copies count. So do copies of the same bytes by other lines, as those of an unrolled loop.
     """
-    of_line: dict[int, set[int]] = {}
-    for copy in copies:
-        used = of_line.setdefault(copy.event.instruction.line, set())
-        used.update(layout.scale_id + n for rows, _, layout in copy.taken if rows.side == side for n in range(layout.scales))
-    found = (_of_stored(copy, side, of_line[copy.event.instruction.line]) for copy in copies)
+    known = [copy for copy in copies if copy.values is not None]
+    found = (_of_stored(copy, side, [one for one in known if _are_one(copy, one)]) for copy in known)
     return [of_kind(f, side) for f in found if f is not None][:1]
 
 
-def _of_stored(copy: Brought, side: str, used: set[int]) -> Finding | None:
-    """S702 where rows have one factor at several k, and bytes of a cell that are not `used` hold several values."""
-    taken = [one for one in copy.taken if one[0].side == side]
-    if len({rows for rows, *_ in taken}) != 1 or copy.values is None or any(layout.column != copy.column for *_, layout in taken):
+def _are_one(copy: Brought, other: Brought) -> bool:
+    """Do copies count together: those of one line, or of the same bytes?"""
+    return copy.event.instruction.line == other.event.instruction.line or copy.content == other.content
+
+
+def _of_stored(copy: Brought, side: str, alike: Sequence[Brought]) -> Finding | None:
+    """S702 where rows have one factor at several k, and bytes of a cell that no copy of these `alike` ones gives to
+    products hold several values.
+    """
+    taken = _taken_by(copy, side)
+    if len({rows for rows, *_ in taken}) != 1 or any(layout.column != copy.column for *_, layout in taken):
         return None
-    each = [(use, layout.scale_id + n, use.k + n * use.elements) for _, use, layout in taken for n in range(layout.scales)]
+    each = _bytes_of_k(copy, side)
     first: dict[int, int] = {}  # of each byte of a cell the k that it is taken for first
     again = next(((use, (k, first[byte])) for use, byte, k in each if first.setdefault(byte, k) != k), None)
-    cells = copy.values.reshape(len(copy.values), -1, CELL)[:, : -(-taken[0][0].extent // WARP_LANES)]
+    used = {byte for one in alike for _, byte, _ in _bytes_of_k(one, side)}
+    count = len({k for one in alike if one.content == copy.content for *_, k in _bytes_of_k(one, side)})
     idle = [byte for byte in range(CELL) if byte not in used]
-    if again is None or not idle or len({k for _, _, k in each}) > CELL:
+    if again is None or not idle or count > CELL:
         return None
+    assert copy.values is not None
+    cells = copy.values.reshape(len(copy.values), -1, CELL)[:, : -(-taken[0][0].extent // WARP_LANES)]
     values = cells[..., idle].astype(np.int64)
     if len(distinct(values)) < 2 or _are_near(values, cells[..., sorted(first)].astype(np.int64)).mean() < LIKE:
         return None
     return _same_id(taken[0][0], again[0], again[1], cells[..., idle].size)
 
 
+def _taken_by(copy: Brought, side: str) -> list[tuple[Rows, Use, ScaleLayout]]:
+    """What products of a side take of a copy."""
+    return [one for one in copy.taken if one[0].side == side]
+
+
+def _bytes_of_k(copy: Brought, side: str) -> list[tuple[Use, int, int]]:
+    """The byte of a cell that products take for each k."""
+    return [(use, layout.scale_id + n, use.k + n * use.elements) for _, use, layout in _taken_by(copy, side) for n in range(layout.scales)]
+
+
 def _axis_of_rows(tm: TensorMap, use: Use) -> int | None:
     """The dimension of a map of scale factors that is the operand's rows: the outer one of bytes, the inner one of
-    words of four factors. None for other matrices, and if blocks of 512 bytes may have these dimensions.
+    words of four factors. None for other matrices.
     """
-    if tm.rank != 2 or not use.size[0] or tm.interleave:
+    if tm.rank != 2 or not use.size[0]:
         return None
     rows, blocks = use.size[0], -(-use.size[1] // use.elements)
     inner, outer = tm.global_dim
     if tm.type_row.bits == 8 and outer == rows and CHUNK < inner < LANES and blocks <= inner < blocks + CHUNK:
         return 1
-    return 0 if tm.type_row.bits == 8 * CELL and rows <= inner < rows + CELL and rows > LANES and outer == -(-blocks // CELL) else None
+    padded = (-(-rows // unit) * unit for unit in (CELL, LANES))  # to 16 bytes, or to blocks
+    return 0 if tm.type_row.bits == 8 * CELL and inner in (rows, *padded) and outer == -(-blocks // CELL) else None
 
 
 def union(each: Iterable[np.ndarray]) -> np.ndarray:
@@ -929,6 +1002,13 @@ def _sources(load: object) -> np.ndarray:
     """The bytes of global memory that a load brings."""
     at = load.sources if isinstance(load, BulkTransfer | Transfer) else np.zeros(0, np.int64)
     return at[at >= 0]
+
+
+def _sources_of(event: Bulk | Load) -> list[np.ndarray]:
+    """The bytes of global memory that each transfer of a load brings to shared memory."""
+    if isinstance(event, Bulk):
+        return [_sources(transfer) for transfer in event.transfers if transfer.dst_space != "global"]
+    return [_sources(tma_load(event.tensor_map, event.coordinates, smem_address=0))] if event.mode == "tile" else []
 
 
 def named(rows: Rows | None) -> str:
