@@ -533,6 +533,7 @@ RIGHT = {
         unused,
     ),
     "pairs": (Gemm(n=256, pair=True, grid=(4, 1)), None),
+    "two tiles of K of a pair of 64 rows each": (Gemm(n=256, m=64, pair=True, grid=(4, 1), tiles=2), None),
     "two tiles of K of a pair": (Gemm("mxf4nvf4", "4X", n=224, pair=True, grid=(2, 1), tiles=2), None),
     "one block for all": (Gemm(tiles=3, grid=(2, 1), block=lambda side, tile: (0, 0, 0)), equal),
 }
@@ -628,6 +629,7 @@ SIBLINGS = {
     "those of B by m": (Gemm(n=64, grid=(2, 2), block=lambda side, tile: (tile, 1, 0)), "R508", "they change with the rows of A, rows 0 to 127 of A and rows 128 to 255 of A"),
     "a copy of those of B for A": (Gemm(n=64, source=lambda offset: 8192), "S701", "64 of 128 rows of A, the first one row 0, get scale factors that rows of B get"),
     "one id of A, computed": (Stored(n=64, by="computed", tiles=1, wrong="a", id=first_of_a), "S702", "of A are multiplied at k = 32 with the scale factors of k = 0 (scale id 0, column 64); line 30 copied 384"),
+    "one id of A, computed, of two tiles": (Stored(n=64, by="computed", wrong="a", id=first_of_a), "S702", "of A are multiplied at k = 32 with the scale factors of k = 0 (scale id 0, column 64); line 30 copied 384"),
     "one id of B, computed": (Stored(n=64, by="computed", tiles=1, wrong="b", id=but("b", lambda tile, step: 0)), "S702", "rows 0 to 63 of B are multiplied at k = 32 with the scale factors of k = 0 (scale id 0, column 128)"),
     "one row block for 256 rows of B": (Gemm(n=256, source=lambda offset: min(offset, 8192)), "R508", "rows 0 to 127 of B and rows 128 to 255 get the same scale factors"),
     "one row block for 200 rows of B": (Gemm("mxf4nvf4", "4X", n=200, source=lambda offset: offset - 2048 * (offset >= 8192 + 2048)), "R508", "rows 0 to 127 of B and rows 128 to 199 get"),
@@ -638,6 +640,8 @@ SIBLINGS = {
     "a copy of words of A for B": (Mapped(n=64, form="words", source=lambda offset: 0), "S701", "all of 64 rows of B, the first one row 0, get scale factors that rows of A get"),
     "a copy of tensor loads' of B for A": (Mapped(n=64, source=lambda offset: 8192), "S701", "64 of 128 rows of A, the first one row 0, get scale factors that rows of B get"),
     "those of 64 rows of B over A's": (Mapped(n=64, one_column=True), "S701", "this copy overwrites the columns from 64 on, whose factors, of line"),
+    "a pair of 64 rows each, and one block of B": (Gemm(n=256, m=64, pair=True, grid=(2, 1), wide=False), "R508", "a pair takes those of rows 128 to 255 of B from lanes 64 to 127"),
+    "one row block for a pair of 64 rows each": (Gemm(n=128, m=64, pair=True, grid=(2, 1), block=lambda side, tile: (tile, 0, 0)), "R508", "of A and rows 64 to 127 get the same scale factors, from 0x7f0000104000 on; no product uses"),
     "rows of a matrix as a block": (Mapped("mxf4nvf4", "4X", n=64, tiles=2, form="matrix"), "S701", "96 of 128 rows of A get the scale factors of other rows: row 32 gets those of row 0"),
 }  # fmt: skip
 
@@ -664,10 +668,13 @@ def test_words_in_the_order_of_blocks_are_no_fault():
     assert (done.findings, wrong, done.judged.scales) == ([], 0, (32, 32)), done.text()
 
 
+@pytest.mark.parametrize("tiles", [2, 4, 5])
 @pytest.mark.parametrize("by", ["computed", "words"])
-def test_a_cell_of_factors_of_four_tiles_of_k_is_copied_for_each(by):
-    """A factor for 128 elements: each tile takes another byte of a cell that threads store once more."""
-    done, _ = run(Stored(n=64, by=by, wrong="ab", tiles=4, id=lambda side, tile, step: tile, tile=lambda tile: 0))
+def test_a_cell_of_factors_of_four_tiles_of_k_is_copied_for_each(by, tiles):
+    """A factor for 128 elements: each tile takes another byte of a cell that threads store once more. Bytes of the last
+    cell may be padding.
+    """
+    done, _ = run(Stored(n=64, by=by, wrong="ab", tiles=tiles, id=lambda side, tile, step: tile % 4, tile=lambda tile: tile // 4))
     assert done.findings == [], done.text()
 
 

@@ -51,7 +51,10 @@ class Gemm:
     stride: int = 128  # between groups of 8 rows of a copy
     stride_b: int = 0  # of a copy of those of B, if not 0
     begin_b: int = 8192  # of B's scale factors in shared memory, after those of A
-    pair: bool = False  # is each 256 x n tile that of two CTAs?
+    pair: bool = False  # is each tile of 2 m x n that of two CTAs?
+    # of a CTA; 64 for a pair, whose lanes from 64 on have the second half of N, and of mxf8f6f4 alone
+    m: int = 128
+    wide: bool = True  # of these: do copies bring two row blocks of B to 64 lanes each?
     steps: int = STEPS  # products of a tile
     parts: int = 1  # loads of a row block
     still: tuple[str, int] = ("", 0)  # the part of a side that is that of the first tile in all tiles
@@ -67,7 +70,7 @@ class Gemm:
         return self.row[0]  # four steps
 
     def rows(self, side: str) -> int:
-        return 128 if side == "a" else -(-self.n // 128) * 128
+        return 128 if side == "a" else 256 if self.m == 64 else -(-self.n // 128) * 128
 
     # ---- the program
 
@@ -116,21 +119,22 @@ class Gemm:
             count, stride = self.rows(side) // 128, (self.stride_b if side == "b" else 0) or self.stride
             if self.copies is not None and not self.copies(side, tile):
                 continue
-            for r in range(count):
+            shape = "64x128b.warpx2::01_23" if self.m == 64 and side == "b" and self.wide else "32x128b.warpx4"
+            for r in range(count if self.m == 128 else 1):
                 for k in range(self.blocks):
                     word = SmemDescriptor(arch="sm_100a", start_address=0, leading_byte_offset=0, stride_byte_offset=stride).encode()
                     offset = at + (r * self.blocks + k) * BLOCK + tile % self.stages * 16384
                     offset = offset if self.source is None else self.source(offset)
                     text.append(f"""
     add.u32 %r30, %r8, {offset}; shr.u32 %r30, %r30, 4; cvt.u64.u32 %rd10, %r30; or.b64 %rd10, %rd10, {word};
-    add.u32 %r31, {base}, {(k * count + r) * 4}; @%p2 tcgen05.cp.cta_group::1.32x128b.warpx4 [%r31], %rd10;""")
+    add.u32 %r31, {base}, {(k * count + r) * 4}; @%p2 tcgen05.cp.cta_group::1.{shape} [%r31], %rd10;""")
         return "\n".join(text)
 
     def _tile(self, tile: int) -> str:
         _, _, dtype, scale_type = self.row
         text = [f"""
-    mov.u32 %r30, {128 * tile}; shl.b32 %r31, %r3, 7; mul.lo.u32 %r32, %r4, {self.n};
-    @%p2 mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%r7], {128 * (128 + self.n)};
+    mov.u32 %r30, {128 * tile}; mul.lo.u32 %r31, %r3, {self.m}; mul.lo.u32 %r32, %r4, {self.n};
+    @%p2 mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%r7], {128 * (self.m + self.n)};
     @%p2 cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%r5], [%rd1, {{%r30, %r31}}], [%r7];
     @%p2 cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%r6], [%rd2, {{%r30, %r32}}], [%r7];""",
                 self._scales(tile)]  # fmt: skip
@@ -138,7 +142,7 @@ class Gemm:
             ids = self._id("a", tile, step), self._id("b", tile, step)
             i = InstrDescriptor(
                 kind=self.kind,
-                m=256 if self.pair else 128,
+                m=self.m * (1 + self.pair),
                 n=self.n,
                 a_type=dtype,
                 b_type=dtype,
@@ -179,8 +183,16 @@ class Gemm:
         )
         text = text.replace(".reg .pred %p<8>;", ".reg .pred %p<8>; .reg .b16 %h<2>;")
         text = text.replace(f"mul.lo.u32 %r32, %r4, {self.n};", f"mul.lo.u32 %r32, %r50, {self.n // 2};")
-        text = text.replace(str(128 * (128 + self.n)), str(128 * (128 + self.n // 2)))
+        text = text.replace(str(128 * (self.m + self.n)), str(128 * (self.m + self.n // 2)))
         text = text.replace("one.shared::cluster.b64 [%r7+8];", "one.shared::cluster.multicast::cluster.b64 [%r7+8], %h1;")
+        if self.m == 64:  # lanes from 64 on have the second half of N
+            text = text.replace(
+                "shl.b32 %r42, %r3, 7; add.u32 %r42, %r42, %r1;",
+                "and.b32 %r43, %r1, 63; mad.lo.u32 %r42, %r3, 64, %r43; shr.u32 %r43, %r1, 6;",
+            )
+            text = text.replace("mad.lo.u32 %r42, %r4,", f"mad.lo.u32 %r42, %r43, {2 * self.n}, %r42; mad.lo.u32 %r42, %r4,")
+            text = text.replace(f"setp.lt.u32 %p3, %r41, {self.n};", f"setp.lt.u32 %p3, %r41, {self.n // 2};")
+            text = text.replace(f"add.u32 %r20, %r9, {self.n};", f"add.u32 %r20, %r9, {self.n // 2};")
         return re.sub(r"(bra LOADED\d+;\n)", rf"\1{meet}\n", text)
 
     @property
@@ -241,7 +253,7 @@ def run(gemm: Gemm, *, spread: int = 4, change: Callable[..., None] | None = Non
     codes = np.array([0, 1, 2, 4, 10, 12], np.uint8) if narrow else np.array([0x38, 0x40, 0xB8, 0x30, 0, 0xC0], np.uint8)
     values = np.array([0, 0.5, 1, 2, -1, -2]) if narrow else np.array([1, 2, -1, 0.5, 0, -2])
     maps, real, placed = [], [], []
-    for side, tile in (("a", 128), ("b", gemm.n)):
+    for side, tile in (("a", gemm.m), ("b", gemm.n)):
         rows, k = tile * gemm.grid[side == "b"], 128 * gemm.tiles * (2 if narrow else 1)
         pick = rng.integers(0, len(codes), (rows, k))
         raw = codes[pick]
@@ -264,7 +276,8 @@ def run(gemm: Gemm, *, spread: int = 4, change: Callable[..., None] | None = Non
         packed = gemm.packed(scales)
         arrays = gpu.array(packed)
         placed.append(arrays)
-        used = np.concatenate([scales[at : at + tile] for at in range(0, len(scales), gemm.rows(side))])
+        own, each = (tile // 2, 128) if side == "b" and gemm.m == 64 else (tile, gemm.rows(side))
+        used = np.concatenate([scales[at : at + own] for at in range(0, len(scales), each)])
         numbers = values[pick] * np.repeat(gemm.numbers(used), gemm.row[1], axis=1)
         real.append((numbers[:, : k * gemm.steps // STEPS], gemm.given(arrays)))
     (a, sfa), (b, sfb) = real

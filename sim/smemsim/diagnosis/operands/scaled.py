@@ -740,7 +740,7 @@ class AllFactors:
         idle, use = self._idle(x, len(every) - len(distinct(every))), two.uses[0]
         if not idle:
             return None
-        why, repair = self._why_along_rows(one.rows, two.rows, use)
+        why, repair = self._why_along_rows(one, two)
         return at_instruction(
             "R508", use.event.instruction,
             f"{named(one.rows)} and rows {two.rows.first} to {two.rows.first + two.rows.extent - 1} get the same {self.name}, from {int(at.min()):#x} on",
@@ -767,26 +767,32 @@ class AllFactors:
             arrays=self._arrays(use), other=self._loader(use), milder=None if idle is Idle.OWN else Severity.NOTE,
         )  # fmt: skip
 
-    def _why_along_rows(self, one: Rows, two: Rows, use: Use) -> tuple[str, str]:
+    def _why_along_rows(self, one: InRows, two: InRows) -> tuple[str, str]:
         """Why two tiles of rows have the same factors, and the fix.
 
         The factors of the second tile are in other columns if the copies bring as many bytes more, and their whole
-        array is loaded. Otherwise they are not loaded.
+        array is loaded. Otherwise they are not loaded. An instruction for both tiles names one column.
         """
+        use, layout = two.uses[0], two.uses[0].layout
+        is_one = one.uses[0].event is use.event
+        if is_one and isinstance(layout, ScaleLayout) and (layout.operand, layout.cta_group, layout.m) == ("B", 2, LANES):
+            why = f"for M = {LANES} a pair takes those of {named(two.rows)} from lanes {LANES // 2} to {LANES - 1}"
+            return why, f"tcgen05.cp.64x128b.warpx2::01_23 of a block of {self.name} for each half of N"
         copied, region = union(copy.addresses for copy in use.copies), self.memory.find(use.base)
-        left, by = copied[~among(copied, self.every)], two.first - one.first
+        left, by = copied[~among(copied, self.every)], two.rows.first - one.rows.first
         is_loaded = region.end - region.begin == int(((self.brought >= region.begin) & (self.brought < region.end)).sum())
         if (
-            not isinstance(use.layout, ScaleLayout)
+            not isinstance(layout, ScaleLayout)
+            or is_one
             or not 0 < by < LANES
             or by % WARP_LANES
-            or len(left) < use.addresses.size
+            or len(left) < two.at.size
             or not is_loaded
         ):
-            return "no product uses the bytes next to them", f"load the {self.name} at the coordinate of {one.side.upper()}'s rows"
-        column = use.layout.column + by // WARP_LANES
+            return "no product uses the bytes next to them", f"load the {self.name} at the coordinate of {one.rows.side.upper()}'s rows"
+        column = layout.column + by // WARP_LANES
         why = f"{use.copies[-1].event.instruction.at} copies {len(left)} bytes more with them, and no product uses these"
-        return why, f"column {column} as the first one of the {self.name} of {named(two)}"
+        return why, f"column {column} as the first one of the {self.name} of {named(two.rows)}"
 
     # ---- bytes of global memory
 
@@ -926,8 +932,7 @@ def _of_all_stored(copies: Sequence[Brought], side: str) -> list[Finding]:
     """S702 of the first of some copies of factors that threads have stored. What one CTA leaves out another one may
     use: of a line all copies count. So do copies of the same bytes by other lines, as those of an unrolled loop.
     """
-    known = [copy for copy in copies if copy.values is not None]
-    found = (_of_stored(copy, side, [one for one in known if _are_one(copy, one)]) for copy in known)
+    found = (_of_stored(copy, side, copies) for copy in copies)
     return [of_kind(f, side) for f in found if f is not None][:1]
 
 
@@ -936,22 +941,21 @@ def _are_one(copy: Brought, other: Brought) -> bool:
     return copy.event.instruction.line == other.event.instruction.line or copy.content == other.content
 
 
-def _of_stored(copy: Brought, side: str, alike: Sequence[Brought]) -> Finding | None:
-    """S702 where rows have one factor at several k, and bytes of a cell that no copy of these `alike` ones gives to
-    products hold several values.
+def _of_stored(copy: Brought, side: str, copies: Sequence[Brought]) -> Finding | None:
+    """S702 where rows have one factor at several k, and bytes of a cell hold several values that no product uses. There
+    is no finding if the rows have more k than all their cells have bytes: some factors are those of several k.
     """
     taken = _taken_by(copy, side)
-    if len({rows for rows, *_ in taken}) != 1 or any(layout.column != copy.column for *_, layout in taken):
+    if len({rows for rows, *_ in taken}) != 1 or copy.values is None or any(layout.column != copy.column for *_, layout in taken):
         return None
-    each = _bytes_of_k(copy, side)
     first: dict[int, int] = {}  # of each byte of a cell the k that it is taken for first
-    again = next(((use, (k, first[byte])) for use, byte, k in each if first.setdefault(byte, k) != k), None)
-    used = {byte for one in alike for _, byte, _ in _bytes_of_k(one, side)}
-    count = len({k for one in alike if one.content == copy.content for *_, k in _bytes_of_k(one, side)})
+    again = next(((use, (k, first[byte])) for use, byte, k in _bytes_of_k(taken) if first.setdefault(byte, k) != k), None)
+    used = {byte for one in copies if _are_one(copy, one) for _, byte, _ in _bytes_of_k(_taken_by(one, side))}
     idle = [byte for byte in range(CELL) if byte not in used]
-    if again is None or not idle or count > CELL:
+    own = [(one, [part for part in one.taken if part[0] == taken[0][0]]) for one in copies]
+    k, cells_of_rows = {k for _, parts in own for *_, k in _bytes_of_k(parts)}, {one.content for one, parts in own if parts}
+    if again is None or not idle or len(k) > CELL * len(cells_of_rows):
         return None
-    assert copy.values is not None
     cells = copy.values.reshape(len(copy.values), -1, CELL)[:, : -(-taken[0][0].extent // WARP_LANES)]
     values = cells[..., idle].astype(np.int64)
     if len(distinct(values)) < 2 or _are_near(values, cells[..., sorted(first)].astype(np.int64)).mean() < LIKE:
@@ -964,9 +968,9 @@ def _taken_by(copy: Brought, side: str) -> list[tuple[Rows, Use, ScaleLayout]]:
     return [one for one in copy.taken if one[0].side == side]
 
 
-def _bytes_of_k(copy: Brought, side: str) -> list[tuple[Use, int, int]]:
+def _bytes_of_k(taken: Sequence[tuple[Rows, Use, ScaleLayout]]) -> list[tuple[Use, int, int]]:
     """The byte of a cell that products take for each k."""
-    return [(use, layout.scale_id + n, use.k + n * use.elements) for _, use, layout in _taken_by(copy, side) for n in range(layout.scales)]
+    return [(use, layout.scale_id + n, use.k + n * use.elements) for _, use, layout in taken for n in range(layout.scales)]
 
 
 def _axis_of_rows(tm: TensorMap, use: Use) -> int | None:
