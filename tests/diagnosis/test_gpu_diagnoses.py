@@ -443,6 +443,45 @@ def test_a_sum_that_two_warps_update_needs_an_atomic_operation(update: str, repa
     assert all((str(repair) in f.repair, "atomic" in f.repair) == (True, repair != "bar.sync") for f in findings[:1])
 
 
+def copies_by_threads(*, early: str = "", late: str = "", arrive: str = "cp.async.mbarrier.arrive.noinc.shared.b64 [bar];") -> str:
+    """The second warp copies other numbers to a stage twice by cp.async, and the first one reads them. The word behind
+    the stage says how many copies were issued.
+    """
+    return f"""mov.u32 %r3, sm; @%p9 mbarrier.init.shared.b64 [bar], 32; @%p9 mbarrier.init.shared.b64 [bar+8], 1; @%p9 st.shared.b32 [sm+512], 0;
+    and.b32 %r6, %r1, 31; mad.lo.u32 %r4, %r6, 4, %r3; mul.wide.u32 %d1, %r1, 4; add.u64 %d1, %d20, %d1;
+    st.global.b32 [%d1], %r1; bar.sync 0;
+    mov.u32 %r8, 0; setp.ge.u32 %p3, %r1, 32; @%p3 bra COPIES;
+    READS: and.b32 %r9, %r8, 1; W: mbarrier.try_wait.parity.shared.b64 %p2, [bar], %r9; @!%p2 bra W;
+    {early}
+    ld.shared.b32 %r2, [%r4]; st.global.b32 [%d1+1024], %r2;
+    {late}
+    add.u32 %r8, %r8, 1; setp.lt.u32 %p4, %r8, 2; @%p4 bra READS; bra J;
+    COPIES: xor.b32 %r9, %r8, 1; and.b32 %r9, %r9, 1; E: mbarrier.try_wait.parity.shared.b64 %p2, [bar+8], %r9; @!%p2 bra E;
+    cp.async.ca.shared.global [%r4], [%d1], 4;
+    {arrive}
+    sub.u64 %d1, %d1, 128; add.u32 %r8, %r8, 1; st.volatile.shared.b32 [sm+512], %r8; setp.lt.u32 %p4, %r8, 2; @%p4 bra COPIES; J:
+    """
+
+
+FREE = "bar.warp.sync -1; @%p9 mbarrier.arrive.shared.b64 _, [bar+8];"
+NEXT_COPY = "F: ld.volatile.shared.b32 %r12, [sm+512]; setp.lt.u32 %p4, %r12, 2; @%p4 bra F;"
+
+
+@pytest.mark.parametrize(
+    ("given", "repair"),
+    [
+        ({"late": FREE}, ""),
+        ({"early": FREE + NEXT_COPY}, r"; or if bar\[1\].* is the mbarrier of this stage: move mbarrier.arrive.shared.b64 of line \d+ after the reads"),
+        ({"late": FREE, "arrive": "mbarrier.arrive.shared.b64 _, [bar];"}, r"^cp.async.mbarrier.arrive.noinc instead of mbarrier.arrive.shared.b64 in line \d+"),
+    ],
+    ids=["right", "freed before the reads", "the arrival does not wait"],
+)  # fmt: skip
+def test_a_ring_of_copies_by_threads_names_the_arrival(given: dict[str, str], repair: str):
+    findings = ran(copies_by_threads(**given), block=64).findings
+    assert [f.code for f in findings[:1]] == ["X004"] * bool(repair)
+    assert all(re.search(repair, f.repair) for f in findings[:1]), findings[0].repair
+
+
 @pytest.mark.parametrize("block", [32, 64])
 @pytest.mark.parametrize("waits", ["@%p9", "@%p3"], ids=["one thread", "one thread of the first warp"])
 def test_who_has_not_waited_for_a_copy_decides_how_to_repair(block: int, waits: str):

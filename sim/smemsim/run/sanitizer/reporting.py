@@ -535,9 +535,12 @@ class Reporting:
                 return BETWEEN.format(*self.ends(op.instruction, before))
             if op.instruction.op == "tcgen05":
                 return self.commit_of(op.instruction, before)
-            if kind == "cp.async" and warp not in self.waits and (arrival := self._arrival_of_copies(op.instruction)) is not None:
+            if kind == "cp.async" and (arrival := self._arrival_of_copies(op.instruction)) is not None:
                 at = f"the mbarrier at which {arrival.name} of {arrival.at} arrives"
-                return f"before {self.x.program.named(before)}: wait at {at} (mbarrier.try_wait; cuda::pipeline: consumer_wait)"
+                wait = f"before {self.x.program.named(before)}: wait at {at}"
+                if warp in self.waits:
+                    return f"{wait}, for the phase that counts this copy{self._passed_too_soon(int(op.warps[0]))}"
+                return f"{wait} (mbarrier.try_wait; cuda::pipeline: consumer_wait)"
             if kind in _GROUPS:
                 return f"before {self.x.program.named(before)}: {self.group_of(op, *_GROUPS[kind])}" + self._by_issuer(op)
             if (arrival := self._expects_none(op, warp)) is not None:
@@ -610,18 +613,25 @@ class Reporting:
         line, arrive = self._arrived_instead(op, warp) or (0, None)
         if arrive is None:
             return ""
-        return f"tcgen05.commit instead of {arrive.name} in {arrive.at}, at the mbarrier that {self.line(line)} waits for"
+        name = "tcgen05.commit" if op.instruction.op == "tcgen05" else "cp.async.mbarrier.arrive.noinc"
+        return f"{name} instead of {arrive.name} in {arrive.at}, at the mbarrier that {self.line(line)} waits for"
 
     def _arrived_instead(self, op: Operation, warp: int) -> tuple[int, Instruction] | None:
-        """The wait of a warp (its line) for an arrival, and not for an operation of tcgen05. The warp that has issued
-        the operation arrives after it in the text, but the arrival does not wait for it. None in all other cases.
+        """The wait of a warp (its line) for an arrival, and not for an operation of tcgen05 or a cp.async. The warp that
+        has issued the operation arrives after it in the text, but the arrival does not wait for it. None in all other
+        cases.
         """
         barrier, line, _ = self.waits.get(warp, (None, 0, []))
-        if op.instruction.op != "tcgen05" or barrier is None or _counts(barrier, op):
+        if barrier is None or _counts(barrier, op) or not (op.instruction.op == "tcgen05" or self._has_no_wait(op)):
             return None
         came = [self.sites.get(by) for by, _ in barrier.state.arrivals.by_site]
         arrive = next((i for i in came if i is not None and _only_arrives(i) and self._leads(op.instruction, i)), None)
         return None if arrive is None or int(op.warps[0]) not in self._arrived(barrier) else (line, arrive)
+
+    def _has_no_wait(self, op: Operation) -> bool:
+        """Is an operation a cp.async, which no later instruction waits for?"""
+        after = "cp.async.wait", "cp.async.mbarrier.arrive"
+        return op.kind == "cp.async" and all(self.following(op.instruction, name) is None for name in after)
 
     def _arrived(self, barrier: Mbarrier) -> set[int]:
         """The warps of the wave that have arrived at an mbarrier."""
