@@ -617,9 +617,9 @@ class Reporting:
         return f"{name} instead of {arrive.name} in {arrive.at}, at the mbarrier that {self.line(line)} waits for"
 
     def _arrived_instead(self, op: Operation, warp: int) -> tuple[int, Instruction] | None:
-        """The wait of a warp (its line) for an arrival, and not for an operation of tcgen05 or a cp.async. The warp that
-        has issued the operation arrives after it in the text, but the arrival does not wait for it. None in all other
-        cases.
+        """The wait of a warp (its line) for an arrival, and not for an operation of tcgen05 or a cp.async; else None.
+
+        The warp that has issued the operation arrives after it in the text, but the arrival does not wait for it.
         """
         barrier, line, _ = self.waits.get(warp, (None, 0, []))
         if barrier is None or _counts(barrier, op) or not (op.instruction.op == "tcgen05" or self._has_no_wait(op)):

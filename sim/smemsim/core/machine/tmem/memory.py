@@ -764,7 +764,9 @@ class TensorMemory(Columns, metaclass=OwnMembers):
                 f" ({len(missing)} such columns)" if len(missing) > 1 else ""
             )
             if self.strict:
-                raise AllocationError(f"{sentence}; tcgen05.alloc comes first (PTX ISA 9.1 §9.7.16.1.2)")
+                own = np.flatnonzero(self._allocated)
+                has = f"allocated are {own.size} columns, up to column {own[-1]}" if own.size else "tcgen05.alloc comes first"
+                raise AllocationError(f"{sentence}; {has} (PTX ISA 9.1 §9.7.16.1.2)")
             self.problems.append(sentence)
         return lane, column
 
