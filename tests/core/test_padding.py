@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from smemsim.core.machine.padding import pad_columns, widths
+from smemsim.core.machine.padding import pad_columns, pitches, widths
 
 ROWS = 8
 NOTHING = np.zeros(0, np.int64)
@@ -130,3 +130,61 @@ def test_the_words_of_a_structure_may_be_numbers_of_columns_and_the_halves_of_a_
     bank = np.concatenate([np.array([at], np.uint64).view(np.uint32), np.array([5, 0, 1 << 21, 9, 77], np.uint32)]).view(np.uint8)
     assert widths(bank, lambda value: value == at).tolist() == [5, 9, 77]
     assert widths(NOTHING.astype(np.uint8), lambda value: False).size == 0
+
+
+def of_bytes(unwritten):
+    """The pitch of each byte, by where the unwritten ones are."""
+    offsets, found = np.flatnonzero(unwritten), np.zeros(len(unwritten), np.int64)
+    found[offsets] = pitches(offsets)
+    return found
+
+
+def tiled(pitch, gaps, rows=12):
+    """Where rows have gaps, each by its begin and its length."""
+    found = np.zeros((rows, pitch), bool)
+    for begin, length in gaps:
+        found[:, begin : begin + length] = True
+    return found.reshape(-1)
+
+
+@pytest.mark.parametrize("begin", [0, 5, 13, 17])
+@pytest.mark.parametrize("rows", [2, 3, 7])
+def test_a_longer_first_or_last_gap_has_the_part_that_the_others_have(rows, begin):
+    """As many bytes next to the first row, and next to the last one, as are in the gaps between rows."""
+    for before, behind in itertools.product((0, 1, 2, 30), repeat=2):
+        gaps = np.concatenate([np.zeros(40, bool), tiled(20, [(begin, 3)], rows), np.zeros(40, bool)])
+        first, last = 40 + begin, 40 + begin + 20 * rows - 17
+        longer = gaps.copy()
+        longer[first - before : first] = longer[last : last + behind] = True
+        if rows > 2 or not before or not behind:
+            assert (of_bytes(longer) == 20 * gaps).all()
+
+
+@pytest.mark.parametrize("second", [3, 4, 7, 9, 10, 12])
+def test_two_gaps_of_a_row_have_its_pitch(second):
+    """Those of one length: a row ends at the gap after the next, unless they are all equally far apart."""
+    gaps = tiled(20, [(0, 2), (second, 2)])
+    assert (of_bytes(gaps) == gaps * (10 if second == 10 else 20)).all()
+
+
+@pytest.mark.parametrize("row", [3, 4, 8])
+@pytest.mark.parametrize("holes", range(1, 9))
+def test_holes_of_one_row_are_in_no_row_of_their_own(holes, row):
+    """Also if they are as long as the gaps of rows, and equally far apart."""
+    for length, gap in ((1, 3), (2, 2)):
+        gaps = tiled(40, [(0, gap)])
+        more = gaps.copy()
+        for n in range(holes):
+            more[40 * row + 6 + 4 * n :][:length] = True
+        assert (of_bytes(more) == 40 * gaps).all()
+
+
+@pytest.mark.parametrize(("before", "behind"), [(0, 0), (3, 0), (16, 0), (0, 3), (0, 500)])
+@pytest.mark.parametrize(("data", "pitch"), [(32, 33), (32, 40), (100, 104)])
+def test_three_rows_are_a_tile_and_two_only_if_an_argument_is_their_length(data, pitch, behind, before):
+    """Some bytes in front of the first gap are not written, or some behind the last one."""
+    two, three = (np.concatenate([np.zeros(16, bool), blank(pitch, data, rows=rows).reshape(-1)]) for rows in (2, 3))
+    for tile, known, are_padding in ((three, (), True), (two, (), False), (two, (data,), True), (two, (data + 1,), False)):
+        row = tile.copy()
+        row[16 + 4 * data - before : 16 + 4 * data] = True
+        assert (pads(row, known, behind=behind) == (tile & are_padding)).all()

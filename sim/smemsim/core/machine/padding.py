@@ -87,7 +87,7 @@ class Rows:
         self.is_cut = np.zeros(len(begins), bool)
         if len(begins) > 1:
             first, last = int(self.lengths[1]), int(self.lengths[-2])
-            self.is_cut[-1], self.is_cut[0] = self.lengths[-1] > last, self.lengths[0] > first
+            self.is_cut[-1] = self.lengths[-1] > last  # what is behind it is in the row of the last gap
             self.lengths[-1] = min(self.lengths[-1], last)
             self.begins[0] += max(int(self.lengths[0]) - first, 0)
             self.lengths[0] = min(self.lengths[0], first)
