@@ -1,11 +1,16 @@
 """Where a launch's time goes, as `smemsim run --profile` says it."""
 
 import json
+import sys
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
+import smemsim
 from smemsim.cli import main
+from smemsim.run import Observer
+from smemsim.run.engine.profile import Sampler
 
 KERNEL = """.version 8.0 .target sm_90a .address_size 64
 .visible .entry k(.param .u64 out) {
@@ -63,3 +68,32 @@ def test_a_profile_is_of_one_process(tmp_path):
     done = _run(tmp_path, "--profile", "--workers", "2")
     assert done.exit_code == 2
     assert "--profile" in done.output
+
+
+class Looks(Observer):
+    """Takes a sample at each access of memory and at each barrier, and notes the line."""
+
+    def __init__(self, sampler):
+        self.sampler, self.lines = sampler, []
+
+    def accessed(self, x, access):
+        self.barrier_met(x, access.instruction)
+
+    def barrier_met(self, x, i, *_):
+        self.lines.append((i.line, i.name))
+        self.sampler.note(sys._getframe())
+
+
+def test_a_sample_of_the_interpreter_is_of_the_instruction_that_runs(monkeypatch):
+    monkeypatch.setenv("SMEMSIM_TIERS", "closures")
+    monkeypatch.setattr("smemsim.run.engine.profile.EVERY", 5)  # seconds: no other samples
+    gpu = smemsim.Gpu("sm_90a")
+    with Sampler() as sampler:
+        looks = Looks(sampler)
+        text = KERNEL.replace("AGAIN:\nst", "AGAIN: mov.u32 %r4, 0; st").replace(
+            "[%r2];", "[%r2]; mov.u32 %r1, %r4;"
+        )  # last in a block, and not
+        gpu.launch(text, grid=4, block=128, args=[gpu.zeros(128, np.uint32)], progress=False, observers=[looks])
+    lines = {(hot.first, hot.last, hot.count, hot.text) for hot in sampler.profile.lines}
+    assert lines == {(line, line, 1, name) for line, name in looks.lines}
+    assert len(lines) == 5
