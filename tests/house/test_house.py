@@ -219,6 +219,7 @@ INNER = {
     "smemsim.run.engine.grid",
     "smemsim.run.lower.inline",
     "smemsim.run.engine.multiprocessors",
+    "smemsim.run.engine.profile",
     "smemsim.run.isa.registry",
     "smemsim.run.origins",
     "smemsim.run.procs.shards",

@@ -574,10 +574,10 @@ def test_a_product_may_take_a_from_the_registers_of_its_d(a: tuple[int, ...]) ->
 PLAIN = f"wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {listed(0, 4)}, %rd3, %rd4, %p1, 1, 1, 0, 0;"
 
 
-def codes(a: int, b: int, *, fence: bool = True, block: int = 128, before: str = "") -> list[str]:
+def codes(a: int, b: int, *, fence: bool = True, block: int = 128, before: str = "", text: str = PLAIN) -> list[str]:
     gpu = Device("sm_90a")
     args = (gpu.array(np.zeros(4096, np.uint32)), gpu.array(np.zeros((8, 256), np.uint32)), a, b)
-    run = gpu.launch(wgmma_kernel(f"{before} {PLAIN}", 4, fence=fence), "k", block=block, args=args)
+    run = gpu.launch(wgmma_kernel(f"{before} {text}", 9 if "%r8" in text else 4, fence=fence), "k", block=block, args=args)
     return [f.code for f in run.result.findings.values()]
 
 
@@ -609,6 +609,35 @@ def test_registers_that_are_written_behind_the_fence_are_a_remark(before: str, t
     fence stands.
     """
     assert codes(WORD.encode(), WORD.encode(), before=before) == told
+
+
+@pytest.mark.parametrize("form", ["sp", "dense", "A in shared memory"])
+@pytest.mark.parametrize(("scale", "reads_d"), [("0", False), ("1", True), ("%p1", True)])
+def test_a_new_sum_reads_no_registers_of_d_that_are_written_behind_the_fence(form: str, scale: str, reads_d: bool) -> None:
+    d, a = listed(0, 4), "%rd3" if "shared" in form else listed(4, 4)
+    text = f"wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {d}, {a}, %rd4, {scale}, 1, 1, {'0, ' * ('shared' in form)}0; // %r8"
+    if form == "sp":
+        text = f"wgmma.mma_async.sp.sync.aligned.m64n8k32.f32.f16.f16 {d}, {a}, %rd4, %r8, 1, {scale}, 1, 1, 0;"
+    head = "mov.b32 %r8, 0x44444444; wgmma.fence.sync.aligned;"
+    for register, is_read in (("%r3", reads_d), ("%r4", "shared" not in form), ("%r7", "shared" not in form), ("%r8", False)):
+        found = codes(WORD.encode(), WORD.encode(), before=f"{head} and.b32 {register}, {register}, {register};", text=text)
+        assert found == ["X014"] * is_read, register
+
+
+# The registers of D are written behind the fence, or with a fence behind, in one of two loops.
+@pytest.mark.parametrize(
+    ("before", "told"),
+    [
+        ("mov.u32 %r189, 0; LOOP: {} add.u32 %r189, %r189, 1; setp.lt.u32 %p2, %r189, 3; @%p2 bra LOOP;", ["X014"]),
+        ("mov.u32 %r189, 0; LOOP: {} wgmma.fence.sync.aligned; add.u32 %r189, %r189, 1; setp.lt.u32 %p2, %r189, 3; @%p2 bra LOOP;", []),
+        ("bra LAST; LOOP: {} bra END; LAST: setp.lt.u32 %p2, %r190, 999; @%p2 bra LOOP; END:", ["X014"]),
+        ("bra LAST; LOOP: {} wgmma.fence.sync.aligned; bra END; LAST: setp.lt.u32 %p2, %r190, 999; @%p2 bra LOOP; END:", []),
+        ("bra END; {} END:", []),
+    ],
+    ids=["a loop", "a loop with a fence", "a block in front", "a block in front with a fence", "a block that no path leads by"],
+)
+def test_registers_that_are_written_behind_the_fence_in_another_block_are_a_remark(before: str, told: list[str]) -> None:
+    assert codes(WORD.encode(), WORD.encode(), before=before.format("add.u32 %r2, %r2, 1;")) == told
 
 
 @pytest.mark.parametrize(("use", "told"), [("", []), ("add.u32 %r199, %r20, 1;", ["X017"])], ids=["of no use", "used"])

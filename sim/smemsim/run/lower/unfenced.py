@@ -37,7 +37,7 @@ def _find(program: Program) -> dict[int, Instruction]:
     count, wanted = len(program.blocks), _wanted(program)
     begins: list[_Given] = [{} for _ in range(count + 1)]
     found: dict[int, Instruction] = {}
-    left = list(range(count))
+    left = list(range(count)) if program.inlined.frames else [0]  # a called function begins anywhere
     seen: set[int] = set()
     while left:
         n = left.pop()
@@ -45,7 +45,10 @@ def _find(program: Program) -> dict[int, Instruction]:
         given = dict(begins[n])
         for i in program.blocks[n].instructions:
             _execute(i, given, wanted, found)
-        for to in following(program, n) or ():
+        targets = following(program, n)
+        if targets is None:  # any block may come next
+            left += set(range(count)) - seen
+        for to in targets or ():
             news = {slot: i for slot, i in given.items() if slot not in begins[to]}
             if to < count and (news or to not in seen):
                 begins[to] |= news
