@@ -614,3 +614,32 @@ def test_a_release_before_the_data_is_named(is_first: bool, between: str):
     findings = gpu.launch(text, grid=2, block=1, args=arrays, progress=False).findings
     assert [f.code for f in findings] == ([] if is_first else ["X008"])
     assert all(f.repair.startswith(f"line {line['st.global']} before line {line['st.release']}, if that sets the flag") for f in findings)
+
+
+USES = "ld.global.u32 %r4, [%d20]; st.global.u32 [%d20+64], %r4;"
+POLL = "W: {} setp.eq.u32 %p3, %r3, 0; @%p3 bra W;"
+
+
+@pytest.mark.parametrize(
+    ("polls", "is_named"),
+    [
+        (f"{POLL.format('ld.acquire.gpu.global.u32 %r3, [%d21];')} {USES}", True),
+        (f"{POLL.format('atom.acq_rel.gpu.global.add.u32 %r3, [%d21], 0;')} {USES}", True),
+        (f"{POLL.format('atom.acquire.gpu.global.or.b32 %r3, [%d21], 0;')} {USES}", True),
+        (f"{POLL.format('ld.relaxed.gpu.global.u32 %r3, [%d21];')} {USES}", False),
+        (f"{USES} {POLL.format('ld.acquire.gpu.global.u32 %r3, [%d21];')}", False),
+        (f"{POLL.format('atom.release.gpu.global.add.u32 %r3, [%d21], 0;')} {USES}", False),
+    ],
+    ids=["acquires", "acquires and releases", "an atomic acquires", "relaxed", "acquires behind the use", "releases"],
+)
+def test_a_release_before_the_data_is_the_cause_for_who_acquires_it(polls: str, is_named: bool):
+    """CTA 0 sets the flag before the number. A reader that acquires nothing has a fault of its own."""
+    body = (
+        "mov.u32 %r2, %ctaid.x; setp.eq.u32 %p1, %r2, 1; @%p1 bra A; st.release.gpu.global.u32 [%d21], 1; st.global.u32 [%d20], 5; bra E;"
+    )
+    gpu = smemsim.Gpu("sm_90a")
+    arrays = [gpu.array(np.zeros(32, np.uint32)), gpu.array(np.zeros(1, np.uint32))]
+    text = kernel(2, f"{body} A: {polls} E:".replace("; ", ";\n"))
+    findings = [f for f in gpu.launch(text, grid=2, block=1, args=arrays, progress=False).findings if "st.global.u32" in str(f)]
+    assert [f.code for f in findings] == ["X008"]
+    assert [" releases before " in f.why for f in findings] == [is_named]
