@@ -1288,6 +1288,28 @@ def test_a_strong_write_that_was_seen_stays_seen_behind_an_own_write(looks, own,
     assert races(body, np.zeros(2, np.uint32), np.zeros(1, np.uint32), **shape) == wanted
 
 
+# A warp adds to a word. Warp 0 takes the 1 by an atomic, and meets warp 1 or not, which uses the word.
+TAKEN = """.shared .align 4 .b32 word; mov.u32 %r9, word; @%p9 st.shared.u32 [%r9], 0; bar.sync 0; and.b32 %r4, %r1, 31; setp.ne.u32 %p2, %r4, 0;
+mov.u32 %r8, %ctaid.x; setp.eq.u32 %p1, %r8, 1; @%p1 bra ADD; shr.u32 %r8, %r1, 5; setp.eq.u32 %p1, %r8, 1; @%p1 bra ONE; setp.eq.u32 %p1, %r8, 2; @%p1 bra ADD;
+TAKE: {takes} setp.eq.u32 %p3, %r3, 0; @%p3 bra TAKE; {meets} bra END; ONE: {meets} @%p2 bra END; {then} bra END;
+ADD: setp.eq.u32 %p1, %r1, {adder}; @%p1 red.relaxed.{scope}.add.u32 [{word}], 1; END:"""
+
+
+@pytest.mark.parametrize("space", ["global", "shared"])
+@pytest.mark.parametrize("then", ["reads", "stores"])
+@pytest.mark.parametrize("takes", ["ld.relaxed.{}.u32 %r3, [{}];", "atom.relaxed.{}.cas.b32 %r3, [{}], 1, 2;"], ids=["a load", "an atomic"])
+@pytest.mark.parametrize(("meets", "severities"), [("bar.sync 1, 64;", set()), ("", {"wrong"})], ids=["a barrier", "no barrier"])
+def test_who_meets_the_taker_of_a_strong_write_follows_it(meets, severities, takes, then, space):
+    """order.observation: the value that an atomic has returned was written before it, for all who follow the atomic."""
+    scope, word = ("gpu.global", "%d20") if space == "global" else ("cta.shared", "%r9")
+    uses = {"reads": f"ld.{space}.u32 %r2, [{word}]; st.global.u32 [%d21], %r2;", "stores": f"st.{space}.u32 [{word}], 9;"}[then]
+    shape = {"block": 64, "grid": 2} if space == "global" else {"block": 96}
+    body = TAKEN.format(
+        takes=takes.format(scope, word), meets=meets, then=uses, scope=scope, word=word, adder=0 if space == "global" else 64
+    )
+    assert races(body, np.zeros(2, np.uint32), np.zeros(1, np.uint32), **shape) == severities
+
+
 # Warp 2 adds to a word, warp 0 waits for that, meets warp 1 or not, looks again and says so; warp 1 reads the word plainly.
 LOOKS_AGAIN = """.shared .align 8 .b32 word[2]; mov.u32 %r9, word; setp.eq.u32 %p1, %r1, 0; @%p1 st.shared.u32 [%r9], 0; @%p1 st.shared.u32 [%r9+4], 0; bar.sync 0;
 shr.u32 %r4, %r1, 5; setp.eq.u32 %p1, %r4, 1; @%p1 bra ONE; setp.eq.u32 %p1, %r1, 64; @%p1 red.relaxed.cta.shared.add.u32 [%r9], 1; setp.eq.u32 %p1, %r4, 2; @%p1 bra END;

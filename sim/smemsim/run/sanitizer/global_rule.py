@@ -274,9 +274,10 @@ class GlobalRule:
         for n in np.flatnonzero(late & strong).tolist():
             cell, warp, epoch = int(suspects[n, loops.CELL]), int(warps[n]), int(suspects[n, loops.EPOCH])
             last = int(array.cells.writers[cell])
-            # an atomic of the warp itself returned the value: a reduction, or a store, returns none
-            is_own = does == "read" and last >> loops.WHO == self.table.first + warp + 1
-            known[n] = (is_own and self.history.numbers.instructions[last & loops.INDEX].op == "atom") or any(
+            # an atomic of the warp itself, or one that it has seen, returned the value; a reduction or a store did not
+            is_read = does == "read" and epoch != last and self.history.numbers.instructions[last & loops.INDEX].op == "atom"
+            is_own = last >> loops.WHO == self.table.first + warp + 1
+            known[n] = (is_read and (is_own or self._has_seen(warp, last))) or any(
                 epoch in read.writes and (reader == self.table.first + warp or self._has_seen(warp, read.read))
                 for reader, read in array.observed.get(cell, {}).items()
             )

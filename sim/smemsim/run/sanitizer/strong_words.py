@@ -73,9 +73,10 @@ class StrongWords:
         """
         known, table = np.zeros(len(at), bool), self.table
         for n, (place, warp, other, clock) in enumerate(zip(at.tolist(), warps.tolist(), others.tolist(), when.tolist(), strict=True)):
-            # an atomic of the warp itself returned the value: a reduction, or a store, returns none
-            is_returned = table.who[place] == warp and table.strong[place] and table.line[place] in self._lines["atom"]
-            known[n] = is_returned or any(
+            # an atomic of the warp itself, or one that it has seen, returned the value; a reduction or a store did not
+            last, is_read = table.who[place], table.strong[place] and table.line[place] in self._lines["atom"]
+            is_seen = last == warp or (is_read and last != other and self.clocks.has_seen(warp, last) >= table.when[place])
+            known[n] = (is_read and is_seen) or any(
                 clocks[other % table.per_cluster] >= clock and (reader == warp or self.clocks.has_seen(warp, reader) >= since)
                 for reader, (since, clocks) in self._observed.get(place, {}).items()
             )
