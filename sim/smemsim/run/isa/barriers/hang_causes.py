@@ -54,7 +54,7 @@ def _seen(barrier: Mbarrier, x: Wave) -> int:
     """
     passed, state = barrier.state.passed, barrier.state
     begin = barrier.cta.rank * x.stride // WARP
-    waiting = {int(tid) // WARP for wait, _ in barrier.waits for tid in x.tid[wait.threads]}
+    waiting = {n for wait, _ in barrier.waits for n in (x.tid[wait.threads] // WARP).tolist()}
     by_warp = {
         n: int(most) for n, most in enumerate(passed.by_thread.reshape(-1, WARP).max(axis=1).tolist() if len(passed.by_thread) else [])
     }
