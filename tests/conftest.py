@@ -190,10 +190,11 @@ def _of_all_workers(tmp_path_factory):
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionstart(session):
-    """Where the environment wants no bytecode beside the sources, it lies in the folder of the run. A file that one
-    worker has compiled, and whose assertions it has spelled out, the other one reads. So do the programs that tests
-    start: half of their time went into compiling the package again.
+    """Where the environment wants no bytecode beside the sources, it lies in the folder of the run. What one worker has
+    compiled the other one reads, and so do programs that tests start: half of their time went into compiling the
+    package again. For them too, pytest leaves the package's assertions as they are, as it leaves those of others.
     """
+    session.config.pluginmanager.rewrite_hook._must_rewrite.discard("smemsim")
     is_worker = "PYTEST_XDIST_WORKER" in os.environ
     if sys.dont_write_bytecode and (is_worker or not getattr(session.config.option, "numprocesses", None)):
         folder = str(_of_all_workers(session.config._tmp_path_factory) / "bytecode")
