@@ -947,6 +947,18 @@ def test_what_is_meant_is_found_in_another_stage():
     assert f"must be [0, 32, 64, 96, {2 * TILE}, {2 * TILE + 32}" in first.repair
 
 
+@pytest.mark.parametrize("before", ["", "setp.eq.u32 %p, %tid, 0; @%p mbarrier.inval.shared.b64 [other];"], ids=["", "a remark"])
+@pytest.mark.parametrize("k", [64, 0], ids=["right", "the first block of B twice"])
+def test_a_remark_explains_no_wrong_tile(before: str, k: int):
+    """The remark is about an mbarrier that nothing has initialised."""
+    gpu = Gpu("sm_90a")
+    a, b = tensor(gpu, (64, 128), (BOX, ROWS)), tensor(gpu, (64, 128), (BOX, ROWS))
+    loads = [Load(0, 0, (0, 0)), Load(1, TILE, (0, 0)), Load(0, 2 * TILE, (64, 0)), Load(1, 3 * TILE, (k, 0))]
+    found = run(kernel(2, loads, [*steps(0, TILE), *steps(2 * TILE, 3 * TILE)], before=before), gpu, a, b)
+    assert [f.severity for f in found.remarks if f.code == "X010"] == ["luck"] * bool(before)
+    assert [f.code for f in found.findings] == ["R508"] * (k == 0)
+
+
 @pytest.mark.parametrize(("first", "step"), [(64, 1), (0, 64)], ids=["taps of a convolution", "blocks of k below each other"])
 def test_rows_that_go_on_are_no_swapped_coordinates(first: int, step: int):
     """Rows of A move, and k of B: of taps by one row each, of an operand that is stored in blocks of 64 k by a whole

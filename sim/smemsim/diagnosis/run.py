@@ -526,7 +526,8 @@ class Run(metaclass=OwnMembers):
         causes = exchanged(reads)
         causes += of_maps(reads, self.launch, [f.line for f in causes])
         causes = causes or turned(reads) or interchanged(reads, self.launch.arch)
-        others = {f.code for f in self._watched if f.severity is not Severity.NOTE}
+        # a remark explains no wrong tile
+        others = {f.code for f in self._watched if f.severity in (Severity.TRAP, Severity.WRONG)}
         # what was not written may be what the instruction's shape leaves out
         is_known = bool(causes or (report and report.findings) or others - {"R507"})
         executed = [] if is_known else self._of_parts(reads, is_missed="R507" in others or bool(self.launch.result.left_out))
