@@ -246,6 +246,31 @@ def test_a_wrong_use_is_found_at_its_line(name: str) -> None:
 
 
 MMA = "@%p1 tcgen05.mma.cta_group::1.kind::{} [%r197{}], {}, %rd4, %r160, {};"
+COLLECT = MMA.replace(".kind::{}", ".kind::{}.collector::a::{}")
+
+
+@pytest.mark.parametrize(
+    ("before", "use", "words"),
+    [
+        (["fill %rd3"], "lastuse", ""),
+        (["fill %rd3", "use %rd3"], "use", ""),
+        ([], "use", "holds no matrix"),
+        (["fill %rd3", "lastuse %rd3"], "use", "holds no matrix"),
+        (["fill %rd3", "discard %rd3"], "lastuse", "holds no matrix"),
+        (["fill %rd4"], "lastuse", "which is another one"),
+    ],
+)
+def test_a_collector_buffer_is_used_with_the_matrix_that_filled_it(before: list[str], use: str, words: str) -> None:
+    """Products of their own columns come before; the last product is the one that is stored."""
+    text, images, a, b, _ = product("f16", "bf16")
+    once = MMA.format("f16", "", "%rd3", "0")
+    assert once in text
+    made = [COLLECT.format("f16", how, "+64", operand, "0") for how, operand in map(str.split, before)]
+    run, d = multiplied(text.replace(once, "\n".join([*made, COLLECT.format("f16", use, "", "%rd3", "0")])), images)
+    told = [f for f in run.remarks if "collector buffer" in f.message]
+    assert [(f.code, f.severity) for f in told] == [("X009", "luck")] * bool(words)
+    assert all(words in f.message for f in told)
+    np.testing.assert_array_equal(d, a @ b.T)
 
 
 @pytest.mark.parametrize(("kind", "dtype", "codes"), [("f16", "bf16", ["R508"]), ("tf32", "tf32", [])])

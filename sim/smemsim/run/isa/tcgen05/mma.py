@@ -82,8 +82,9 @@ class _Mma:
         self.scale_vec = words.one_of(_SCALE_VECTORS).removeprefix("scale_vec::") or None
         self.shifts = words.has("ashift")
         buffers = ("b0", "b1", "b2", "b3") if self.ws else ("a",)
-        # what is kept for later is what memory holds
-        words.one_of(f"collector::{buffer}::{use}" for buffer in buffers for use in _USES)
+        # the operand is always read from memory; without a qualifier the buffer's content is discarded
+        collects = words.one_of([f"collector::{buffer}::{use}" for buffer in buffers for use in _USES], f"::{buffers[0]}::discard")
+        _, self.buffer, self.use = collects.split("::")
         words.end()
         self.d = c.address(operands.next("D's address"))
         a = operands.next("A")
@@ -120,6 +121,8 @@ class _Mma:
         threads = x.threads
         reads = {"d": self.d, "a": self.a, "b": self.b, "idesc": self.idesc, **self.more}
         given = {name: np.asarray(read(x)) for name, read in reads.items()}
+        if self.use != "discard" or _COLLECTED(x):
+            self._collect(x, threads, listed(given["b" if self.ws else "a"], len(threads)))
         key = (threads.tobytes(), *(words.tobytes() for words in given.values()), in_force())
         kept = self._batches(x)
         if (batch := kept.get(key)) is not None:
@@ -131,6 +134,33 @@ class _Mma:
                     kept.clear()
                 kept[key] = alone
         x.progress.changes += 1
+
+    def _collect(self, x: Wave, threads: np.ndarray, words: list[int]) -> None:
+        """Note which matrix a collector buffer holds, by its descriptor or address. A use of a buffer without a
+        matrix, or with another one, is a remark.
+        """
+        kept = _COLLECTED(x)
+        for thread, word in zip(threads.tolist(), words, strict=True):
+            place = int(x.cta_of[thread]), self.buffer
+            filled = kept.get(place)
+            if self.use in ("use", "lastuse") and (filled is None or filled[0] != word):
+                self._note_collector(x, None if filled is None else filled[1])
+            if self.use == "fill":
+                kept[place] = word, self.i
+            elif self.use != "use":
+                kept.pop(place, None)
+
+    def _note_collector(self, x: Wave, filled: Instruction | None) -> None:
+        side, name = ("B" if self.ws else "A"), f"collector::{self.buffer}"
+        holds = (
+            f"holds the {side} of {filled.at}, which is another one"
+            if filled is not None
+            else "holds no matrix: no .fill before it, or discarded"
+        )
+        x.launch.find(
+            "X009", self.i, f".{name}::{self.use} reads {side} from a collector buffer that {holds}", f".{name}::fill for this {side}, or no qualifier",
+            because="PTX ISA 9.1 §9.7.16.10.9", why=f"smemsim reads {side} from memory; hardware may take the content of the buffer", milder=Severity.LUCK,
+        )  # fmt: skip
 
     def _run_in_turn(self, x: Wave, threads: np.ndarray, given: dict[str, np.ndarray]) -> _Batch | None:
         """Run the instructions of threads with these words; the batch, if there is one alone."""
@@ -325,6 +355,8 @@ class _Group:
         return Issue(mma, self.tensor, self.shared, self.are_unwritten)
 
 
+# by the index of a CTA and a collector buffer: the descriptor or address that filled it, and by what instruction
+_COLLECTED: Slot[dict[tuple[int, str], tuple[int, Instruction]]] = Slot(lambda x: {})
 _GROUPS: Slot[dict[tuple[int, int], _Group]] = Slot(lambda x: {})  # by the index of a CTA, and `.cta_group`
 
 
