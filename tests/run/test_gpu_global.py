@@ -1310,6 +1310,20 @@ def test_who_meets_the_taker_of_a_strong_write_follows_it(meets, severities, tak
     assert races(body, np.zeros(2, np.uint32), np.zeros(1, np.uint32), **shape) == severities
 
 
+TICKET = """.shared .align 4 .b32 w; setp.ne.u32 %p2, %r1, 0; @%p2 bra MEET; atom.global.add.u32 %r3, [%d20], 1; st.shared.u32 [w], %r3;
+MEET: bar.sync 0; ld.shared.u32 %r4, [w]; setp.ne.u32 %p1, %r4, {last}; @%p1 bra END; setp.ne.u32 %p1, %r1, {who}; @%p1 bra END; {then} END:"""
+
+
+@pytest.mark.parametrize("then", [STORES, READS], ids=["stores", "reads"])
+@pytest.mark.parametrize("who", [0, 32])
+@pytest.mark.parametrize(("last", "severities"), [(3, set()), (1, {"wrong"})], ids=["the last ticket", "an early ticket"])
+def test_threads_of_the_cta_with_the_last_ticket_may_use_the_counter(last, severities, who, then):
+    """Behind a barrier, any thread: the other CTAs have added before. A CTA with an early ticket does not follow those."""
+    assert (
+        races(TICKET.format(last=last, who=who, then=then), np.zeros(1, np.uint32), np.zeros(1, np.uint32), grid=4, block=64) == severities
+    )
+
+
 # Warp 2 adds to a word, warp 0 waits for that, meets warp 1 or not, looks again and says so; warp 1 reads the word plainly.
 LOOKS_AGAIN = """.shared .align 8 .b32 word[2]; mov.u32 %r9, word; setp.eq.u32 %p1, %r1, 0; @%p1 st.shared.u32 [%r9], 0; @%p1 st.shared.u32 [%r9+4], 0; bar.sync 0;
 shr.u32 %r4, %r1, 5; setp.eq.u32 %p1, %r4, 1; @%p1 bra ONE; setp.eq.u32 %p1, %r1, 64; @%p1 red.relaxed.cta.shared.add.u32 [%r9], 1; setp.eq.u32 %p1, %r4, 2; @%p1 bra END;
