@@ -959,6 +959,39 @@ def test_a_remark_explains_no_wrong_tile(before: str, k: int):
     assert [f.code for f in found.findings] == ["R508"] * (k == 0)
 
 
+def stored_box(*, turned: bool, swizzle: str) -> str:
+    """D in shared memory, element (row, column) by threads, then a tensor store of it; `swizzle` makes %r0 of %row."""
+    rows = [
+        "shr.u32 %r1, %tid, 5; and.b32 %r2, %tid, 31; shr.u32 %r3, %r2, 2; mad.lo.u32 %r3, %r1, 16, %r3; and.b32 %r4, %r2, 3; shl.b32 %r4, %r4, 1;"
+    ]
+    for n in range(32):
+        row, column = ("%r6", "%r5") if turned else ("%r5", "%r6")
+        rows.append(f"""add.u32 %r5, %r3, {n // 2 % 2 * 8}; add.u32 %r6, %r4, {n // 4 * 8 + n % 2}; {swizzle.replace("%row", row)}
+        shr.u32 %r7, {column}, 3; xor.b32 %r7, %r7, %r0; shl.b32 %r7, %r7, 4; and.b32 %r0, {column}, 7; shl.b32 %r0, %r0, 1; add.u32 %r7, %r7, %r0;
+        mad.lo.u32 %r7, {row}, 128, %r7; add.u32 %r7, %r7, %tiles; cvt.rn.f16.f32 %h, %f{n}; st.shared.b16 [%r7], %h;""")
+    newline = "\n"
+    return f"""{{ .reg .b16 %h; bar.sync 0; {newline.join(rows)} }}
+    fence.proxy.async.shared::cta; bar.sync 0; setp.ne.u32 %p, %tid, 0; @%p ret; mov.b64 %map, map2; mov.b32 %c0, 0;
+    cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%map, {{%c0, %c0}}], [%tiles]; cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;"""
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize(
+    ("swizzle", "codes"),
+    [("and.b32 %r0, %row, 7;", []), ("shr.u32 %r0, %row, 1; and.b32 %r0, %r0, 3;", ["R501"])],
+    ids=["right", "of 64 bytes"],
+)
+def test_the_chunks_of_a_stored_product_are_checked_also_if_it_is_transposed(turned: bool, swizzle: str, codes: list[str]):
+    gpu = Gpu("sm_90a")
+    maps = [tensor(gpu, (64, 64), (BOX, ROWS)) for _ in range(3)]
+    text = kernel(3, [Load(0, 0, (0, 0)), Load(1, TILE, (0, 0))], steps(0, TILE))
+    out = "mad.lo.u32 %r0, %x, 128, %tid;"
+    assert out in text
+    found = run(text.replace(out, f"{stored_box(turned=turned, swizzle=swizzle)} {out}"), gpu, *maps)
+    assert [f.code for f in found.findings] == codes, found.text()
+    assert all("write shared memory with swizzle 128B" in f.repair for f in found.findings)
+
+
 @pytest.mark.parametrize(("first", "step"), [(64, 1), (0, 64)], ids=["taps of a convolution", "blocks of k below each other"])
 def test_rows_that_go_on_are_no_swapped_coordinates(first: int, step: int):
     """Rows of A move, and k of B: of taps by one row each, of an operand that is stored in blocks of 64 k by a whole

@@ -91,7 +91,7 @@ def stored_tiles(reads: Reads, launch: Launch) -> list[Finding]:
         some = [e for e in _some(of_a_kind) if not _is_right(e, tiles, launch)]
         boxes = _boxes(some, tiles, launch)
         told = next((f for box in boxes if (f := _swizzled(box, of_a_kind, launch) or _exchanged(box, launch))), None)
-        told = told or _slid(some, of_a_kind, tiles, launch)
+        told = told or _slid(some, of_a_kind, tiles, launch) or _of_turned(some, of_a_kind, tiles, launch)
         stored += [told] if told is not None else []
     return stored
 
@@ -308,6 +308,13 @@ def _slid(some: list[Store], alike: list[Store], tiles: list[_Tile], launch: Lau
             if (told := slid(values, _tile_of(event, alike, launch))) is not None:
                 return at_instruction(told.code, event.instruction, told.what, told.change)
     return None
+
+
+def _of_turned(some: list[Store], alike: list[Store], tiles: list[_Tile], launch: Launch) -> Finding | None:
+    """The finding about the chunks of a box, if the kernel stores D transposed."""
+    turned = [dataclasses.replace(t, sums=t.sums.T, row=t.column, column=t.row, extent=t.extent[::-1]) for t in tiles]
+    boxes = _boxes([e for e in some if not _is_right(e, turned, launch)], turned, launch)
+    return next((f for box in boxes if (f := _swizzled(box, alike, launch)) is not None), None)
 
 
 def _at(tile: _Tile, row: int, column: int, rows: int, columns: int) -> np.ndarray | None:
