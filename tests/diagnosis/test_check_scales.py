@@ -20,7 +20,7 @@ from kernels import changed, kernel, said_of_damaged, word_with
 from messages import facts, launch_facts, one_line
 from scaled import ARCH, MODES, scaled
 from scaled_fragments import SHUFFLED, FragmentGemm, sparse_fragments
-from scaled_gemms import IN_A_ROW, STORES, Gemm, Mapped, Sparse, SparseWarpgroup, Stored, run
+from scaled_gemms import IN_A_ROW, STORES, Gemm, Halves, Mapped, Sparse, SparseWarpgroup, Stored, run
 from smemsim import GlobalMemory, InputError, ScaleLayout, SharedMemory, TensorMemory, check, tcgen05_cp
 from smemsim.cli import main
 from smemsim.core.spec.tensor_memory import COPY_SHAPES
@@ -642,19 +642,25 @@ SIBLINGS = {
     "those of 64 rows of B over A's": (Mapped(n=64, one_column=True), "S701", "this copy overwrites the columns from 64 on, whose factors, of line"),
     "a pair of 64 rows each, and one block of B": (Gemm(n=256, m=64, pair=True, grid=(2, 1), wide=False), "R508", "a pair takes those of rows 128 to 255 of B from lanes 64 to 127"),
     "one row block for a pair of 64 rows each": (Gemm(n=128, m=64, pair=True, grid=(2, 1), block=lambda side, tile: (tile, 0, 0)), "R508", "of A and rows 64 to 127 get the same scale factors, from 0x7f0000104000 on; no product uses"),
+    "two tiles of N in a block, and one column": (Halves(by=0), "R508", "line 40 copies 256 bytes more with them, and no product uses these"),
     "rows of a matrix as a block": (Mapped("mxf4nvf4", "4X", n=64, tiles=2, form="matrix"), "S701", "96 of 128 rows of A get the scale factors of other rows: row 32 gets those of row 0"),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "gemm",
-    [
-        Gemm(n=96, grid=(1, 2)), Gemm(n=64, tiles=2, parts=2), Gemm(n=64, tiles=2, parts=4, stages=2), Gemm("mxf4nvf4", "4X", n=64, parts=2),
-        Stored(n=64, by="computed", tiles=1, wrong="ab"),
-        Mapped(n=64, tiles=2, stages=2), Mapped("mxf4nvf4", "4X", n=200, form="boxes", grid=(2, 1)), Mapped(n=200, tiles=2, form="words"),
-    ],
-    ids=str,
-)  # fmt: skip
+RIGHT_LOADS = {
+    "96 of N": Gemm(n=96, grid=(1, 2)),
+    "two loads": Gemm(n=64, tiles=2, parts=2),
+    "four loads": Gemm(n=64, tiles=2, parts=4, stages=2),
+    "two loads of four blocks": Gemm("mxf4nvf4", "4X", n=64, parts=2),
+    "computed": Stored(n=64, by="computed", tiles=1, wrong="ab"),
+    "tensor loads of lines": Mapped(n=64, tiles=2, stages=2),
+    "tensor loads of blocks": Mapped("mxf4nvf4", "4X", n=200, form="boxes", grid=(2, 1)),
+    "tensor loads of words": Mapped(n=200, tiles=2, form="words"),
+    "two tiles of N in a block": Halves("mxf4nvf4", "4X", tiles=2, grid=(1, 4)),
+}
+
+
+@pytest.mark.parametrize("gemm", RIGHT_LOADS.values(), ids=RIGHT_LOADS)
 def test_right_scale_factors_are_silent_however_many_loads_bring_them(gemm):
     done, wrong = run(gemm)
     assert (done.findings, done.remarks, wrong) == ([], [], 0), done.text()
@@ -676,6 +682,62 @@ def test_a_cell_of_factors_of_four_tiles_of_k_is_copied_for_each(by, tiles):
     """
     done, _ = run(Stored(n=64, by=by, wrong="ab", tiles=tiles, id=lambda side, tile, step: tile % 4, tile=lambda tile: tile // 4))
     assert done.findings == [], done.text()
+
+
+def but_rows_below_eight(_: str, scales: np.ndarray) -> None:
+    scales[np.arange(len(scales)) % 32 >= 8] = 0
+
+
+def far_in_byte_one(_: str, scales: np.ndarray) -> None:
+    scales[:, 1::4] = 250
+
+
+def one_value_behind(side: str, scales: np.ndarray) -> None:
+    if side == "a":
+        scales[128:] = 127
+
+
+PADDING = {  # bytes that are left out and may be no factors
+    "rows of one value that a stride leaves out": (Gemm(n=64, stride=0), but_rows_below_eight),
+    "a byte between two": (Gemm(n=64, steps=3, id=lambda side, tile, step: (0, 2, 3)[step]), far_in_byte_one),
+    "a row block of one value": (Gemm(n=64, grid=(2, 1), block=lambda side, tile: (tile, 0, int(side == "b"))), one_value_behind),
+    "words of one value": (Mapped(n=64, form="words", transposed=False), equal),
+    "one value for A and B": (Gemm(n=64, source=lambda offset: 0), equal),
+    "garbage in cells that threads compute": (Stored(n=64, by="computed", tiles=1, wrong="a", id=lambda side, tile, step: 0), garbage),
+    "one value in cells that threads compute": (Stored(n=64, by="computed", tiles=1, wrong="a", id=lambda side, tile, step: 0), padded),
+    "64 rows for each factor": (Stored(n=64, wrong="a", turn="shr.u32 %r30, %r30, 6;"), None),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("gemm", "change"), PADDING.values(), ids=PADDING)
+def test_bytes_that_may_be_no_factors_are_not_missed(gemm, change):
+    done, _ = run(gemm, change=change)
+    told = [f for f in [*done.findings, *done.remarks] if "scale factors" in f.message]
+    assert told == [], done.text()
+
+
+def zeros(_: str, scales: np.ndarray) -> None:
+    scales[::3] = 0
+
+
+@pytest.mark.parametrize(
+    ("gemm", "codes"),
+    [
+        (Gemm("mxf4nvf4", "4X", n=64, column=lambda side, tile, step: 0), ["S702", "S702"]),
+        (Gemm(n=64, grid=(2, 1), block=lambda side, tile: (tile, 0, int(side == "b"))), ["R508"]),
+        (Gemm(n=64, stride=0), ["S701", "S701"]),
+        (Gemm(n=64, source=lambda offset: 0), ["S701"]),
+    ],
+    ids=["one column", "one row block", "no stride", "those of A for B"],
+)  # fmt: skip
+def test_zeros_and_two_values_are_factors_too(gemm, codes):
+    for options in ({"change": zeros}, {"spread": 2}):
+        assert [f.code for f in run(gemm, **options)[0].findings] == codes
+
+
+def test_factors_that_all_lie_outside_have_no_bytes():
+    done, _ = run(Mapped(n=64, form="boxes", block=lambda side, tile: own(side, int(side == "a"))))
+    assert (done.findings, [f.code for f in done.remarks], done.judged.scales) == ([], ["T209"], (4, 4)), done.text()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -869,6 +931,14 @@ def test_metadata_in_registers_is_that_of_its_rows_and_k(kernel, words):
     assert [f.code for f in done.findings] == ["R508"] * bool(words), done.text()
     assert all(words in f.message and "wgmma.mma_async.sp." in f.instruction for f in done.findings)
     assert "not checked: sparse metadata" not in done.text()
+
+
+def test_metadata_that_is_known_in_part_has_no_finding():
+    """The unused words of the array may be what the other registers have been computed from."""
+    steps = ((0, 0), (0, 1), (0, 0), (1, 1))
+    known, other = (SparseWarpgroup(steps=steps, after=after).run()[0] for after in ("", "xor.b32 %e1, %e1, 0x11111111;"))
+    assert ([f.code for f in known.findings], other.findings) == (["R508"], []), other.text()
+    assert any("registers that no array holds" in missed for missed in other.judged.missed)
 
 
 @pytest.mark.parametrize("steps", [((0, 0), (0, 1), (1, 0), (1, 1)), ((0, 0), (0, 0), (1, 0), (1, 1))])

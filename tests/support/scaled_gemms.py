@@ -14,7 +14,7 @@ import numpy as np
 from ptx_kernels import wait
 from smemsim import DeviceArray, Gpu, InstrDescriptor, Run, SmemDescriptor, TensorMap
 
-__all__ = ["IN_A_ROW", "IN_BLOCKS", "STORES", "Gemm", "Mapped", "Sparse", "SparseWarpgroup", "Stored", "run"]
+__all__ = ["IN_A_ROW", "IN_BLOCKS", "STORES", "Gemm", "Halves", "Mapped", "Sparse", "SparseWarpgroup", "Stored", "run"]
 
 BLOCK = 512  # bytes of 128 rows x 4 scale factors
 KINDS = {  # scales of a row for an instruction, elements that share one, element type, scale type
@@ -232,6 +232,12 @@ STORE:
         found: np.ndarray = (one + step * rng.integers(-1, spread - 1, (rows, 4 * self.blocks * self.tiles))).astype(np.uint8)
         return found
 
+    def used(self, side: str, scales: np.ndarray) -> np.ndarray:
+        """Those of the rows of A or of B, without padding."""
+        tile = self.m if side == "a" else self.n
+        own, each = (tile // 2, 128) if side == "b" and self.m == 64 else (tile, self.rows(side))
+        return np.concatenate([scales[at : at + own] for at in range(0, len(scales), each)])
+
     def packed(self, scales: np.ndarray) -> np.ndarray:
         """Those in blocks of 128 rows x 4."""
         rows, count = scales.shape
@@ -276,8 +282,7 @@ def run(gemm: Gemm, *, spread: int = 4, change: Callable[..., None] | None = Non
         packed = gemm.packed(scales)
         arrays = gpu.array(packed)
         placed.append(arrays)
-        own, each = (tile // 2, 128) if side == "b" and gemm.m == 64 else (tile, gemm.rows(side))
-        used = np.concatenate([scales[at : at + own] for at in range(0, len(scales), each)])
+        used = gemm.used(side, scales)
         numbers = values[pick] * np.repeat(gemm.numbers(used), gemm.row[1], axis=1)
         real.append((numbers[:, : k * gemm.steps // STEPS], gemm.given(arrays)))
     (a, sfa), (b, sfb) = real
@@ -371,6 +376,33 @@ class Mapped(Gemm):
         for n, name in ((3, "sfa"), (4, "sfb")):
             text = text.replace(f"ld.param.u64 %rd{n}, [{name}];", f"mov.b64 %rd{n}, {name}; cvta.param.u64 %rd{n}, %rd{n};")
         return text
+
+
+@dataclasses.dataclass(frozen=True)
+class Halves(Gemm):
+    """Tiles of 64 of N, of which two have their scale factors in one block of 128 rows: every second one begins two
+    columns further.
+    """
+
+    n: int = 64
+    grid: tuple[int, int] = (1, 2)
+    by: int = 2
+
+    def _loads(self, tile: int) -> str:
+        return super()._loads(tile).replace("mad.lo.u32 %r30, %r4,", "shr.u32 %r31, %r4, 1; mad.lo.u32 %r30, %r31,")
+
+    def scales(self, side: str, rng: np.random.Generator, *, spread: int = 4) -> np.ndarray:
+        found = super().scales(side, rng, spread=spread)
+        return found if side == "a" else found[: len(found) // 2]
+
+    def used(self, side: str, scales: np.ndarray) -> np.ndarray:
+        return scales
+
+    @property
+    def ptx(self) -> str:
+        return super().ptx.replace(
+            "add.u32 %r32, %r21, ", f"and.b32 %r32, %r4, 1; mad.lo.u32 %r32, %r32, {self.by}, %r21; add.u32 %r32, %r32, "
+        )
 
 
 STORES = {  # of the four scale factors of row %r30 at [%rd10] to block [%r31]: what a thread does; {at} is where a row has its place
@@ -551,6 +583,7 @@ class SparseWarpgroup:
     same: bool = False  # is the metadata that of one pattern?
     by_shared: bool = False  # does it come through shared memory?
     packed: bool = True  # in the order of threads; else in halves, which threads put together
+    after: str = ""  # what happens to the registers %e0 and %e1
 
     @property
     def ptx(self) -> str:
@@ -579,7 +612,7 @@ class SparseWarpgroup:
     mov.u32 %r5, smem; add.u32 %r6, %r5, 8192; add.u32 %r7, %r6, 4096; shl.b32 %r21, %r1, 3; add.u32 %r21, %r21, %r7; add.u32 %r21, %r21, 16;
     @%p2 mbarrier.init.shared::cta.b64 [%r7], 1; fence.mbarrier_init.release.cluster; bar.sync 0;
     mov.u32 %r30, 0; mov.u32 %r33, 64; shl.b32 %r31, %r3, 6; {self.thread} mul.wide.u32 %rd10, {block}, 1024; add.u64 %rd3, %rd3, %rd10; mul.wide.u32 %rd10, %r2, {4 if self.packed else 2};
-    add.u64 %rd3, %rd3, %rd10; {load} add.u32 %r34, %r6, 2048;
+    add.u64 %rd3, %rd3, %rd10; {load} {self.after} add.u32 %r34, %r6, 2048;
     shr.u32 %r32, %r5, 4; cvt.u64.u32 %rd5, %r32; or.b64 %rd5, %rd5, {word}; shr.u32 %r32, %r6, 4; cvt.u64.u32 %rd6, %r32; or.b64 %rd6, %rd6, {word};
     @%p2 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r7], {8192 + 4096};
     @%p2 cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%r5], [%rd1, {{%r30, %r31}}], [%r7];

@@ -218,11 +218,7 @@ class AllFactors:
     def _contradiction(self, rows: Rows, one: Use, two: Use) -> Finding:
         side, other = rows.side.upper(), "B" if rows.side == "a" else "A"
         follows = one.other is not None and two.other is not None and one.other != two.other
-        why = (
-            f"they change with the rows of {other}, {named(one.other)} and {named(two.other)}"
-            if follows and one.other and two.other
-            else ""
-        )
+        why = f"they change with the rows of {other}, {named(one.other)} and {named(two.other)}" if follows else ""
         repair = (
             f"the scale factors of {side}: exchange the two addresses of scale factors, or load them at the coordinate of {side}'s rows"
             if follows
@@ -890,7 +886,7 @@ def _same_id(rows: Rows, use: Use, k: tuple[int, int], idle: int, arrays: tuple[
         "S702", use.event.instruction,
         f"{named(rows)} are multiplied at k = {k[0]} with the scale factors of k = {k[1]} (scale id {use.layout.scale_id}, column {use.layout.column})",
         f"let the scale id of {rows.side.upper()} advance with k: {', '.join(map(str, mode.ids))}, in bits {field.low + field.width - 1}:{field.low} of the instruction descriptor "
-        "(bits 31:30 of the address have no effect)" if len(mode.ids) > 1 else "the columns that have the scale factors of this k",
+        "(bits 31:30 of the address have no effect)",
         arrays=arrays, other=copy.instruction, why=f"{copy.instruction.at} copied {idle} more bytes of factors, for other k, to these cells, and no instruction uses them",
     )  # fmt: skip
 
@@ -1029,4 +1025,4 @@ def _order(at: np.ndarray) -> tuple[str, np.ndarray, int] | None:
     rows, found = np.arange(len(at)), exchanged(at)
     if found is None or not np.array_equal(found[1], rows % WARP_LANES * CELL + rows // WARP_LANES):
         return found if found is not None and found[0] else None
-    return (LINEAR, *found[1:]) if found[2] != CELL and len(at) > WARP_LANES else None
+    return (LINEAR, *found[1:]) if found[2] != CELL else None
