@@ -174,6 +174,54 @@ def test_an_id_of_the_descriptor_that_the_mode_has_not():
     assert [(f.code, f.because) for f in report.findings] == [("I603", ""), ("S702", "I603")]
 
 
+@pytest.mark.parametrize(("k_step", "is_known"), [(4, True), (2, True), (None, False)])
+def test_the_type_of_the_tensor_or_the_step_of_k_says_how_many_factors_a_row_has(k_step, is_known):
+    """A tensor of bytes may be of either type of mxf4nvf4: two factors for a row, or four."""
+    scenario = scaled("4X", steps=1)
+    mma = scenario["step"][-1]
+    del mma["scale_vec"]
+    assert check(scenario).unchecked == ()
+    for tensor in scenario["tensor"].values():
+        tensor["dtype"] = "u8"
+    for step in scenario["step"][2:4]:
+        step["a"]["dtype"] = "u8"
+    for side in ("scale_a", "scale_b"):
+        mma[side]["meant"] |= {} if k_step is None else {"k_step": k_step}
+    report = check(scenario)
+    assert (report.findings, report.unchecked) == ((), () if is_known else ("step[4].scale_a", "step[4].scale_b"))
+
+
+def test_the_descriptor_of_one_step_has_its_id():
+    """That of several steps has 0, which each step's id is put into."""
+    for steps, codes in ((1, ["I603"]), (2, [])):
+        scenario = scaled("1X", steps=steps)
+        mma = scenario["step"][-1]
+        mma["scale_a"] |= {"id": list(range(1, 1 + steps)), "meant": mma["scale_a"]["meant"] | {"at": [0, 1]}}
+        report = check(scenario)
+        assert [f.code for f in report.findings] == codes, report.text()
+        if codes:
+            [change] = report.findings[0].changes
+            mma["idesc"] = int(change.new, 16)
+            assert check(scenario).findings == ()
+
+
+def test_an_id_of_four_is_no_byte_of_a_cell():
+    scenario = scaled("1X")
+    scenario["step"][-1]["scale_a"]["id"] = [0, 1, 2, 4]
+    with pytest.raises(InputError, match=re.escape("id = [0, 1, 2, 4]: needs bytes of a cell, 0 to 3")):
+        check(scenario)
+
+
+def test_columns_are_repaired_with_the_ids_in_their_addresses():
+    scenario = scaled("2X")
+    mma = scenario["step"][-1]
+    right = [column | id_ << 30 for column, id_ in zip(mma["scale_a"]["tmem"], mma["scale_a"].pop("id"), strict=True)]
+    mma["scale_a"]["tmem"] = [address + 4 for address in right]
+    [finding] = check(scenario).findings
+    mma["scale_a"]["tmem"] = finding.changes[0].new
+    assert (finding.code, mma["scale_a"]["tmem"], check(scenario).findings) == ("S702", right, ())
+
+
 def test_a_column_that_only_begins_right_is_no_repair():
     """Of block 0 at column 128 the next copy leaves a single column."""
     scenario = changed(scaled("1X", steps=8), "step.4.scale_a.tmem", 400)

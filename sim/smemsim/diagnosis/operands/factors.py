@@ -447,7 +447,7 @@ class Factors:
     ) -> _Spot | None:
         """`_spot` in elements that are stored."""
         places = places_of(cta.shared, what)
-        if places is None or min(places.chunks.shape) == 0:
+        if places is None:
             return None
         load = _only_load(cta.shared, places)
         if load is None:
@@ -456,8 +456,9 @@ class Factors:
         key = (what, id(load.tensor_map), load.geometry.mode, load.smem_address, cta.shared.begin)
         if key not in self._forms:
             form = _form_of(cta.shared, places, what)
-            by = None if form is None else tuple(a - b for a, b in zip(form.begin, load.coordinates, strict=True))
-            self._forms[key] = load, None if form is None or by is None else form._replace(begin=by)
+            if form is not None:
+                form = form._replace(begin=tuple(a - b for a, b in zip(form.begin, load.coordinates, strict=True)))
+            self._forms[key] = load, form
         form = self._forms[key][1]
         return None if form is None else form.spot(side, what, tuple(map(int.__add__, form.begin, load.coordinates)))
 
@@ -571,7 +572,7 @@ class _Form(NamedTuple):
             return None
         unit = tm.type_row.bits
         strides = (unit, *(8 * stride for stride in tm.global_strides))
-        within = [n for n in range(tm.rank) if n != axis and strides[n] < strides[axis]]
+        within = [n for n in range(tm.rank) if strides[n] < strides[axis]]
         plane = tuple(begin[n] for n in range(tm.rank) if n != axis and n not in within)
         along = sum(begin[n] * strides[n] for n in within) // bits
         row, k = (begin[axis], along) if what.major == "K" else (along, begin[axis])
@@ -586,7 +587,7 @@ def _form_of(shared: SharedMemory, places: Places, what: SharedOperand) -> _Form
     by_row = what.major == "K"
     outer, inner = (places.chunks[:, 0], places.chunks[0]) if by_row else (places.chunks[0], places.chunks[:, 0])
     of_outer, of_inner = _coordinates(shared, outer), _coordinates(shared, inner)
-    if of_outer is None or of_inner is None or len(outer) < 2:
+    if of_outer is None or of_inner is None:
         return None
     tm, at = of_outer
     moved = np.flatnonzero((at != at[0]).any(axis=0)).tolist()
