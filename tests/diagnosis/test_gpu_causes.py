@@ -537,7 +537,7 @@ mapa.shared::cluster.u32 %r8, %r9, {rank}; barrier.cluster.arrive.aligned; barri
     [
         ({"rank": "%r4", "who": "@%p9", "again": ""}, None),
         ({"rank": "0", "who": "@%p9", "again": ""}, "in CTA 1, mapa to rank 1 instead of 0"),
-        ({"rank": "%r4", "who": "", "again": ""}, "wait for the phase"),  # all threads arrive
+        ({"rank": "%r4", "who": "", "again": ""}, "let one thread execute it"),  # all threads arrive
         ({"rank": "%r4", "who": "@%p9", "again": "@%p9 mbarrier.arrive.shared::cta.b64 _, [bar];"}, "wait for the phase"),
     ],
 )
