@@ -516,6 +516,7 @@ def test_a_value_that_cannot_be_is_refused_with_its_key(name):
 WIDTH, HEIGHT = kernel(*KERNELS[0])["map"]["tm"]["global_dim"]
 TOLD = {
     "33 bits": (KERNELS[5], "step.1.idesc", 1 << 32, ("I603",), "idesc = 0x100000000 has more than 32 bits", "a word of 32 bits"),
+    "a negative word": (KERNELS[5], "step.1.idesc", -1, ("I603",), "idesc = -0x1 is negative", "a word of 32 bits"),
     "N": (KERNELS[5], "step.1.n", 1000, ("I601",), "N = 1000; kind f16 has N of 8 to 256 in steps of 8", "n = 256"),
     "N of M": (KERNELS[5], "step.1", lambda step: step | {"m": 256, "n": 24}, ("I601",), "N = 24; kind f16 has N of 16 to 256 in steps of 16", "n = 16"),
     "K": (KERNELS[5], "step.1.k", 48, ("I601", "R508"), "K = 48; kind f16 has K = 16, with .sp 32", "k = 16"),

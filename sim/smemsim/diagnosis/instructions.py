@@ -205,7 +205,13 @@ def _word(operand: Operand) -> int | None:
 def _idesc(machine: Machine, where: Path, title: str, step: MmaStep, word: int, kind: str, cta_group: int | None) -> Iterator[Finding]:
     """The instruction descriptor against the step, then its own rules."""
     if not 0 <= word < 1 << 32:
-        yield finding("I603", where / "idesc", title, f"idesc = {word:#x} has more than 32 bits", "a word of 32 bits")
+        yield finding(
+            "I603",
+            where / "idesc",
+            title,
+            f"idesc = {word:#x} {'is negative' if word < 0 else 'has more than 32 bits'}",
+            "a word of 32 bits",
+        )
         return
     d = InstrDescriptor.decode(word, kind=kind)
     differ = [(name, getattr(d, name), wanted) for name, wanted in _fields_of(step) if getattr(d, name) != wanted]
