@@ -28,7 +28,7 @@ HEAD = """.version 8.8
 .reg .pred %p<20>; .reg .b16 %h<8>; .reg .b32 %r<60>; .reg .b64 %rd<20>; .reg .f32 %f<20>;
 ld.param.u64 %rd1, [out]; ld.param.u64 %rd2, [in]; mov.u32 %r1, %tid.x; shr.u32 %r2, %r1, 5; and.b32 %r3, %r1, 31; mov.u32 %r4, %cluster_ctarank;
 setp.eq.u32 %p1, %r1, 0; setp.eq.u32 %p2, %r2, 0; setp.eq.u32 %p3, %r2, 1; setp.eq.u32 %p4, %r3, 0;
-mov.u32 %r5, sm; mad.lo.u32 %r6, %r1, 4, %r5; xor.b32 %r7, %r1, 32; mad.lo.u32 %r7, %r7, 4, %r5; mad.lo.u32 %r8, %r3, 4, %r5;
+mov.u32 %r5, sm; mad.lo.u32 %r6, %r1, 4, %r5; xor.b32 %r7, %r1, 32; mad.lo.u32 %r7, %r7, 4, %r5; mad.lo.u32 %r8, %r3, 4, %r5; mov.u32 %r9, 0;
 """
 # %r6: the thread's own word; %r7: that of the same lane in the neighbouring warp; %r8: the lane's word, the same in all
 # warps

@@ -50,6 +50,16 @@ def test_a_predicate_without_a_value_that_decides_is_told(body, told):
     assert list(found(body, np.zeros(32, np.uint32))) == told
 
 
+@pytest.mark.parametrize("width", [2, 4, 8])
+@pytest.mark.parametrize("nobody", [True, False])
+def test_a_store_that_no_thread_executes_stores_nothing_doubtful(nobody, width):
+    """Some bits of the value are known, and nothing has given the others one."""
+    store = {2: "cvt.u16.u32 %h1, %r8; @%p1 st.global.u16", 4: "@%p1 st.global.u32", 8: "cvt.u64.u32 %d9, %r8; @%p1 st.global.u64"}[width]
+    value = {2: "%h1", 4: "%r8", 8: "%d9"}[width]
+    body = f"setp.ge.u32 %p1, %r1, {1000 * nobody}; and.b32 %r8, %r19, 15; {store} [%d20], {value};"
+    assert list(found(body, np.zeros(32, np.uint32))) == ([] if nobody else ["R507"])
+
+
 @pytest.mark.parametrize("is_set", [False, True])
 @pytest.mark.parametrize(
     "reads",
@@ -1298,7 +1308,9 @@ def test_an_exchange_writes_to_global_memory_whatever_has_been_there(at, value, 
     ],
 )
 def test_what_an_exchange_has_found_where_nobody_wrote_is_told_where_it_is_used(body, is_doubtful):
-    messages = found(f"{body} mul.wide.u32 %d4, %r1, 4; add.u64 %d4, %d20, %d4; st.global.u32 [%d4], %r2;", np.zeros(32, np.uint32))
+    messages = found(
+        f"mov.b32 %r2, 0; {body} mul.wide.u32 %d4, %r1, 4; add.u64 %d4, %d20, %d4; st.global.u32 [%d4], %r2;", np.zeros(32, np.uint32)
+    )
     assert "R507" in messages if is_doubtful else messages == {}
 
 

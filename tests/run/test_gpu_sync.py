@@ -540,6 +540,7 @@ SKIPS = {
     "an arrival of all that nobody waits for": ("{PART} @%p2 bra ON; bar.arrive 1, 64; ON: {OUT}", False),
     "an arrival, and a return": ("{PART} @%p2 bra W; @!%p1 bar.arrive 1, 64; ret; W: bar.sync 1, 64; {OUT}", False),
     "an arrival of single threads": ("{PART} @%p2 bra ON; @!%p1 barrier.arrive 1, 64; ON: {OUT}", False),
+    "a barrier of one warp": ("{PART} @%p2 bra ON; bar.sync 1, 32; ON: bar.sync 0; {OUT}", False),
     "for single threads": ("@%p1 bra ON; barrier.sync 0; ON: {OUT}", False),
 }
 
@@ -556,6 +557,15 @@ def test_lanes_that_branch_around_a_barrier_of_their_warp_are_told_at_it(name):
     )
     assert set(told) == ({"X011"} if wrong else set())
     assert not wrong or "thread (40, 0, 0)" in told["X011"]
+
+
+@pytest.mark.parametrize(("who", "name", "wrong"), [("%p9", "bar.sync", True), ("%p2", "bar.sync", False), ("%p9", "barrier.sync", False)])
+def test_lanes_do_not_pass_a_barrier_that_other_warps_complete_without_their_warp(who, name, wrong):
+    """Lane 0 of warp 0, or all of the warp, branches around a barrier for one warp."""
+    body = f"{PART} @{who} bra ON; {name} 1, 32; ON: bar.sync 0; {OUT}"
+    told = found(body, np.zeros(64, np.uint32), block=64)
+    assert set(told) == ({"X011"} if wrong else set())
+    assert not wrong or "thread (0, 0, 0)" in told["X011"]
 
 
 APART = "and.b32 %r2, %r1, 31; setp.lt.u32 %p1, %r2, 16; @%p1 bra A;\n{} bra END;\nA: {} END: {}"

@@ -349,7 +349,7 @@ class Taint:
         compilers decode before they test. A response with uninitialised bytes is no answer: they are reported (R507).
         """
         blank = self._of(i.operands[1], threads)
-        if blank is not None:
+        if blank is not None and len(threads):
             declined = declined & ~(blank != 0).reshape(-1, len(threads)).any(axis=0)
         marks: np.ndarray = np.zeros(len(threads), np.int32)
         if "get_first_ctaid" in i.modifiers[1] and declined.any():
@@ -1107,7 +1107,7 @@ class Taint:
             return np.broadcast_to(self._part(operand, threads), (count, len(threads)))
         own: np.ndarray = known[:, threads]
         if len(own) > count:
-            return self.origins.all(own.reshape(count, -1, len(threads)), axis=1)
+            return self.origins.all(own.reshape(count, len(own) // count, len(threads)), axis=1)
         return own if len(own) == count else own.repeat(count // len(own), axis=0)
 
     def _count(self, operand: Operand) -> int:

@@ -24,7 +24,7 @@ from smemsim.core.spec.traps import ILLEGAL_INSTRUCTION
 from smemsim.run.engine.traps import find_misuse, misuse, thread_name
 from smemsim.run.engine.wave import EXITED, WARP, Cta, Wait, are_whole_warps
 from smemsim.run.events import barrier_key
-from smemsim.run.isa.barriers.skipped_barriers import arrive, check_skipped, have_parted, note_exits
+from smemsim.run.isa.barriers.skipped_barriers import arrive, check_missing, check_skipped, have_parted, note_exits
 from smemsim.run.isa.registers import Read, Write
 from smemsim.run.isa.registry import ON_EXIT, End, Step, implements, unmodelled
 from smemsim.run.isa.threads.warps import bar_warp
@@ -668,6 +668,8 @@ def _settle(x: Wave, barriers: list[NamedBarrier], i: Instruction) -> None:
         del _open(x)[barrier.cta.index, barrier.number]
         sites = np.where(barrier.arrived, barrier.site, 0)
         check_aligned(x, i, barrier.title, barrier.cta.first, sites, barrier.aligned)
+        if barrier.count is not None:  # a barrier without a count waits for every thread
+            _check_whole(x, i, barrier)
         if any(form.red for _, form in barrier.waits):
             _check_reduction(x, barrier, sites)
         if barrier.count is None:
@@ -684,6 +686,18 @@ def _settle(x: Wave, barriers: list[NamedBarrier], i: Instruction) -> None:
                 form.write(x, result)
                 x.select(kept)
             x.wake(wait)
+
+
+def _check_whole(x: Wave, i: Instruction, barrier: NamedBarrier) -> None:
+    """X011 if only some lanes of a warp are in the phase, which is complete without it, by an aligned instruction."""
+    by_warp = (barrier.arrived & barrier.aligned).reshape(-1, WARP)
+    gone = (x.pc[barrier.own] >= EXITED).reshape(-1, WARP)
+    missing = ~(barrier.arrived.reshape(-1, WARP) | gone)
+    for warp in np.flatnonzero(by_warp.any(axis=1) & missing.any(axis=1)).tolist():
+        first = barrier.cta.first + warp * WARP
+        came = np.flatnonzero(by_warp[warp])
+        own = _at(x, int(barrier.site[warp * WARP + came[0]])) or i
+        check_missing(x, own, first + came, first + np.flatnonzero(missing[warp]))
 
 
 def _check_reduction(x: Wave, barrier: NamedBarrier, sites: np.ndarray) -> None:

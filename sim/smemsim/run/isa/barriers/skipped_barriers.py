@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from smemsim.run.engine.wave import Wave
     from smemsim.run.lower.program import Program
 
-__all__ = ["ACTED_IN", "arrive", "check_skipped", "have_parted", "note_exits"]
+__all__ = ["ACTED_IN", "arrive", "check_missing", "check_skipped", "have_parted", "note_exits"]
 
 
 # by thread, the block in which it has exited, or -1
@@ -127,14 +127,22 @@ def check_skipped(x: Wave, i: Instruction, at: list[int], threads: np.ndarray) -
     if late is None or _is_of_branch(x, i, late):
         return
     thread = int(others[blocks[others] == late][0])
-    warp = threads[threads // WARP == thread // WARP]
+    skips = f"{thread_name(x, thread)}, which executes {_first(x.program, late)} without the barrier"
+    _find(x, i, threads[threads // WARP == thread // WARP], Half("skip", skips))
+
+
+def check_missing(x: Wave, i: Instruction, threads: np.ndarray, missing: np.ndarray) -> None:
+    """Threads of a warp have passed a barrier by an instruction of their whole warp. Others of the warp, `missing`, had
+    not come to it.
+    """
+    _find(x, i, threads, Half("missing", f"{thread_name(x, int(missing[0]))}, which has not come to the barrier"))
+
+
+def _find(x: Wave, i: Instruction, threads: np.ndarray, other: Half) -> None:
     x.launch.find(
-        "X011", i, f"only {len(warp)} threads of a warp execute {i.name}, which the whole warp must execute together",
+        "X011", i, f"only {len(threads)} threads of a warp execute {i.name}, which the whole warp must execute together",
         "move the barrier out of the branch", because="PTX ISA 9.1 §9.7.13.1",
-        halves=(
-            Half("arrive", f"{thread_name(x, int(warp[0]))} ({i.name})", i),
-            Half("skip", f"{thread_name(x, thread)}, which executes {_first(x.program, late)} without the barrier"),
-        ),
+        halves=(Half("arrive", f"{thread_name(x, int(threads[0]))} ({i.name})", i), other),
     )  # fmt: skip
 
 
