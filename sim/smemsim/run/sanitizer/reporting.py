@@ -539,7 +539,9 @@ class Reporting:
                 at = f"the mbarrier at which {arrival.name} of {arrival.at} arrives"
                 wait = f"before {self.x.program.named(before)}: wait at {at}"
                 if warp in self.waits:
-                    return f"{wait}, for the phase that counts this copy{self._passed_too_soon(int(op.warps[0]))}"
+                    issuer = int(op.warps[0])
+                    is_ring = issuer in self.waits and self.waits[issuer][0] is not self.waits[warp][0]  # other mbarriers free its stages
+                    return f"{wait}, for the phase that counts this copy{self._passed_too_soon(issuer) if is_ring else ''}"
                 return f"{wait} (mbarrier.try_wait; cuda::pipeline: consumer_wait)"
             if kind in _GROUPS:
                 return f"before {self.x.program.named(before)}: {self.group_of(op, *_GROUPS[kind])}" + self._by_issuer(op)
