@@ -50,6 +50,41 @@ def test_a_predicate_without_a_value_that_decides_is_told(body, told):
     assert list(found(body, np.zeros(32, np.uint32))) == told
 
 
+HALF = "setp.lt.u32 %p1, %r1, 16;"
+EACH = "mul.wide.u32 %d4, %r1, 4; add.u64 %d4, %d20, %d4; st.global.u32 [%d4], %r9;"
+
+
+@pytest.mark.parametrize("tiers", ["closures", "compiled"])
+@pytest.mark.parametrize(
+    ("body", "is_told"),
+    {
+        "a guard": (f"{HALF} @%p1 mov.u32 %r9, 7; {EACH}", True),
+        "a guarded load": (f"{HALF} @%p1 ld.global.u32 %r9, [%d20]; bar.warp.sync -1; {EACH}", True),
+        "a guard that holds nowhere": (f"setp.ge.u32 %p1, %r1, 32; @%p1 mov.u32 %r9, 7; {EACH}", True),
+        "one arm of a branch": (f"{HALF} @%p1 bra ON; bra OFF; ON: mov.u32 %r9, 7; OFF: {EACH}", True),
+        "a sum in a loop": (f"mov.u32 %r8, 0; L: @%p9 add.u32 %r9, %r9, 1; add.u32 %r8, %r8, 1; setp.lt.u32 %p2, %r8, 4; @%p2 bra L; {EACH}", True),
+        "a vector of which a lane has one part": (f"{HALF} mov.u32 %r8, 1; @%p1 mov.b64 {{%r8, %r9}}, %d20; {EACH}", True),
+        "a guard and its opposite": (f"{HALF} @%p1 mov.u32 %r9, 7; @!%p1 mov.u32 %r9, 8; {EACH}", False),
+        "both arms of a branch": (f"{HALF} @%p1 bra ON; mov.u32 %r9, 8; bra OFF; ON: mov.u32 %r9, 7; OFF: {EACH}", False),
+        "a value in front of it": (f"{HALF} mov.u32 %r9, 0; @%p1 mov.u32 %r9, 7; {EACH}", False),
+        "a use under the same guard": (f"{HALF} @%p1 mov.u32 %r9, 7; add.u32 %r9, %r9, 1; @%p1 st.global.u32 [%d20], 1; @!%p1 bra OFF; {EACH} OFF:", False),
+        "a choice that leaves it out": (f"{HALF} @%p1 mov.u32 %r9, 7; selp.u32 %r9, %r9, 0, %p1; {EACH}", False),
+        "a choice that takes it": (f"{HALF} @%p1 mov.u32 %r9, 7; selp.u32 %r9, 0, %r9, %p1; {EACH}", True),
+        "a guard that holds everywhere": (f"setp.lt.u32 %p1, %r1, 32; @%p1 mov.u32 %r9, 7; {EACH}", False),
+        "the first round of a loop": (f"mov.u32 %r8, 0; L: setp.gt.u32 %p1, %r8, 0; @%p1 bra USE; bra NEXT; USE: {EACH} NEXT: mov.u32 %r9, 5; add.u32 %r8, %r8, 1; setp.lt.u32 %p2, %r8, 3; @%p2 bra L;", False),
+    }.values(),
+)  # fmt: skip
+def test_a_register_to_which_a_thread_has_given_no_value_is_told_where_it_is_used(body, is_told, tiers, monkeypatch):
+    monkeypatch.setenv("SMEMSIM_TIERS", tiers)
+    assert list(found(body, np.zeros(32, np.uint32))) == ["R507"] * is_told
+
+
+def test_the_instruction_that_gave_other_threads_a_value_is_named():
+    (told,) = found(f"{HALF}\n@%p1 mov.u32 %r9, 7;\n{EACH}", np.zeros(32, np.uint32)).values()
+    assert "register %r9 is used by a thread that has given it no value" in told
+    assert "mov.u32, not executed by this thread" in told
+
+
 @pytest.mark.parametrize("width", [2, 4, 8])
 @pytest.mark.parametrize("nobody", [True, False])
 def test_a_store_that_no_thread_executes_stores_nothing_doubtful(nobody, width):

@@ -1161,9 +1161,10 @@ def test_a_launch_that_is_over_leaves_nothing_for_the_garbage_collector(tiers, m
     monkeypatch.setenv("SMEMSIM_TIERS", tiers)
     gpu = smemsim.Gpu("sm_90a")
     to = gpu.array(np.zeros(64, np.uint32))
+    text = LEFT.replace("@%p1 mov.u32 %r9, 7;", "mov.u32 %r9, 0; @%p1 mov.u32 %r9, 7;")  # in all threads
 
     def launch():
-        assert not gpu.launch(LEFT, grid=40, block=64, args=[to, 1], progress=False, workers=1).findings
+        assert not gpu.launch(text, grid=40, block=64, args=[to, 1], progress=False, workers=1).findings
 
     launch()
     gc.collect()

@@ -137,7 +137,7 @@ CHANGES = {
 )
 def test_a_loop_without_a_way_out_ends_as_a_hang_whatever_it_changes(block: int, grid: int, what: str) -> None:
     gpu = Gpu("sm_90a")
-    run = gpu.launch(kernel(1, f"L: {CHANGES[what]} bra L;"), "k", block=block, grid=grid, args=[gpu.array(np.zeros(4, np.uint32))])
+    run = gpu.launch(kernel(1, f"mov.u32 %r2, 0; L: {CHANGES[what]} bra L;"), "k", block=block, grid=grid, args=[gpu.array(np.zeros(4, np.uint32))])
     assert {f.code for f in run.findings if f.code.startswith("X0")} == {"X006"}
     assert "no branch leads out of the loop" in run.findings[0].message
 
@@ -165,7 +165,7 @@ def test_one_warp_that_waits_under_a_lock_for_what_nobody_writes_is_a_hang() -> 
 def test_one_warp_that_waits_under_a_lock_for_another_warp_is_no_hang() -> None:
     """Thread 32 counts far before it sets the flag that thread 0 looks at under a lock."""
     sets = "L2: add.u32 %r5, %r5, 1; setp.lt.u32 %p1, %r5, 4000; @%p1 bra L2; st.volatile.global.u32 [%d20+4], %r5; bra DONE;"
-    body = f"setp.eq.u32 %p2, %r1, 32; setp.ne.u32 %p3, %r1, 0; @%p2 bra L2; @%p3 bra DONE; {WAITS_UNDER_A_LOCK} bra DONE; {sets} DONE:"
+    body = f"mov.u32 %r5, 0; setp.eq.u32 %p2, %r1, 32; setp.ne.u32 %p3, %r1, 0; @%p2 bra L2; @%p3 bra DONE; {WAITS_UNDER_A_LOCK} bra DONE; {sets} DONE:"
     gpu = Gpu("sm_90a")
     flags = gpu.array(np.zeros(4, np.uint32))
     run = gpu.launch(kernel(1, body), "k", block=64, args=[flags])
@@ -217,7 +217,7 @@ def test_who_waits_for_a_flag_until_a_clock_has_run_sees_the_flag() -> None:
 
 def test_a_long_computation_is_no_hang() -> None:
     """More blocks without a store than a loop may have that looks at something (`limit / 20`, a million)."""
-    body = "L: add.u32 %r2, %r2, 1; setp.lt.u32 %p1, %r2, 1100000; @%p1 bra L; st.global.u32 [%d20], %r2;"
+    body = "mov.u32 %r2, 0; L: add.u32 %r2, %r2, 1; setp.lt.u32 %p1, %r2, 1100000; @%p1 bra L; st.global.u32 [%d20], %r2;"
     gpu = Gpu("sm_90a")
     run = gpu.launch(kernel(1, body), "k", args=[gpu.array(np.zeros(4, np.uint32))])
     assert run.findings == []
@@ -225,7 +225,7 @@ def test_a_long_computation_is_no_hang() -> None:
 
 @pytest.mark.parametrize("what", ["a register", "a register and memory", "a counter"])
 def test_a_loop_that_changes_something_ends_at_the_limit_of_the_launch(what: str) -> None:
-    body = f"L: {CHANGES[what]} setp.ne.u32 %p1, %r2, 4000000000; @%p1 bra L;"
+    body = f"mov.u32 %r2, 0; L: {CHANGES[what]} setp.ne.u32 %p1, %r2, 4000000000; @%p1 bra L;"
     gpu = Gpu("sm_90a")
     run = gpu.launch(kernel(1, body), "k", args=[gpu.array(np.zeros(4, np.uint32))], limit=5000)
     assert [f.code for f in run.findings] == ["X006"]
@@ -235,7 +235,7 @@ def test_a_loop_that_changes_something_ends_at_the_limit_of_the_launch(what: str
 def test_a_long_loop_that_others_poll_for_is_no_hang() -> None:
     """Thread 0 counts far; the others poll a flag that it sets then; so do those of later CTAs."""
     body = """
-    mov.u32 %r3, %ctaid.x; add.u32 %r4, %r3, %r1; setp.eq.u32 %p2, %r4, 0;
+    mov.u32 %r3, %ctaid.x; add.u32 %r4, %r3, %r1; mov.u32 %r5, 0; setp.eq.u32 %p2, %r4, 0;
     @%p2 bra COUNT;
     POLL: ld.volatile.global.u32 %r2, [%d20]; setp.eq.u32 %p1, %r2, 0; @%p1 bra POLL;
     bra DONE;

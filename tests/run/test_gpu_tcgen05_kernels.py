@@ -183,7 +183,7 @@ USED = {
     "a branch decided by it": "setp.eq.u32 %p5, %r182, 5; @%p5 bra PAST; st.global.b32 [%rd1], %r0;\nPAST:",
     "a guard decided by it": "setp.eq.u32 %p5, %r182, 5; @%p5 st.global.b32 [%rd1], %r0;",
     "an address": "and.b32 %r183, %r182, 4; cvt.u64.u32 %rd12, %r183; add.u64 %rd12, %rd12, %rd1; st.global.b32 [%rd12], %r0;",
-    "after a loop's next round": "mov.u32 %r184, 0;\nROUND: @%p5 st.global.b32 [%rd1], %r183; mov.b32 %r183, %r182; add.u32 %r184, %r184, 1; setp.gt.u32 %p5, %r184, 0; "
+    "after a loop's next round": "mov.u32 %r184, 0; mov.b32 %r183, 0; setp.ne.u32 %p5, %r184, 0;\nROUND: @%p5 st.global.b32 [%rd1], %r183; mov.b32 %r183, %r182; add.u32 %r184, %r184, 1; setp.gt.u32 %p5, %r184, 0; "
     "setp.lt.u32 %p6, %r184, 2; @%p6 bra ROUND;",
 }
 

@@ -611,7 +611,7 @@ IN_PLACE = """.version 8.7
 .reg .pred %p; .reg .b32 %r<9>; .reg .b64 %d<4>;
 ld.param.u64 %d0, [out]; mov.u32 %r0, %tid.x; mov.u32 %r1, %ctaid.x; mad.lo.u32 %r2, %r1, 128, %r0; mov.u32 %r3, %r2; setp.ne.u32 %p, %r0, 9;
 mul.wide.u32 %d1, %r2, 4; add.u64 %d1, %d0, %d1; mul.wide.u32 %d2, %r3, 4; add.u64 %d2, %d0, %d2; // where
-ld.global.u32 %r4, [%d1]; @%p ld.global.u32 %r5, [%d1+2048]; add.u32 %r4, %r4, %r2; bar.warp.sync -1; st.global.u32 [%d2], %r4; st.global.u32 [%d2+2048], %r5;
+mov.u32 %r5, 0; ld.global.u32 %r4, [%d1]; @%p ld.global.u32 %r5, [%d1+2048]; add.u32 %r4, %r4, %r2; bar.warp.sync -1; st.global.u32 [%d2], %r4; st.global.u32 [%d2+2048], %r5;
 ret; }
 """
 

@@ -4,16 +4,18 @@ value.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING
+import weakref
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
-from smemsim.core.ptx.module import Instruction, Label, Pair, Register, Sink, Vector
+from smemsim.core.ptx.module import Arguments, Instruction, Label, Pair, Register, Sink, Vector, slots_in
 
 if TYPE_CHECKING:
     from smemsim.run.lower.program import Program
 
 __all__ = [
     "behind",
+    "blank_registers",
     "block_of",
     "comes_by",
     "computes",
@@ -234,10 +236,55 @@ def read_first(program: Program) -> frozenset[int]:
 
 
 def _read_first(program: Program) -> frozenset[int]:
+    found = _live(program, _given)
+    return frozenset(range(len(program.registers))) if found is None else found
+
+
+class Blank(NamedTuple):
+    """A register that a thread may read before it has given it a value: the first instruction that reads it, and the
+    instructions that give it a value of something else, which the thread may not have executed.
+    """
+
+    reader: Instruction
+    givers: tuple[Instruction, ...]
+
+
+def blank_registers(program: Program) -> Mapping[int, Blank]:
+    """The registers, by slot, that some thread may read before it has given them a value. Where the target of a jump is
+    not known, those to which no instruction gives a value.
+
+    Hardware leaves old bits in such a register (PTX ISA 9.1, section 5.1). Compilers give each register a value on
+    every path, so most programs have none.
+    """
+    if program not in _blank:
+        body = program.inlined.body
+        live = _live(program, lambda i: set() if i.guard is not None else set(i.given))
+        named = frozenset[int]().union(*(i.given for i in body))
+        # a call's results come from the callee
+        others = {slot for i in body for o in i.operands if isinstance(o, Arguments) for item in o.items for slot in slots_in(item)}
+        others |= program.written - named
+        found = (named if live is None else named - live) | others
+        readers: dict[int, Instruction] = {}
+        for i in body:
+            for slot in (slot for slot, gives in i.mentions if not gives and slot not in found):
+                readers.setdefault(slot, i)
+        _blank[program] = {
+            slot: Blank(i, tuple(by for by in body if slot in by.given and slot not in by.used)) for slot, i in readers.items()
+        }
+    return _blank[program]
+
+
+_blank: weakref.WeakKeyDictionary[Program, dict[int, Blank]] = weakref.WeakKeyDictionary()
+
+
+def _live(program: Program, gives: Callable[[Instruction], set[int]]) -> frozenset[int] | None:
+    """The registers that a thread may read before an instruction has given them a value, as `gives` says; None if the
+    target of a jump is not known.
+    """
     after = [following(program, n) for n in range(len(program.blocks))]
     if program.inlined.frames or any(targets is None for targets in after):
-        return frozenset(range(len(program.registers)))
-    asked, given = zip(*(_asked(program, block.instructions) for block in program.blocks), strict=True) if after else ((), ())
+        return None
+    asked, given = zip(*(_asked(program, block.instructions, gives) for block in program.blocks), strict=True) if after else ((), ())
     live: list[set[int]] = [set() for _ in range(len(after) + 1)]
     grows = True
     while grows:
@@ -249,12 +296,12 @@ def _read_first(program: Program) -> frozenset[int]:
     return frozenset(live[0])
 
 
-def _asked(program: Program, instructions: list[Instruction]) -> tuple[set[int], set[int]]:
+def _asked(program: Program, instructions: list[Instruction], gives_: Callable[[Instruction], set[int]]) -> tuple[set[int], set[int]]:
     """The registers that a block reads before it gives them a value, and those that it gives one."""
     asked: set[int] = set()
     given: set[int] = set()
     for i in instructions:
-        own = _given(i) - program.wide
+        own = gives_(i) - program.wide
         asked |= {slot for slot, gives in i.mentions if not (gives and slot in own)} - given
         given |= own
     return asked, given

@@ -23,7 +23,6 @@ from smemsim.base.time_limit import check_time, timed
 from smemsim.core.ptx.demangle import demangled
 from smemsim.core.ptx.module import (
     Address,
-    Arguments,
     Function,
     Instruction,
     Label,
@@ -34,7 +33,6 @@ from smemsim.core.ptx.module import (
     Symbol,
     Variable,
     lines_of,
-    slots_in,
 )
 from smemsim.core.ptx.parser import CHECKED, read_module
 from smemsim.core.ptx.sources import Sources
@@ -348,21 +346,6 @@ class Program:
             if i.op not in BRANCHING and i.op not in COMPUTING:
                 found.setdefault(i.line, {}).setdefault(i.text, i)
         return {line: [*own.values()] for line, own in found.items()}
-
-    @functools.cached_property
-    def never_given(self) -> dict[int, Instruction]:
-        """The registers that instructions read and none gives a value, with the first reader."""
-        given = set(self.written)
-        readers: dict[int, Instruction] = {}
-        for i in self.inlined.body:
-            for items in (
-                operand.items for operand in i.operands if isinstance(operand, Arguments)
-            ):  # a call's results come from the callee
-                given.update(slot for item in items for slot in slots_in(item))
-            given |= i.given
-            for slot, _ in i.mentions:
-                readers.setdefault(slot, i)
-        return {slot: i for slot, i in readers.items() if slot not in given}
 
     @functools.cached_property
     def has_scratch(self) -> bool:

@@ -19,6 +19,7 @@ import numpy as np
 from smemsim.core.ptx.module import Instruction
 from smemsim.run.checks import Wanted
 from smemsim.run.cohort import Cohort, Unfolded, are_repeated, own_of, repeats
+from smemsim.run.lower.cfg import blank_registers
 from smemsim.run.sanitizer.across_waves import ACROSS_WAVES
 from smemsim.run.sanitizer.dispatch import Events
 from smemsim.run.sanitizer.global_memory import GlobalShadow, GlobalsOfFirst
@@ -270,7 +271,7 @@ class SanitizerOfFirst(Events):
         launch, program = x.launch, x.program
         if x.cohort is None or not x.cohort.is_apart or x.scratch or launch.schedule is not None or not launch.window_bytes:
             return False
-        if program.uses.isdisjoint(MATRIX) or program.never_given or has_excuses(x) or has_fenced_tensor(x) or has_messages(x):
+        if program.uses.isdisjoint(MATRIX) or blank_registers(program) or has_excuses(x) or has_fenced_tensor(x) or has_messages(x):
             return False
         return not (unmet_stores(program) or unmet_loads(program))
 

@@ -29,6 +29,7 @@ from smemsim.core.ptx.module import Address, Immediate, Instruction, Operand, Pa
 from smemsim.core.ptx.origins import origin
 from smemsim.core.spec.findings import Severity
 from smemsim.run.following import WHOLE, Tell
+from smemsim.run.lower.cfg import blank_registers
 from smemsim.run.lower.dataflow import accumulations, bit_fields, choices
 from smemsim.run.lower.fused import COMPUTING
 from smemsim.run.lower.sums import ELEMENT, Terms, sums
@@ -187,15 +188,16 @@ class Taint:
         self._known_pitches: dict[int, tuple[np.ndarray, np.ndarray]] = {}
         self.given: np.ndarray | None = None  # which threads give values with marks to the running sum in memory
         self.copies = FlatCopies(x)
-        for slot, reader in x.program.never_given.items():
-            self._mark(slot, np.arange(self.total), self.origins.of(("register", slot), functools.partial(self._is_blank, slot, reader)))
+        for slot in blank_registers(x.program):
+            self._mark(slot, np.arange(self.total), self.origins.of(("register", slot), functools.partial(self._is_blank, slot)))
 
-    def _is_blank(self, slot: int, reader: Instruction, user: Instruction | None) -> None:
-        """R507: a value is used that comes from a register which no instruction ever gives one."""
+    def _is_blank(self, slot: int, user: Instruction | None) -> None:
+        """R507: a thread uses a value that comes from a register to which it has given none."""
         register = self.x.program.inlined.registers[slot].name
-        said = register_without_value(register, reader, user)
+        blank = blank_registers(self.x.program)[slot]
+        said = register_without_value(register, blank.reader, blank.givers, user)
         self.x.launch.find(
-            said.code, user or reader, said.what, f"give {register} a value first, such as 0",
+            said.code, user or blank.reader, said.what, f"give {register} a value first, such as 0",
             because="PTX ISA 9.1 §5.1: registers are not initialised", halves=said.halves,
         )  # fmt: skip
 

@@ -4,6 +4,8 @@ uses the value.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from smemsim.core.finding import Half
 from smemsim.core.ptx.module import Instruction
 from smemsim.core.spec.findings import Severity
@@ -14,6 +16,7 @@ __all__ = ["accumulator_without_value", "half_of_cells", "register_without_value
 
 VOTED = "the value decides by way of a vote, in which lanes with a value take part too"
 DECIDES = "the value only decides whether its own element is stored"
+MOST_GIVERS = 3  # rows of a report
 COPIED = "the value is only stored elsewhere; nothing else depends on it"
 
 
@@ -52,11 +55,15 @@ def uninitialised(
     ), Severity.NOTE if mild else None
 
 
-def register_without_value(register: str, reader: Instruction, user: Instruction | None) -> Clauses:
-    """A register is read that no instruction has given a value."""
-    return Clauses(
-        "R507", f"register {register} is read, and no instruction has given it a value", (Half("read", reader.name, reader), *uses(user))
-    )
+def register_without_value(register: str, reader: Instruction, givers: Sequence[Instruction], user: Instruction | None) -> Clauses:
+    """A thread reads a register to which it has given no value. Other threads may have executed the instructions
+    `givers`, which give it one.
+    """
+    if not givers:
+        read = (Half("read", reader.name, reader), *uses(user))
+        return Clauses("R507", f"register {register} is read, and no instruction has given it a value", read)
+    given = tuple(Half("write", f"{i.name}, not executed by this thread", i) for i in givers[:MOST_GIVERS])
+    return Clauses("R507", f"register {register} is used by a thread that has given it no value", (*given, *uses(user or reader)))
 
 
 def accumulator_without_value(register: str) -> Clauses:
