@@ -681,7 +681,8 @@ def test_a_function_inlined_at_several_places_is_one_finding():
     longer = [f".loc 1 {n} 1, function_name n, inlined_at 1 {{0}} 5\nadd.u32 %r9, %r9, 1;" for n in (1, 2, 4, 5)]
     body = [".loc 1 3 1, function_name n, inlined_at 1 {0} 5\nld.shared.b32 %r{1}, [%r6]; add.u32 %r2, %r2, %r{1};"]
     both = [line.format(at, 20 + at) for at in (30, 31) for line in (*longer, *body)]
-    (found,) = located(".loc 1 10 1", f"{OWN} st.shared.b32 [%r4], %r1; xor.b32 %r6, %r4, 128;", *both, ".loc 1 12 1", OUT).findings
+    store = f"mov.b32 %r2, 0; mov.b32 %r9, 0; {OWN} st.shared.b32 [%r4], %r1; xor.b32 %r6, %r4, 128;"
+    (found,) = located(".loc 1 10 1", store, *both, ".loc 1 12 1", OUT).findings
     assert (found.count, len(found.lines)) == (2, 2)
     places = [found.at, *found.alike]
     assert [at.place.path for at in places] == ["k.cu:3, inlined at line 30", "k.cu:3, inlined at line 31"]

@@ -137,7 +137,9 @@ CHANGES = {
 )
 def test_a_loop_without_a_way_out_ends_as_a_hang_whatever_it_changes(block: int, grid: int, what: str) -> None:
     gpu = Gpu("sm_90a")
-    run = gpu.launch(kernel(1, f"mov.u32 %r2, 0; L: {CHANGES[what]} bra L;"), "k", block=block, grid=grid, args=[gpu.array(np.zeros(4, np.uint32))])
+    run = gpu.launch(
+        kernel(1, f"mov.u32 %r2, 0; L: {CHANGES[what]} bra L;"), "k", block=block, grid=grid, args=[gpu.array(np.zeros(4, np.uint32))]
+    )
     assert {f.code for f in run.findings if f.code.startswith("X0")} == {"X006"}
     assert "no branch leads out of the loop" in run.findings[0].message
 

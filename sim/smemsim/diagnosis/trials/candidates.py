@@ -430,14 +430,15 @@ def _counting(i: Instruction, code: _Code) -> Function | None:
     return None if any(f.labels.get(name) == 0 for name in names) else f
 
 
-def _zero(function: Function, text: str, code: _Code) -> Edit:
-    """A counter that is zero at the begin of a function: the first register that another change of it adds."""
+def _begun(function: Function, code: _Code) -> Edit:
+    """The counter of `COUNTED` begins, so that its first pass is 0: the first register that another change adds."""
     first = (function.body or ())[0]
-    count = replaced_by(f"{text} mov.u32 %n, 0;", first, code.module, function, is_before=True)
+    count = replaced_by(f"{_NEW} mov.u32 %n, -1;", first, code.module, function, is_before=True)
     return count._replace(registers=())
 
 
-COUNTER = ".reg .b32 %n; .reg .b32 %at; .reg .b32 %parity; .reg .pred %done; .reg .b32 %who;"
+_NEW = ".reg .b32 %n; .reg .b32 %at; .reg .b32 %parity; .reg .pred %done; .reg .b32 %who;"
+COUNTED = f"{_NEW} add.u32 %n, %n, 1;"  # %n: the pass
 ADDRESS = "rem.u32 %at, %n, {stages}; mad.lo.u32 %at, %at, {apart}, {base};"  # of the mbarrier of a stage
 
 
@@ -454,11 +455,11 @@ def _missing_wait(i: Instruction, code: _Code) -> Iterator[Candidate]:
     mbarrier = f"load's mbarrier {listed}" if len(names) == 1 else f"mbarrier of the load's stage ({listed})"
     said = f"mbarrier.try_wait.parity on the {mbarrier} before {own.at}"
     if len(those) == 1:
-        text = f"{COUNTER} mov.u32 %at, {those[0]}; mov.u32 %parity, 0;\n{wait}"
+        text = f"{_NEW} mov.u32 %at, {those[0]}; mov.u32 %parity, 0;\n{wait}"
         yield Candidate((replaced_by(text, own, code.module, function, is_before=True),), f"{said}, parity 0", is_all=False, is_other=True)
     address = ADDRESS.format(stages=len(those), apart=max(steps, default=8), base=those[0])
-    text = f"{COUNTER} {address} div.u32 %parity, %n, {len(those)}; and.b32 %parity, %parity, 1;\n{wait} add.u32 %n, %n, 1;"
-    edits = replaced_by(text, own, code.module, function, is_before=True), _zero(function, COUNTER, code)
+    text = f"{COUNTED} {address} div.u32 %parity, %n, {len(those)}; and.b32 %parity, %parity, 1;\n{wait}"
+    edits = replaced_by(text, own, code.module, function, is_before=True), _begun(function, code)
     parity = f"(n / {len(those)})" if len(those) > 1 else "n"
     yield Candidate(edits, f"{said}, parity {parity} & 1, where n counts its earlier passes", is_all=False, is_other=True)
 
@@ -475,10 +476,10 @@ def _missing_arrival(f: Finding, code: _Code) -> Iterator[Candidate]:
             continue
         for stages in STAGES:
             address = ADDRESS.format(stages=stages, apart=8, base=f.touched[0].begin)
-            edit = replaced_by(f"{COUNTER} {address} {text} add.u32 %n, %n, 1;", place, code.module, function, is_before=False)
+            edit = replaced_by(f"{COUNTED} {address} {text}", place, code.module, function, is_before=False)
             ring = f"{stages} mbarriers in turn" if stages > 1 else "mbarrier"
             what = f"{who} after {place.at}, at the {ring} that {f.at} waits for"
-            yield Candidate((edit, _zero(function, COUNTER, code)), what, is_all=False, is_other=True)
+            yield Candidate((edit, _begun(function, code)), what, is_all=False, is_other=True)
 
 
 def _arrivals_after_wgmma(count: int, code: _Code) -> Iterator[tuple[Instruction, str, str]]:

@@ -260,9 +260,10 @@ def blank_registers(program: Program) -> Mapping[int, Blank]:
         body = program.inlined.body
         live = _live(program, lambda i: set() if i.guard is not None else set(i.given))
         named = frozenset[int]().union(*(i.given for i in body))
-        # a call's results come from the callee
+        # The results of a call come from the callee. The sanitizer asks at a wgmma whether D has a value.
         others = {slot for i in body for o in i.operands if isinstance(o, Arguments) for item in o.items for slot in slots_in(item)}
         others |= program.written - named
+        others = others.union(*(i.given for i in body if i.op == "wgmma"))
         found = (named if live is None else named - live) | others
         readers: dict[int, Instruction] = {}
         for i in body:

@@ -540,7 +540,8 @@ class Reporting:
                 wait = f"before {self.x.program.named(before)}: wait at {at}"
                 if warp in self.waits:
                     issuer = int(op.warps[0])
-                    is_ring = issuer in self.waits and self.waits[issuer][0] is not self.waits[warp][0]  # other mbarriers free its stages
+                    # In a ring, its issuer waits at other mbarriers, for free stages.
+                    is_ring = issuer in self.waits and self.waits[issuer][0] is not self.waits[warp][0]
                     return f"{wait}, for the phase that counts this copy{self._passed_too_soon(issuer) if is_ring else ''}"
                 return f"{wait} (mbarrier.try_wait; cuda::pipeline: consumer_wait)"
             if kind in _GROUPS:
