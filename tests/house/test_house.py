@@ -214,7 +214,6 @@ INNER = {
     "smemsim.diagnosis.tile",
     "smemsim.core.machine.mma_sync",
     "smemsim.core.machine.tcgen05",
-    "smemsim.core.picture.text",
     "smemsim.planning.make",
     "smemsim.run.isa.alu.floats",
     "smemsim.run.engine.arrays",
@@ -246,7 +245,7 @@ INNER = {
 }
 KIT = "smemsim.capture."  # its tests stand in for a card
 FORMULAS = (
-    "smemsim.core.layout.", "smemsim.core.arithmetic.", "smemsim.core.spec.", "smemsim.core.words.",
+    "smemsim.core.layout.", "smemsim.core.arithmetic.", "smemsim.core.spec.", "smemsim.core.words.", "smemsim.core.picture.",
     # and those that compute with arrays or texts, and know nothing of a launch
     *(f"smemsim.run.sanitizer.{name}" for name in ("byte_masks", "operation_sets", "settled_bytes", "strong_bytes")),
     # what an instruction costs, and the words of a message

@@ -143,7 +143,7 @@ def _head(picture: Picture, width: float) -> list[str]:
 def _least_width(picture: Picture) -> float:
     """Pixels that the head needs."""
     title = 2 * MARGIN + 9.1 * (len(picture.title) + len(picture.alarm))
-    return max([title, *(2 * MARGIN + LETTER * len(line) for line in picture.subtitles)])
+    return max([title, *(2 * MARGIN + PROSE * len(line) for line in picture.subtitles)])
 
 
 def _swatches(picture: Picture) -> list[tuple[str, Mark | None, str]]:
