@@ -81,8 +81,23 @@ def test_a_register_to_which_a_thread_has_given_no_value_is_told_where_it_is_use
 
 def test_the_instruction_that_gave_other_threads_a_value_is_named():
     (told,) = found(f"{HALF}\n@%p1 mov.u32 %r9, 7;\n{EACH}", np.zeros(32, np.uint32)).values()
-    assert "register %r9 is used by a thread that has given it no value" in told
-    assert "mov.u32, not executed by this thread" in told
+    assert "register %r9 is used by lane 16 of warp 0, which has given it no value" in told
+    assert "mov.u32, which lane 16 of warp 0 has not executed before" in told
+
+
+@pytest.mark.parametrize(
+    ("use", "lane"),
+    {
+        "a guard": (f"setp.gt.u32 %p2, %r1, 19; {EACH.replace('st', '@%p2 st')}", 20),
+        "a branch": (f"setp.lt.u32 %p2, %r1, 24; @%p2 bra OFF; {EACH} OFF:", 24),
+        "a sum of it": (f"add.u32 %r9, %r9, %r1; {EACH}", 16),
+        "a sum elsewhere": (f"setp.lt.u32 %p2, %r1, 18; mov.u32 %r8, 0; @!%p2 add.u32 %r8, %r9, 1; {EACH.replace('%r9', '%r8')}", 18),
+        "a value that is given afterwards": (f"mov.u32 %r8, %r9; mov.u32 %r9, 1; {EACH.replace('%r9', '%r8')}", None),
+    }.values(),
+)  # fmt: skip
+def test_a_lane_that_uses_a_register_without_a_value_is_named(use, lane):
+    (told,) = found(f"{HALF}\n@%p1 mov.u32 %r9, 7;\n{use}", np.zeros(32, np.uint32)).values()
+    assert f"used by {'a thread that' if lane is None else f'lane {lane} of warp 0, which'} has given it no value" in told
 
 
 @pytest.mark.parametrize("width", [2, 4, 8])
@@ -555,6 +570,51 @@ def in_flight(use: str, a: str = "%rd2") -> str:
     wgmma.wait_group.sync.aligned 0;
     st.global.b32 [%rd3+512], %r1;
 """, ".b64 out", ".b64 in", shared=2048)  # fmt: skip
+
+
+def sums(scale: str) -> str:
+    d = listed(1, 4)
+    of = f"wgmma.fence.sync.aligned; wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {d}, %rd2, %rd2, {scale}, 1, 1, 0, 0;"
+    return f"{of} wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;"
+
+
+LOOP = (
+    f"mov.u32 %r50, 0; L: setp.ge.u32 %p4, %r50, %r51; @%p4 bra E; setp.ne.u32 %p3, %r50, 0; {sums('%p3')} add.u32 %r50, %r50, 1; bra L; E:"
+)
+STORE = "st.global.b32 [%rd3], %r1;"
+
+
+@pytest.mark.parametrize("tiers", ["closures", "compiled"])
+@pytest.mark.parametrize("grid", [1, 3])
+@pytest.mark.parametrize(
+    ("body", "told"),
+    {
+        "one warpgroup multiplies, both store": (f"@!%p1 bra ON; {sums('0')} ON: {STORE}", "used by lane 0 of warp 4"),
+        "one warpgroup multiplies and stores": (f"@!%p1 bra ON; {sums('0')} ON: @%p1 {STORE}", ""),
+        "the other one stores zeros": (f"@!%p1 bra ON; {sums('0')} bra END; ON: mov.b32 %r1, 0; END: {STORE}", ""),
+        "zeros in front": (f"mov.b32 %r1, 0; @!%p1 bra ON; {sums('0')} ON: {STORE}", ""),
+        "a loop": (f"mov.u32 %r51, 3; {LOOP} {STORE}", ""),
+        "a loop without a round for a warpgroup": (f"selp.u32 %r51, 3, 0, %p1; {LOOP} {STORE}", "used by lane 0 of warp 4"),
+        "the first round adds": (f"mov.u32 %r51, 3; {LOOP.replace('%p3, %r50, 0', '%p3, %r50, 9')} {STORE}", "wgmma adds"),
+        "some threads begin with zeros": (
+            f"setp.eq.u32 %p5, %r10, 0; @%p5 bra ON; mov.b32 %r1, 0; ON: mov.b32 %r2, 0; mov.b32 %r3, 0; mov.b32 %r4, 0; {sums('1')} {STORE}",
+            "used by lane 0 of warp 0",
+        ),
+    }.values(),
+)  # fmt: skip
+def test_a_sum_that_a_warpgroup_has_not_begun_is_told_where_it_is_used(body, told, grid, tiers, monkeypatch):
+    monkeypatch.setenv("SMEMSIM_TIERS", tiers)
+    word = SmemDescriptor(arch="sm_90a", start_address=0, leading_byte_offset=128, stride_byte_offset=256).encode()
+    text = kernel(f"""
+    ld.param.b64 %rd1, [out]; mov.u32 %r10, %tid.x; mov.u32 %r20, smem; shl.b32 %r5, %r10, 3; add.u32 %r6, %r5, %r20; mov.b32 %r7, 0x3f803f80;
+    st.shared.v2.b32 [%r6], {{%r7, %r7}}; fence.proxy.async.shared::cta; bar.sync 0; setp.lt.u32 %p1, %r10, 128;
+    shr.u32 %r9, %r20, 4; cvt.u64.u32 %rd2, %r9; or.b64 %rd2, %rd2, {word};
+    mov.u32 %r11, %ctaid.x; mad.lo.u32 %r11, %r11, 256, %r10; mul.wide.u32 %rd3, %r11, 4; add.s64 %rd3, %rd3, %rd1;
+    {body}
+""", ".b64 out", ".b64 in", shared=2048)  # fmt: skip
+    findings = launched(text, block=256, grid=grid).findings
+    assert [f.code for f in findings] == ["R507"] * bool(told)
+    assert all(told in str(f) for f in findings)
 
 
 WAITED = "\n wgmma.wait_group.sync.aligned 0;\n"

@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from smemsim.core.ptx.module import Arguments, Instruction, Label, Pair, Register, Sink, Vector, slots_in
+from smemsim.core.ptx.module import Arguments, Immediate, Instruction, Label, Operand, Pair, Register, Sink, Vector, slots_in
 
 if TYPE_CHECKING:
     from smemsim.run.lower.program import Program
@@ -27,6 +27,7 @@ __all__ = [
     "looks_outside",
     "loop_around",
     "read_first",
+    "scale_d",
     "waits_outside",
 ]
 
@@ -258,24 +259,37 @@ def blank_registers(program: Program) -> Mapping[int, Blank]:
     """
     if program not in _blank:
         body = program.inlined.body
-        live = _live(program, lambda i: set() if i.guard is not None else set(i.given))
+        live = _live(program, lambda i: set() if i.guard is not None or _adds(i) else set(i.given))
         named = frozenset[int]().union(*(i.given for i in body))
-        # The results of a call come from the callee. The sanitizer asks at a wgmma whether D has a value.
+        # The results of a call come from the callee.
         others = {slot for i in body for o in i.operands if isinstance(o, Arguments) for item in o.items for slot in slots_in(item)}
         others |= program.written - named
-        others = others.union(*(i.given for i in body if i.op == "wgmma"))
         found = (named if live is None else named - live) | others
         readers: dict[int, Instruction] = {}
         for i in body:
             for slot in (slot for slot, gives in i.mentions if not gives and slot not in found):
                 readers.setdefault(slot, i)
         _blank[program] = {
-            slot: Blank(i, tuple(by for by in body if slot in by.given and slot not in by.used)) for slot, i in readers.items()
+            slot: Blank(i, tuple(by for by in body if slot in by.given and slot not in by.used and not _adds(by)))
+            for slot, i in readers.items()
         }
     return _blank[program]
 
 
 _blank: weakref.WeakKeyDictionary[Program, dict[int, Blank]] = weakref.WeakKeyDictionary()
+
+
+def scale_d(i: Instruction) -> Operand:
+    """The operand scale-d of a wgmma.mma_async."""
+    return i.operands[5 if "sp" in i.modifiers else 3]
+
+
+def _adds(i: Instruction) -> bool:
+    """Is an instruction a wgmma that always adds to D?"""
+    if i.op != "wgmma" or i.modifiers[0] != "mma_async":
+        return False
+    scale = scale_d(i)
+    return isinstance(scale, Immediate) and scale.value != 0
 
 
 def _live(program: Program, gives: Callable[[Instruction], set[int]]) -> frozenset[int] | None:

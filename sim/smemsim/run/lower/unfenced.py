@@ -8,7 +8,7 @@ import weakref
 from typing import TypeAlias
 
 from smemsim.core.ptx.module import Immediate, Instruction, Vector, slots_in
-from smemsim.run.lower.cfg import following
+from smemsim.run.lower.cfg import following, scale_d
 from smemsim.run.lower.program import Program
 
 __all__ = ["unfenced"]
@@ -81,8 +81,8 @@ def _execute(i: Instruction, given: _Given, wanted: set[int], found: dict[int, I
 
 def _reads(i: Instruction) -> set[int]:
     """The registers of A, and of D unless it always begins a new sum, that a wgmma.mma_async reads."""
-    scale_d = i.operands[5 if "sp" in i.modifiers else 3]
-    is_new = isinstance(scale_d, Immediate) and scale_d.value == 0
+    scale = scale_d(i)
+    is_new = isinstance(scale, Immediate) and scale.value == 0
     return {slot for operand in i.operands[is_new:2] if isinstance(operand, Vector) for slot in slots_in(operand)}
 
 

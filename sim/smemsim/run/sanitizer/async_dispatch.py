@@ -167,7 +167,8 @@ class AsyncEvents:
                 self.op_reads(own, cta, op.reads[n])
             product: Any = own.products[-1]
             if product.found or self.taint.slots & op.named:
-                product.finish(product.rows_of_registers(), None, goes_on=goes_on)
+                is_sum = goes_on and not self.adds_to_nothing(own, op.sums)  # else `accumulate` reports D
+                product.finish(product.rows_of_registers(), None, goes_on=is_sum)
             self.accumulate([own], op.registers, op.sums, [goes_on])
 
     def _uses_tensor_core(self: Any, x: Wave, op: TensorCoreOp) -> None:

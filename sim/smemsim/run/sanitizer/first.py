@@ -519,6 +519,9 @@ class SanitizerOfFirst(Events):
     def accumulate(self, ops: Sequence[Operation], slots: frozenset[int], sums: frozenset[int], goes_on: Sequence[bool]) -> None:
         (self.of_all or self.first).accumulate(ops, slots, sums, goes_on[: len(ops)])
 
+    def adds_to_nothing(self, op: Operation, sums: frozenset[int]) -> bool:
+        return (self.of_all or self.first).adds_to_nothing(op, sums)
+
     def complete_on(self, ops: Sequence[Operation], barriers: Sequence[Mbarrier]) -> None:
         """Operations that stand for those of all CTAs."""
         own = barriers[: len(ops)]

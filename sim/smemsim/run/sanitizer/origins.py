@@ -109,6 +109,10 @@ class Origins:
         """Is there one that `computed` changes?"""
         return bool(self._computed)
 
+    def known(self, key: Hashable) -> int:
+        """The mark that `of` has given for a key."""
+        return self._known[key]
+
     def key(self, number: int) -> Hashable:
         """The arguments of `of` for a taint."""
         return self._keys[number]

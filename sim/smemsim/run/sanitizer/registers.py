@@ -320,6 +320,10 @@ class RegistersInFlight:
             found = _all_used[program] = frozenset().union(*(i.used for i in program.inlined.body))
         return found
 
+    def adds_to_nothing(self, op: Operation, slots: frozenset[int]) -> bool:
+        """Have some of these registers, which get values from wgmma alone, none yet in an operation's warpgroup?"""
+        return not self._blank(slots) <= self._filled.get(int(op.warps[0]), set())
+
     def _blank(self, slots: frozenset[int]) -> frozenset[int]:
         """Those of some registers that get a value from wgmma alone."""
         found = self._blanks.get(slots)

@@ -680,6 +680,10 @@ class Sanitizer(Events, Observer):
         self.registers.accumulate(ops, slots, sums, goes_on)
         self.groups.joins(ops, "wgmma")
 
+    def adds_to_nothing(self, op: Operation, sums: frozenset[int]) -> bool:
+        """Have some of these registers, which get values from wgmma alone, none yet?"""
+        return self.registers.adds_to_nothing(op, sums)
+
     @property
     def held_slots(self) -> int:
         """The registers (a bit set) whose use by a block matters: in flight, or with a sum that nothing has read."""

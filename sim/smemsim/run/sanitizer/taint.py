@@ -195,11 +195,35 @@ class Taint:
         """R507: a thread uses a value that comes from a register to which it has given none."""
         register = self.x.program.inlined.registers[slot].name
         blank = blank_registers(self.x.program)[slot]
-        said = register_without_value(register, blank.reader, blank.givers, user)
+        said = register_without_value(register, blank.reader, blank.givers, user, self._lane_without_value(slot, user))
         self.x.launch.find(
             said.code, user or blank.reader, said.what, f"give {register} a value first, such as 0",
             because="PTX ISA 9.1 §5.1: registers are not initialised", halves=said.halves,
         )  # fmt: skip
+
+    def _lane_without_value(self, slot: int, user: Instruction | None) -> str:
+        """The first thread of those running that has given a register no value, and uses what comes of it; "" if no
+        thread is known.
+        """
+        threads = self.x.threads
+        if user is None:
+            return ""
+        if user.guard is not None and self._of(user.guard, threads) is None:
+            threads = threads[_value(self.x, user.guard, threads)]
+        (number,) = self.origins.numbers(self.origins.known(("register", slot)))
+        uses = np.any([self._have(Register(used, "", ""), threads, number) for used in sorted(user.used)], axis=0)
+        threads = threads[uses & self._have(Register(slot, "", ""), threads, number)]
+        if not len(threads):
+            return ""
+        cta, own = divmod(int(threads[0]), self.x.stride)
+        of = f" of CTA {self.x.ctas[cta].number}" if self.x.launch.ctas > 1 else ""
+        return f"lane {own % WARP} of warp {own // WARP}{of}"
+
+    def _have(self, operand: Operand, threads: np.ndarray, number: int) -> np.ndarray:
+        """Which threads' values of an operand have this doubt?"""
+        marks = self._part(operand, threads)
+        has = {mark: number in self.origins.numbers(mark) for mark in distinct(marks).tolist()}
+        return np.array([has[mark] for mark in marks.tolist()], bool)
 
     def concerns(self, slots: int) -> bool:
         """May instructions that name these registers, by their bits, read or get a doubtful value?"""

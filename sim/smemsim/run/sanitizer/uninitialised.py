@@ -55,15 +55,18 @@ def uninitialised(
     ), Severity.NOTE if mild else None
 
 
-def register_without_value(register: str, reader: Instruction, givers: Sequence[Instruction], user: Instruction | None) -> Clauses:
-    """A thread reads a register to which it has given no value. Other threads may have executed the instructions
-    `givers`, which give it one.
+def register_without_value(
+    register: str, reader: Instruction, givers: Sequence[Instruction], user: Instruction | None, thread: str = ""
+) -> Clauses:
+    """A thread, "" if it is not known which one, reads a register to which it has given no value. Other threads may
+    have executed the instructions `givers`, which give it one.
     """
     if not givers:
         read = (Half("read", reader.name, reader), *uses(user))
         return Clauses("R507", f"register {register} is read, and no instruction has given it a value", read)
-    given = tuple(Half("write", f"{i.name}, not executed by this thread", i) for i in givers[:MOST_GIVERS])
-    return Clauses("R507", f"register {register} is used by a thread that has given it no value", (*given, *uses(user or reader)))
+    given = tuple(Half("write", f"{i.name}, which {thread or 'that thread'} has not executed before", i) for i in givers[:MOST_GIVERS])
+    used = f"{thread}, which" if thread else "a thread that"
+    return Clauses("R507", f"register {register} is used by {used} has given it no value", (*given, *uses(user or reader)))
 
 
 def accumulator_without_value(register: str) -> Clauses:
