@@ -28,7 +28,22 @@ from smemsim.campaign import Case, ChunkResult, Space, Trouble, chunks_of, do_ch
 from smemsim.campaign import report as ledgers
 from smemsim.campaign.interpreted import interpreted
 from smemsim.campaign.oracles import cute_descriptors, cute_layouts, mmasim, mmasim_sync, numpy_formulas, triton_layouts
-from smemsim.campaign.spaces import NAMES, ORACLE_NAMES, arithmetic, boxes, cohorts, faults, idesc, keys, paths, plans, ptx, smem, space
+from smemsim.campaign.spaces import (
+    NAMES,
+    ORACLE_NAMES,
+    arithmetic,
+    boxes,
+    cohorts,
+    concurrent,
+    faults,
+    idesc,
+    keys,
+    paths,
+    plans,
+    ptx,
+    smem,
+    space,
+)
 from smemsim.campaign.spaces import keys as keys_loops
 from smemsim.cli import main
 from smemsim.core.layout import loops
@@ -131,6 +146,7 @@ THE_SAME = {
     "mmasim_sync": (_of_oracle, 60, "8cb7d4f1e8905f10"),
     "programs": (lambda _, count: _programs(ptx, count), 30, "a83660116dd30e1a"),
     "programs of CTAs": (lambda _, count: _programs(cohorts, count), 40, "9b2d93d361027d2c"),
+    "concurrent programs": (lambda _, count: _programs(concurrent, count), 40, "767f7466025bc72a"),
     "plans made smaller": (
         lambda _, count: [(drawn_ := plans.draw(random.Random(n)), list(plans.simpler(drawn_))) for n in range(count)],
         40,

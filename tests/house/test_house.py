@@ -180,6 +180,7 @@ INNER = {
     "smemsim.campaign.spaces.arithmetic",
     "smemsim.campaign.spaces.boxes",
     "smemsim.campaign.spaces.cohorts",
+    "smemsim.campaign.spaces.concurrent",
     "smemsim.campaign.spaces.faults",
     "smemsim.campaign.spaces.idesc",
     "smemsim.campaign.spaces.keys",

@@ -23,6 +23,7 @@ _MODULES = {
     "check": "faults",
     "ptx": "ptx",
     "cohorts": "cohorts",
+    "concurrent": "concurrent",
 }
 NAMES = (*_MODULES, *(f"idesc-{kind}" for kind in KINDS))
 ORACLE_NAMES = (

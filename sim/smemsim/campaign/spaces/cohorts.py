@@ -255,11 +255,13 @@ def _put(wanted: dict[str, str]) -> None:
             os.environ[name] = value
 
 
-def outcome(gpu: Gpu, ptx: str, config: LaunchConfig, arrays: list[Any], *, cohorts: bool, tiers: str = "") -> Any:
+def outcome(
+    gpu: Gpu, ptx: str, config: LaunchConfig, arrays: list[Any], *, cohorts: bool, tiers: str = "", schedule: int | str | None = None
+) -> Any:
     """The results of a launch in arrays, its status, its findings and its remarks; or the sentence with which it is
     refused.
     """
-    options = RunOptions(limit=LIMIT, workers=1, progress=False)
+    options = RunOptions(limit=LIMIT, workers=1, progress=False, schedule=schedule)
     with _set(**{COHORTS: "" if cohorts else "off", TIERS: tiers, LEVEL: "0", store.MOST: "0"}):
         try:
             kernel = gpu.kernel(ptx)
@@ -273,20 +275,18 @@ def outcome(gpu: Gpu, ptx: str, config: LaunchConfig, arrays: list[Any], *, coho
     return tuple(array.numpy().tobytes() for array in arrays), run.launch.status, found, remarks
 
 
-def difference(on: Any, off: Any) -> str:
-    """In what two outcomes differ, in a sentence; "" if they do not."""
+def difference(on: Any, off: Any, ways: tuple[str, str] = ("as one", "one by one")) -> str:
+    """In what two outcomes differ, in a sentence; "" if they do not. `ways` are the names of both."""
     if on == off:
         return ""
     if isinstance(on, str) or isinstance(off, str):
-        return f"as one: {on if isinstance(on, str) else 'runs'}; one by one: {off if isinstance(off, str) else 'runs'}"
+        return "; ".join(f"{way}: {some if isinstance(some, str) else 'runs'}" for way, some in zip(ways, (on, off), strict=True))
     if on[0] != off[0]:
         return "other bytes in an array"
     if on[1] != off[1]:
-        return f"status {on[1]} as one, {off[1]} one by one"
+        return f"status {on[1]} {ways[0]}, {off[1]} {ways[1]}"
     found = [[*findings, *remarks] for _, _, findings, remarks in (on, off)]
-    only = [
-        f"{side}: {[f for f in some if f not in rest][:3]}" for side, some, rest in (("as one", *found), ("one by one", *reversed(found)))
-    ]
+    only = [f"{side}: {[f for f in some if f not in rest][:3]}" for side, some, rest in ((ways[0], *found), (ways[1], *reversed(found)))]
     return "; ".join(only) + (" (the same findings in another order)" if sorted(found[0]) == sorted(found[1]) else "")
 
 
