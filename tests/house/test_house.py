@@ -249,8 +249,8 @@ FORMULAS = (
     "smemsim.core.layout.", "smemsim.core.arithmetic.", "smemsim.core.spec.", "smemsim.core.words.", "smemsim.core.picture.",
     # and those that compute with arrays or texts, and know nothing of a launch
     *(f"smemsim.run.sanitizer.{name}" for name in ("byte_masks", "operation_sets", "settled_bytes", "strong_bytes")),
-    # what an instruction costs, and the words of a message
-    "smemsim.run.counters.", "smemsim.virtual.calls.wire",
+    # what an instruction costs, what a program's text says, and the words of a message
+    "smemsim.run.counters.", *(f"smemsim.run.lower.{name}" for name in ("cfg", "dataflow", "lane_private", "sums")), "smemsim.virtual.calls.wire",
     # whose library is not there where CI runs: a stand-in for it calls them
     "smemsim.virtual.torch_", "smemsim.virtual.process",
     "smemsim.core.machine.padding", "smemsim.core.machine.uninitialised", "smemsim.core.ptx.demangle",

@@ -50,7 +50,7 @@ def following(program: Program, n: int) -> list[int] | None:
     if last.op in ("exit", "ret", "trap"):
         return after
     label = last.operands[0]
-    if last.op != "bra" or not isinstance(label, Label):
+    if not isinstance(label, Label):
         return None
     return [*after, block_of(program, label.name)]
 
