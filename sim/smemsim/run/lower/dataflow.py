@@ -150,7 +150,7 @@ class _Sources:
         for i in body:
             for slot in i.used:
                 readers.setdefault(slot, []).append(i)
-        left = list(body)
+        left = list(reversed(body))  # from the first one on: most sources are known before what is made of them
         while left:
             i = left.pop()
             for slot, given in self._results(i):
@@ -728,13 +728,18 @@ def message_flags(program: Program) -> frozenset[int]:
 
 
 def may_follow(program: Program, first: Instruction, then: Instruction) -> bool:
-    """May a thread come from one instruction to another: does it follow, or does a branch lead back to before it?"""
+    """May a thread come from one instruction to another: does it follow, or do branches lead back to before it?"""
     body, labels = program.inlined.body, program.inlined.labels
     at = {id(i): n for n, i in enumerate(body) if i is first or i is then}
-    if len(at) < 2 or at[id(then)] > at[id(first)]:
+    if len(at) < 2:
         return True
-    behind = body[at[id(first)] :]
-    return any(isinstance(to, Label) and labels.get(to.name, 0) <= at[id(then)] for i in behind if i.op != "call" for to in i.operands)
+    begin = at[id(first)]
+    while begin > at[id(then)]:  # from where a branch has led to, another one may lead on
+        to = min((labels.get(x.name, 0) for i in body[begin:] if i.op != "call" for x in i.operands if isinstance(x, Label)), default=begin)
+        if to >= begin:
+            return False
+        begin = to
+    return True
 
 
 def decides_alone(program: Program, load: Instruction) -> bool:
