@@ -23,7 +23,7 @@ from smemsim.base.members import OwnMembers
 from smemsim.base.processes import version
 from smemsim.base.terminal import in_columns
 from smemsim.campaign.space import ChunkResult, Space, Trouble
-from smemsim.diagnosis.report import UNMEASURED
+from smemsim.diagnosis.covered import UNMEASURED
 
 __all__ = ["CampaignReport", "Ledger", "SpaceReport", "file_trouble", "file_troubles", "folder_for", "report_of"]
 

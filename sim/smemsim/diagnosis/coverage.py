@@ -3,63 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
 
-from smemsim.diagnosis.operands.places import NO_LOAD, RECOGNISED
-from smemsim.diagnosis.operands.recorded import Reads, after_most, of_other_ctas
+from smemsim.diagnosis.covered import IN_REGISTERS, MORE_KINDS, not_checked, operands_checked
+from smemsim.diagnosis.operands.places import RECOGNISED
+from smemsim.diagnosis.operands.recorded import Reads
 from smemsim.diagnosis.operands.steps import has_gaps
 from smemsim.diagnosis.operands.sums import undecided
 from smemsim.diagnosis.run_to_scenario import Written
 from smemsim.run.engine.launch import Launch
 from smemsim.run.followed import MOST_PRODUCTS
 
-__all__ = ["COMPARE", "IN_REGISTERS", "NOTHING_TAKEN", "OF_ALL", "Judged", "judged_of", "not_checked", "operands_checked"]
+__all__ = ["NOTHING_TAKEN", "OF_ALL", "Judged", "judged_of"]
 
 
 OF_ALL = "whether all of K is multiplied and every box is inside its tensor: only a launch whose CTAs all end shows this"
 NOTHING_TAKEN = "work that a CTA takes over: all CTAs fit on the card at once, so clusterlaunchcontrol.try_cancel got none (--cancel always grants all requests)"
-MORE_KINDS = "tile products of further kinds"
 CUT = f"the sources of A and B after the first {MOST_PRODUCTS:,} mma.sync of a launch (each warp counts)"
 SAME = "the sources of A and B of mma.sync once more: an earlier launch has the same grid and arguments, and no finding there"
-COMPARE = "to check these, compare the result: smemsim run --expect ARRAY=FILE.npy"
 REGISTERS = ("mma", "wmma")  # operands in registers, without a known intended tile
-IN_REGISTERS = "mma and wmma, whose operands are registers"
-
-
-def operands_checked(a: Sequence[int], b: Sequence[int]) -> str:
-    """The checked operands A and B in words. Both are (checked, all).
-
-    >>> operands_checked((96, 96), (96, 96)), operands_checked((96, 96), (4, 9000))
-    ('A and B in all 96 matrix instructions', 'A in all 96 matrix instructions, B in 4 of 9,000')
-    """
-    counts = [(side, done, of) for side, (done, of) in (("A", a), ("B", b)) if of]
-    if len(counts) == 2 and counts[0][1:] == counts[1][1:]:
-        counts = [("A and B", *counts[0][1:])]
-    some = [
-        "the only" if 1 == of == done else f"all {of:,}" if done == of else f"{done:,} of {of:,}" if done else f"none of {of:,}"
-        for _, done, of in counts
-    ]
-    sides = [f"{side} in {many}" for (side, *_), many in zip(counts, some, strict=True)]
-    sides[:1] = [f"{side} matrix instruction{'s' * (counts[0][2] != 1)}" for side in sides[:1]]
-    return ", ".join(sides)
-
-
-def not_checked(missed: Mapping[str, int]) -> list[str]:
-    """The parts that the operand check left out, a line for each reason.
-
-    For operands without loads, or in registers, the last line is the command that checks them another way.
-
-    >>> not_checked({"operands of 4 or 6 bits": 8})
-    ['not checked: operands of 4 or 6 bits (8 instructions)']
-    """
-    told = [f"not checked: {reason}" + f" ({_counted_in(reason, count)})" * bool(count) for reason, count in missed.items()]
-    return [*told, COMPARE] if NO_LOAD in missed or IN_REGISTERS in missed else told
-
-
-def _counted_in(reason: str, count: int) -> str:
-    """A count with its unit, if the reason does not name that."""
-    unit = "product" if reason == MORE_KINDS else "instruction"
-    return f"{count:,}" if reason in (after_most(), of_other_ctas()) else f"{count:,} {unit}{'s' * (count != 1)}"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -15,6 +15,7 @@ from smemsim.core.finding import Finding, Half, Path
 from smemsim.core.spec.architectures import any_architecture
 from smemsim.core.spec.findings import CODES, Severity
 from smemsim.core.spec.grades import Grade
+from smemsim.diagnosis.covered import UNMEASURED
 from smemsim.diagnosis.scenario_machine import Machine
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from smemsim.diagnosis.filled import Filling
     from smemsim.diagnosis.tile import TilePicture
 
-__all__ = ["UNMEASURED", "Report", "cause_of", "fitting", "rests_on", "share_of", "share_rows", "target_of"]
+__all__ = ["Report", "cause_of", "fitting", "share_of", "share_rows", "target_of"]
 
 
 def share_rows(wrong: int, of: int, what: str, first: str = "", shape: Sequence[str] = ()) -> tuple[Half, ...]:
@@ -47,23 +48,10 @@ def share_of(wrong: int, of: int, what: str) -> str:
     return f"{wrong} of {of} {what} wrong ({wrong / of:.1%})"
 
 
-# The grades of rules for an architecture that was not measured, each with what it means.
-UNMEASURED = "witnessed (by programs that are right on a B200), documented, compiled (in compilers' output) or inferred"
-UNWITNESSED = "documented, compiled (in compilers' output) or inferred"  # of cards before Hopper
 CARD = "You have a card? smemsim capture measures these rules in ten minutes (docs/howto/your-card.md)."
 NOTHING = (
     "the scenario has no [[step]], no [map.NAME] and no layout of a [buffer.NAME]; steps are what loads (tma_load) and what reads (mma)"
 )
-
-
-def rests_on(arch: str) -> str:
-    """What the rules for an architecture rest on, if it was not measured; "" if it was.
-
-    >>> rests_on("sm_80")
-    "rules for sm_80 are documented, compiled (in compilers' output) or inferred: nothing is measured on Ampere"
-    """
-    of = any_architecture(arch)
-    return "" if of.measured else f"rules for {arch} are {UNMEASURED if of.is_blackwell else UNWITNESSED}: {of.unmeasured}"
 
 
 @in_default_state

@@ -29,6 +29,7 @@ from smemsim.diagnosis.consequences import is_lost_update, with_causes, with_tri
 from smemsim.diagnosis.costs import cost_notes, heat_of, limit_findings
 from smemsim.diagnosis.counted import counters_of
 from smemsim.diagnosis.coverage import NOTHING_TAKEN, OF_ALL, Judged, judged_of
+from smemsim.diagnosis.covered import rests_on
 from smemsim.diagnosis.epilogue import stored_tiles
 from smemsim.diagnosis.explained_output import Executed, Wrong, explained, rounding_of
 from smemsim.diagnosis.filled import Filling
@@ -51,7 +52,7 @@ from smemsim.diagnosis.operands.tiles import interchanged, turned, unread
 from smemsim.diagnosis.outputs import Output
 from smemsim.diagnosis.pairs import halves
 from smemsim.diagnosis.pipeline import Pipeline
-from smemsim.diagnosis.report import Report, fitting, rests_on
+from smemsim.diagnosis.report import Report, fitting
 from smemsim.diagnosis.run_page import entry, named_by_line, stores_of
 from smemsim.diagnosis.run_to_scenario import STRAYED, Written, judged, scenario_of
 from smemsim.diagnosis.trials.outcome import Outcomes, with_outcome

@@ -31,9 +31,10 @@ from smemsim.core.spec.swizzles import MODES, Swizzle
 from smemsim.core.spec.wgmma import WGMMA_THREADS
 from smemsim.core.words.operand import swizzled
 from smemsim.core.words.smem import SmemDescriptor
+from smemsim.diagnosis.covered import NO_LOAD
 from smemsim.diagnosis.operands.chunks import Chunks, all_chunks
 from smemsim.diagnosis.operands.copied import SWIZZLES, addresses_of, lines_of, matrix_of, read_otherwise
-from smemsim.diagnosis.operands.places import LATER, NO_LOAD, RECOGNISED
+from smemsim.diagnosis.operands.places import LATER, RECOGNISED
 from smemsim.diagnosis.operands.read import OperandRead
 from smemsim.diagnosis.operands.thread_sums import Pointers, Sum, found_in, written_at
 from smemsim.diagnosis.recognised import RUN, Arrays, Recognised

@@ -8,10 +8,10 @@ from smemsim.core.layout.conflicts import ConflictAnswer, ConflictFree
 from smemsim.core.picture.lines import table_lines
 from smemsim.core.picture.table import Column, Line, Table
 from smemsim.core.spec.architectures import architecture
+from smemsim.diagnosis.covered import UNMEASURED
 from smemsim.diagnosis.descriptors.answers import Answer, FoundDescriptor, Nearest
 from smemsim.diagnosis.parts import element_name
 from smemsim.diagnosis.product import ProductExplanation
-from smemsim.diagnosis.report import UNMEASURED
 
 __all__ = ["answer_view", "conflicts_view", "explanation_view"]
 

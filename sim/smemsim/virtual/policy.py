@@ -28,6 +28,7 @@ from smemsim.base.terminal import PREFIXED
 from smemsim.core.finding import headline_of, messages_of
 from smemsim.core.spec.findings import CODES, Severity
 from smemsim.core.spec.traps import TIMEOUT
+from smemsim.diagnosis.covered import COMPARE, IN_REGISTERS, not_checked, operands_checked, rests_on
 
 if TYPE_CHECKING:
     import numpy as np
@@ -459,10 +460,6 @@ def checked_of(launches: list[Launched], arch: str) -> list[str]:
     checked = [x.run["checked"] for x in launches if x.run and "checked" in x.run]
     if not checked:
         return []
-    # which needs numpy; a launch has loaded it
-    from smemsim.diagnosis.coverage import COMPARE, IN_REGISTERS, not_checked, operands_checked
-    from smemsim.diagnosis.report import rests_on
-
     seen = sum(bool(x.run and x.run.get("sanitized")) for x in launches)
     of = (
         "the launch"

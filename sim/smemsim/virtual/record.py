@@ -24,6 +24,7 @@ from smemsim.core.ptx.demangle import pointed_types
 from smemsim.core.spec.cards import Card, card_of
 from smemsim.core.spec.findings import CODES, Severity
 from smemsim.core.spec.formats import FORMATS
+from smemsim.diagnosis.covered import operands_checked
 from smemsim.diagnosis.run import Run
 from smemsim.evidence.launches import launch_text
 from smemsim.run.engine.arrays import storage
@@ -241,8 +242,6 @@ HEADS = ("#", "kernel", "findings", "time", "operand layouts checked", "launched
 
 def _checked(x: Launched) -> str:
     """The operands that were checked in a launch, in words; "" for none."""
-    from smemsim.diagnosis.coverage import operands_checked  # which needs numpy; a launch has loaded it
-
     checked = (x.run or {}).get("checked")
     return operands_checked(checked["a"], checked["b"]) if checked else ""
 

@@ -19,13 +19,13 @@ from smemsim.core.spec.shared_memory import CHUNK, LINE
 from smemsim.core.spec.smem_descriptor import BASE_OFFSET
 from smemsim.core.spec.tensor_map import LIMITS
 from smemsim.core.words.tensor_map import TensorMap
+from smemsim.diagnosis.covered import NO_LOAD
 from smemsim.diagnosis.operands.read import Issued, Matrix, Mode
 
 __all__ = [
     "CHANGED",
     "FRAMES",
     "LATER",
-    "NO_LOAD",
     "OTHER_WIDTH",
     "RECOGNISED",
     "SEVERAL_PLACES",
@@ -48,7 +48,6 @@ __all__ = [
 
 SURE = 0.5  # share of the elements
 OTHER_WIDTH = "width"
-NO_LOAD = "whether operands without a tensor load are the intended tile"
 CHANGED = "operands of tensor loads into whose tiles threads have written since"
 SEVERAL_PLACES = "operands whose rows come from several places in global memory"
 FRAMES = "operands whose rows are the same rows of a tensor, at several k: overlapping frames of a signal"

@@ -24,6 +24,7 @@ from smemsim.core.spec.formats import FORMATS, element_format
 from smemsim.core.spec.tcgen05 import KINDS
 from smemsim.core.spec.tensor_memory import WARP_LANES
 from smemsim.core.words.tensor_map import TensorMap
+from smemsim.diagnosis.covered import NO_LOAD
 from smemsim.diagnosis.operands.cta_traces import CtaTrace, SharedTrace, Step
 from smemsim.diagnosis.operands.factors import Factors, Registers
 from smemsim.diagnosis.operands.fragments import FragmentFactors
@@ -33,7 +34,6 @@ from smemsim.diagnosis.operands.pairings import Pairings, is_next
 from smemsim.diagnosis.operands.pieces import apart, goes_on
 from smemsim.diagnosis.operands.places import (
     CHANGED,
-    NO_LOAD,
     OTHER_WIDTH,
     RECOGNISED,
     SEVERAL_PLACES,
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from smemsim.run.async_ops import TensorAccess
     from smemsim.run.engine.wave import Cta, Wave
 
-__all__ = ["MOST", "MOST_CACHED", "MOST_PIECES", "NEAR", "Reads", "after_most", "is_packed", "of_other_ctas"]
+__all__ = ["MOST", "MOST_CACHED", "MOST_PIECES", "NEAR", "Reads", "is_packed"]
 MOST = 1 << 16  # matrix instructions of a CTA that are kept until its end
 MOST_PIECES = 256  # different pieces, each checked
 MOST_CACHED = 1 << 14
