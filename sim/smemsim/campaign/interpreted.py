@@ -20,8 +20,8 @@ class _Wide:
 
 
 def _divides_bytes(function: types.FunctionType) -> bool:
-    """Does a function make arrays at addresses that it chooses? Then the sizes of their elements count: it stays as it
-    is.
+    """Does a function make arrays at addresses that it chooses? Then the sizes of their elements count: it has numpy as
+    it is.
     """
     return "ctypes" in function.__code__.co_names
 
@@ -36,7 +36,8 @@ def interpreted(module: types.ModuleType) -> types.SimpleNamespace:
     """
     scope: dict[str, Any] = dict(vars(module)) | {"np": _Wide()}
     for name, value in vars(module).items():
-        if hasattr(value, "py_func") and not _divides_bytes(value.py_func):
+        if hasattr(value, "py_func"):
             original = value.py_func
-            scope[name] = types.FunctionType(original.__code__, scope, original.__name__, original.__defaults__)
+            own = vars(module) if _divides_bytes(original) else scope
+            scope[name] = types.FunctionType(original.__code__, own, original.__name__, original.__defaults__)
     return types.SimpleNamespace(**{name: value for name, value in scope.items() if not name.startswith("__")})
