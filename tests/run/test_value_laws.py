@@ -12,6 +12,8 @@ HEAD = """.version 8.8
 .target sm_100a
 .address_size 64
 .global .align 16 .b8 gv[64]; .global .align 16 .b8 gw[64];
+.extern .func (.param .b32 r) vprintf (.param .b64 f, .param .b64 a);
+.func inner (.param .b64 f) { ret; }
 .visible .entry k(.param .u64 p, .param .u64 q, .param .align 64 .b8 m[128], .param .u32 n) {
 .reg .pred %p<4>; .reg .b16 %h<4>; .reg .b32 %r<9>; .reg .b64 %d<40>; .reg .f32 %f<9>; .shared .align 16 .b8 sm[64];
 """
@@ -51,6 +53,12 @@ ROOTS = {
     "a part of a variable": ("mov.u64 %d3, gv+8; st.global.u32 [gw], 1;" + STORED, {root("variable", 0, "gv"), root("variable", 0, "gw")}),
     "shared memory": (LOADED + "st.shared.u32 [sm], 1; st.shared::cluster.u32 [%r1], 1; red.shared.add.u32 [sm], 1;", set()),
     "local memory": ("st.local.u32 [%d9], 1;", set()),
+    "shared memory by a pointer": (LOADED + "ld.global.u64 %d3, [%d1]; st.shared.u32 [%d3], 1; st.shared::cta.u32 [%d3], 1; st.local.u32 [%d3], 1;", set()),
+    "a prefetch": (LOADED + "prefetch.global.L2 [%d1];", set()),
+    "a function of the system": ("{ .param .b64 f; .param .b64 a; .param .b32 r; st.param.b64 [f], %d1; st.param.b64 [a], %d1; call (r), vprintf, (f, a); }", set()),
+    "a function by its address": ("{ .param .b64 f; st.param.b64 [f], %d1; PR: .callprototype _ (.param .b64 _); mov.u64 %d4, inner; call %d4, (f), PR; }", {UNKNOWN}),
+    "a sum of two numbers": ("mov.u64 %d4, m; mad.lo.s64 %d3, %d4, 1, 0;" + TENSOR.format("%d3"), {ANY}),
+    "a number and a map": ("mov.u64 %d4, m; add.s64 %d3, 64, %d4;" + TENSOR.format("%d3"), {root("map", M + 64)}),
     "a reduction": (LOADED + "red.global.add.u32 [%d1], 1;", {P}),
     "an atomic operation": (LOADED + "atom.global.add.u32 %r1, [%d2+4], 1;", {Q}),
     "a load": (LOADED + "ld.global.u32 %r1, [%d2];", set()),

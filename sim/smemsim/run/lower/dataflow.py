@@ -189,7 +189,7 @@ class _Sources:
         roots = NONE.union(*map(self.of, i.operands[1:]))
         if i.op in _SAME:
             return roots
-        added = [x.value for x in i.operands[1:] if isinstance(x, Immediate) and isinstance(x.value, int)]
+        added = [x.value for x in i.operands[1:] if isinstance(x, Immediate)]
         if i.op == "add" and len(added) == 1:
             return self.moved(roots, added[0])
         return self.moved(roots, None)
@@ -211,8 +211,7 @@ class _Sources:
             return
         address = i.operands[1]
         base = address.base if isinstance(address, Address) else address
-        known = isinstance(base, Symbol) and base.name in self.parameters and i.modifiers[0].startswith("param")
-        if known and isinstance(base, Symbol):
+        if isinstance(base, Symbol) and base.name in self.parameters:
             offset = self.parameters[base.name] + base.offset + (address.offset if isinstance(address, Address) else 0)
             items: Iterable[Operand] = i.operands[0].items if isinstance(i.operands[0], Vector) else (i.operands[0],)
             for n, item in enumerate(items):

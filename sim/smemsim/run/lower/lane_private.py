@@ -100,7 +100,7 @@ def _more_zeros(i: Instruction, n: int) -> int:
     if i.op in ("add", "sub", "mov", "cvta", "cvt") or (i.op == "mad" and n == 2):
         return 0
     factor = i.operands[2 - n] if i.op in ("mul", "mad") else i.operands[2]
-    if not isinstance(factor, Immediate) or not isinstance(factor.value, int):
+    if not isinstance(factor, Immediate):
         return _MANY
     if i.op == "shl":
         return factor.value & 0xFFFFFFFF
