@@ -2,8 +2,10 @@
 holds.
 """
 
+import functools
 import itertools
 import json
+import re
 
 import numpy as np
 import pytest
@@ -190,8 +192,12 @@ def test_absolute_lbo_is_found_where_it_is_modelled(arch):
 
 def before(address, witness):
     """The start that puts the first element there, by the functor's XOR undone."""
-    mask = MODES[witness.swizzle].mask
-    return address ^ ((((address - 128 * witness.base_offset) >> 7) & mask) << 4)
+    return undone(address, witness.swizzle, witness.base_offset)
+
+
+def undone(address, mode, base_offset):
+    """The sum before the XOR."""
+    return address ^ ((((address - 128 * base_offset) >> 7) & MODES[mode].mask) << 4)
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -224,6 +230,119 @@ def test_the_proof_holds(seed):
     assert near.right == (address(near.found.words, "sm_90a", operand) == places).sum() >= places.size - 8 * 8
     assert near.moves.sum() == near.of - near.right
     assert near.moves[near.first]
+
+
+@functools.cache
+def coefficients(mode, base_offset, major):
+    """What is in the sum before the XOR for each element beside the start: (of LBO and of SBO, fixed bytes)."""
+    layout = {"arch": "sm_90a", "swizzle": mode, "base_offset": base_offset, "start_address": 0x8000}
+    fields = ({}, {"leading_byte_offset": 1024}, {"stride_byte_offset": 1024})
+    fixed, *of = (undone(address(SmemDescriptor(**layout, **some), "sm_90a", SHAPES[major]), mode, base_offset) - 0x8000 for some in fields)
+    return [(one - fixed) // 1024 for one in of], fixed
+
+
+SHAPES = {
+    major: {"dtype": "bf16", "major": major, "packing": "packed"} | sizes
+    for major, sizes in (("K", {"rows": 24, "k": 16}), ("MN", {"rows": 128, "k": 16}))
+}
+
+
+def solution(witness, major, elements):
+    """(LBO, SBO, starts by instruction) that put elements where they are in the layout of a witness; None if nothing
+    does, and nan for what they do not settle.
+    """
+    of, fixed = coefficients(witness.swizzle, witness.base_offset, major)
+    parts = sorted({at[:2] for at, _ in elements})
+    rows = [[of[0][at[2:]], of[1][at[2:]], *(at[:2] == part for part in parts)] for at, _ in elements]
+    sides = [before(where, witness) - fixed[at[2:]] for at, where in elements]
+    matrix, right = np.array(rows, float), np.array(sides, float)
+    found = np.linalg.lstsq(matrix, right, rcond=None)[0]
+    if np.abs(matrix @ found - right).max() > 0.5:
+        return None
+    _, sizes, axes = np.linalg.svd(matrix, full_matrices=True)
+    free = axes[(sizes > 1e-9).sum() :]
+    found = np.where((np.abs(free) > 1e-9).any(axis=0), np.nan, np.rint(found))
+    return found[0], found[1], dict(zip(parts, found[2:].tolist(), strict=True)), of, fixed
+
+
+def holds(value):
+    """May a field of 14 bits have this number of bytes, 16 for each?"""
+    return bool(np.isnan(value)) or (0 <= value < 1 << 18 and value % 16 == 0)
+
+
+def moves(change, line, along):
+    """The bytes by which the elements (blocks, steps, lines, along) of a right operand are moved."""
+    atom, by = line // 8 + along // 8, np.zeros((2, 2, line.size, along.size), np.int64)
+    some, bytes_ = {
+        "none": (np.s_[:], 0),
+        "a chunk": (np.s_[1, 1, 13, 8:16], 48),
+        "an element": (np.s_[0, 1, 5, 11], 2),
+        "a start": (np.s_[1, 0], 8),
+        "odd": (np.s_[:], 8 * atom),
+        "high": (np.s_[:], 0x40000),
+        "backwards": (np.s_[:], -3072 * atom),
+        "far": (np.s_[:], (1 << 19) * atom),
+        "a block": (np.s_[1], 128 * (line // 8)),
+        "the last lines": (np.s_[:, :, -8:], 16),
+    }[change]
+    by[some] += bytes_
+    return by
+
+
+@pytest.mark.parametrize("mode", CLASSIC)
+@pytest.mark.parametrize("major", ["K", "MN"])
+@pytest.mark.parametrize(
+    "change", ["none", "a chunk", "an element", "a start", "odd", "high", "backwards", "far", "a block", "the last lines"]
+)
+def test_each_number_of_a_proof_is_that_of_its_elements(mode, major, change):
+    """The elements of a witness are equations for start, LBO and SBO: they have no solution that the fields can hold."""
+    operand = SHAPES[major]
+    d = SmemDescriptor(arch="sm_90a", start_address=0xC000, swizzle=mode, leading_byte_offset=2048, stride_byte_offset=1024)
+    words = [[d.advance(8192 * block + 32 * step).encode() for step in range(2)] for block in range(2)]
+    places = address(np.array(words, np.uint64), "sm_90a", operand)
+    lined = places if major == "K" else np.swapaxes(places, -1, -2)  # a view
+    lined += moves(change, np.arange(lined.shape[2])[:, None], np.arange(lined.shape[3]))
+    answer = solved(places, "sm_90a", operand)
+    assert all((address(one.words, "sm_90a", operand) == places).all() for one in answer.descriptors)
+    assert change != "none" or mode in [one.swizzle for one in answer.descriptors]
+    layouts = sum(MODES[one].mask + 1 for one in CLASSIC)
+    assert len(answer.witnesses) + len(answer.descriptors) == (1 if change in ("an element", "a start", "odd") else layouts)
+    for witness in answer.witnesses:
+        where = [at for _, at in witness.elements]
+        assert [places[at] for at, _ in witness.elements] == where
+        said = re.sub(r"\(row[^()]*(\([^()]*\))?\)|multiples? of 16.*| B as in.*", "", witness.text)
+        numbers = [int(n, 0) for n in re.findall(r"-?0x[0-9a-f]+|-?\d+", said)]
+        if witness.swizzle is None:
+            assert numbers == ([where[1] - where[0], 6] if change == "an element" else [where[0]])
+            assert change == "an element" or where[0] % 16
+        else:
+            the_sentence_is_true(witness, major, numbers)
+
+
+def the_sentence_is_true(witness, major, numbers):
+    text, whole = witness.text, solution(witness, major, witness.elements)
+    assert whole is None or not all(holds(value) for value in (whole[0], whole[1], *whole[2].values())), text
+    if "apart" in text:
+        (one, a), (two, b) = witness.elements
+        _, _, _, of, fixed = solution(witness, major, witness.elements[:1])
+        assert one[:2] == two[:2]
+        assert all(part[one[2:]] == part[two[2:]] for part in of)
+        assert numbers == [before(b, witness) - before(a, witness), fixed[two[2:]] - fixed[one[2:]]]
+        assert (" before the XOR" in text) == (MODES[witness.swizzle].mask > 0)
+    elif "would put" in text:
+        *others, (last, at) = witness.elements
+        lbo, sbo, starts, of, fixed = solution(witness, major, others)
+        values = {"LBO": (lbo, of[0]), "SBO": (sbo, of[1])}
+        told = {name: float(value) for name, value in re.findall(r"(LBO|SBO) (-?\d+) B \(from", text)}
+        assert told == {name: value for name, (value, part) in values.items() if part[last[2:]]}
+        put = starts[last[:2]] + sum(told[name] * values[name][1][last[2:]] for name in told) + fixed[last[2:]]
+        assert numbers[-2:] == [put, before(at, witness)]
+    else:
+        lbo, sbo, starts, _, _ = whole
+        field = re.search(r"need (LBO|SBO|a start)", text)[1]
+        wanted = {"LBO": lbo, "SBO": sbo, "a start": starts[witness.elements[0][0][:2]]}[field]
+        assert numbers[0] == wanted
+        assert not holds(wanted)
 
 
 @pytest.mark.parametrize(

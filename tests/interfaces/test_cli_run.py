@@ -9,6 +9,7 @@ import re
 import tempfile
 import time
 import tomllib
+import urllib.parse
 
 import numpy as np
 import pytest
@@ -24,6 +25,8 @@ from smemsim.cli import main
 from smemsim.cli.run import parse_shape
 from smemsim.core.tables import Source
 from smemsim.diagnosis import Output, Rounding, Tolerance, Wanted
+from smemsim.diagnosis.numbers import numbers_told
+from smemsim.diagnosis.outputs import out_names
 from smemsim.evidence import array_of, read_launch_file
 from smemsim.evidence.launches import checked
 from smemsim.run import RunOptions
@@ -288,6 +291,98 @@ def test_infinities_and_nans_are_equal_to_themselves_alone():
         assert (told.differing, told.beyond) == (3, 3)
         assert not told.is_rounding
         assert "d[3] is inf, expected -inf" in told.text
+
+
+def errors_by_hand(found, wanted, same):
+    """The largest absolute and relative error and its first place, one element after the other."""
+    best = {}
+    for at in np.ndindex(found.shape):
+        a, b = float(found[at]), float(wanted[at])
+        if same[at] or not (np.isfinite(a) and np.isfinite(b)):
+            continue
+        for name, size in (("absolute", abs(a - b)), ("relative", abs(a - b) / abs(b) if b else 0.0)):
+            if size > best.get(name, (0.0,))[0]:
+                best[name] = size, at
+    return best
+
+
+@pytest.mark.parametrize("shape", [(), (7,), (3, 5), (2, 3, 4)])
+@pytest.mark.parametrize("tolerance", [None, Tolerance(atol=1.5), Tolerance(rtol=0.125)])
+@pytest.mark.parametrize("far", [0, 1, 2])
+def test_what_is_said_of_a_difference_is_what_a_count_by_hand_gives(shape, tolerance, far):
+    rng = np.random.default_rng(far)
+    wanted = np.asarray(rng.integers(-8, 9, shape), np.float32)
+    found = wanted.copy()
+    flat, off = found.reshape(-1), (0.5, -0.25, 1.0, 0.125)
+    for n, by in zip(range(0, flat.size, 3), off, strict=False):
+        flat[n] += by  # near
+    for n in range(flat.size)[1 : 1 + far] if shape else [0] * far:
+        flat[n] += 20 + n
+    found = flat.reshape(shape)
+    told = Output("d", found, "f32").against(wanted, "w", Wanted(tolerance, rounding=Rounding(least=0.75)))
+    differs, apart = found != wanted, np.abs(found.astype(np.float64) - wanted)
+    beyond = apart > (0.75 if tolerance is None else tolerance.atol + tolerance.rtol * np.abs(wanted.astype(np.float64)))
+    assert (told.size, told.differing, told.beyond) == (found.size, differs.sum(), beyond.sum())
+    by_hand = errors_by_hand(found, wanted, ~differs)
+    assert {name: (error.size, error.at) for name, error in told.errors.items()} == by_hand
+    named = {name: f"d[{', '.join(map(str, at))}]" if at else "d" for name, (_, at) in by_hand.items()}
+    said = [f"largest {name} error {size:.3g} at {named[name]}" for name, (size, _) in by_hand.items()]
+    at = by_hand["absolute"][1]
+    said[0] += f" ({found[at]:g}, expected {wanted[at]:g})"
+    assert told.largest == ", ".join(said)
+    within = "except for rounding" if tolerance is None else f"within {tolerance}"
+    if not beyond.any():
+        assert told.text == ""
+        assert (
+            told.verdict
+            == f"as expected {within}: {differs.sum()} of {found.size} elements differ, {told.largest}"
+            + "; --exact demands every bit" * (tolerance is None)
+        )
+        return
+    first = tuple(int(n) for n in np.argwhere(beyond)[0])
+    limit = "too little to count" if tolerance is None else "within the tolerance"
+    left = int(differs.sum() - beyond.sum())
+    others = f" ({left} other element{'s differ' if left > 1 else ' differs'} {limit})" * (left > 0)
+    name = f"d[{', '.join(map(str, first))}]" if shape else "d"
+    assert told.verdict == ""
+    assert told.text.startswith(f"d: {beyond.sum()} of {found.size} elements differ{f' by more than {tolerance}' if tolerance else ''}")
+    more = "; it looks like rounding: another order of summation, or another type of accumulation, gives differences of this size"
+    assert told.is_rounding == (apart.max() <= 0.75)
+    assert told.text.endswith(f"; {name} is {found[first]:g}, expected {wanted[first]:g}{others}; {told.largest}{more * told.is_rounding}")
+    if len(shape) == 2:
+        rows, columns = (numbers_told(sorted({*x.tolist()}), of) for x, of in zip(np.nonzero(beyond), shape, strict=True))
+        assert f", in rows {rows} and columns {columns}; " in told.text
+    else:
+        assert " in rows " not in told.text
+
+
+def test_what_is_no_number_differs_bit_by_bit_and_has_no_largest_error():
+    whole, half = (np.array([(n, 2.5) for n in rows], [("a", "<u4"), ("b", "<f4")]) for rows in ((1, 2, 3), (1, 7, 3)))
+    told = Output("d", whole).against(half, "w", Wanted(rounding=Rounding.of(smemsim.core.spec.formats.FORMATS["f32"], 0.0)))
+    assert (told.differing, told.beyond, told.is_rounding, told.errors) == (1, 1, False, {})
+    assert told.text.startswith("d: 1 of 3 elements differ; d[1] is ")
+    assert told.text.endswith("; none by a number")
+    assert Output("d", whole).against(whole.copy(), "w", Wanted()).verdict == "as expected"
+
+
+def test_another_digest_is_a_difference_of_which_nothing_more_is_known(tmp_path):
+    output = Output("d", np.arange(3))
+    told = output.compared(f"sha256:{DIGEST}", tmp_path, Wanted(Tolerance(rtol=9.0)))
+    assert told.text == told.difference == f"d: sha256:{output.sha256}, expected sha256:{DIGEST}"
+    assert (told.differing, told.beyond, told.errors) == (1, 0, {})
+    assert output.compared(f"sha256:{output.sha256}", tmp_path).verdict == "as expected"
+
+
+def test_the_file_of_an_array_says_its_name():
+    names = ["d", "p/x", "...", ".a", "con", "Aux.b", "lpt9", "com1.", "com10", "cons", "a con", "é%", "a~b_c-d.e0Z"]
+    for name, file in out_names(names).items():
+        stem = file.removesuffix(".npy")
+        assert urllib.parse.unquote(stem) == name
+        assert not re.match(r"(?i)\.|(con|prn|aux|nul|com[1-9]|lpt[1-9])(\.|$)", stem)
+        plain = re.fullmatch(r"[A-Za-z0-9_-][A-Za-z0-9._-]*", name) and name.partition(".")[0].lower() not in ("con", "aux", "lpt9", "com1")
+        assert (stem == name) == bool(plain)
+    assert [*out_names(["ab", "aB", "Ab", "x", "AB"]).values()] == ["ab.npy", "aB~2.npy", "Ab~3.npy", "x.npy", "AB~4.npy"]
+    assert [len(file) for file in out_names([letter * 300 for letter in "ab"]).values()] == [104, 104]
 
 
 @pytest.mark.parametrize(

@@ -89,7 +89,7 @@ class Comparison:
         """The difference with the largest errors, and whether it looks like rounding; ""
         where nothing is too far off.
         """
-        if not self.difference or not self.beyond:
+        if not self.beyond:
             return self.difference
         more = (
             "; it looks like rounding: another order of summation, or another type of accumulation, gives differences of this size"
@@ -253,8 +253,8 @@ class Output:
             or (set(kinds) <= set("iu") and wanted.itemsize == self.array.itemsize)
         ):
             bits = f"V{self.array.dtype.itemsize}"
-            same = np.ascontiguousarray(self.array).view(bits) == wanted.view(bits)
-            return mine, self.values(wanted.view(self.array.dtype)), np.asarray(same)
+            same = np.ascontiguousarray(self.array).view(bits) == np.ascontiguousarray(wanted).view(bits)
+            return mine, self.values(wanted.view(self.array.dtype)), np.asarray(same).reshape(wanted.shape)
         nearest = rounded(wanted, self.type)
         with np.errstate(invalid="ignore"):
             return (

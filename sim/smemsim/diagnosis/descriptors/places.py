@@ -132,7 +132,7 @@ def _absolute(shape: Shape, places: np.ndarray, chunks: np.ndarray) -> list[Foun
         defining.append((0, 0, ATOM_ROWS, 0))
         sbo = int(sums[0, 0, ATOM_ROWS, 0] - sums[0, 0, 0, 0])
     fields = [*starts.ravel().tolist(), lbo or 0, sbo or 0]
-    if all(0 <= value < REACH and value % CHUNK == 0 for value in fields):
+    if all(0 <= value < REACH for value in fields):
         descriptor = described(shape, kind, lbo, sbo, starts, absolute=True)
         wrong = read_addresses(shape, descriptor.words) != places
         if not wrong.any():
@@ -162,12 +162,12 @@ def _solved(shape: Shape, kind: Kind, chunks: np.ndarray) -> FoundDescriptor | W
     if (rest != wanted).any():
         return _contradiction(shape, kind, chunks, rest, wanted, defining)
     for name, value in strides.items():
-        if value is not None and not (0 <= value < REACH and value % CHUNK == 0):
+        if value is not None and not 0 <= value < REACH:
             at = defining[name]
             who = _elements(shape, chunks, [(0, 0, 0, 0), at])
             text = f"{_named(shape, [x for x, _ in who])} would need {name} = {value} B, the field has multiples of 16 B from 0 to {REACH - CHUNK}"
             return Witness(kind.mode.swizzle, kind.base_offset, False, who, text)
-    outside = (starts < 0) | (starts >= REACH) | (starts % CHUNK != 0)
+    outside = (starts < 0) | (starts >= REACH)
     if outside.any():
         block, step = (int(x) for x in np.argwhere(outside)[0])
         who = _elements(shape, chunks, [(block, step, 0, 0)])
