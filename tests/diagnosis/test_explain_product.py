@@ -1,6 +1,8 @@
 """Planted faults: run by TMA and wgmma of the model, told from D, A and B alone."""
 
+import itertools
 import json
+import re
 
 import numpy as np
 import pytest
@@ -21,7 +23,8 @@ from smemsim import (
     wgmma_registers,
 )
 from smemsim.cli import main
-from smemsim.diagnosis.product import pattern
+from smemsim.core.spec.formats import FORMATS
+from smemsim.diagnosis.product import element_bits, pattern
 
 SIZES = {"bf16": 2, "f16": 2, "tf32": 4, "e4m3": 1, "s8": 1}
 MAPS = {1: "u8", 2: "u16", 4: "u32"}
@@ -342,6 +345,131 @@ ROW, COLUMN = np.arange(32)[:, None], np.arange(16)[None]
 )  # fmt: skip
 def test_patterns_are_said_in_words(wrong, said):
     assert pattern(wrong).startswith(said)
+
+
+def read_back(text, of):
+    """The numbers below `of` that a part of a sentence names."""
+    if series := re.fullmatch(r"(\d+), (\d+), (\d+) \.\.\. (\d+)", text):
+        one, two, _, last = map(int, series.groups())
+        return {*range(one, last + 1, two - one)}
+    runs, _, period = text.partition(" mod ")
+    ends = [[int(n) for n in part.split(" to ")] for part in runs.split(", ")]
+    some = {n for part in ends for n in range(part[0], part[-1] + 1)}
+    return {n for n in range(of) if (n % int(period) if period else n) in some}
+
+
+LINES = {
+    "one": np.arange(32) == 5, "all but one": np.arange(32) != 0, "the first": np.arange(32) < 20, "the last": np.arange(32) >= 31,
+    "mod 4": np.arange(32) % 4 < 2, "mod 2": np.arange(32) % 2 == 1, "some": np.isin(np.arange(32), [0, 1, 7, 9, 20]),
+    "many": np.isin(np.arange(32), [0, 2, 5, 9, 14, 20, 27]), "none": np.zeros(32, bool), "all": np.ones(32, bool),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("part", [1.0, 0.95, 0.5])
+def test_what_is_said_of_a_pattern_is_true(part):
+    """Lines that are named have no wrong element, the others have one, and a share of nine tenths is as good as all."""
+    chosen = np.random.default_rng(1).permuted(np.arange(1024) < part * 1024).reshape(32, 32)
+    for rows, columns in itertools.product(LINES.values(), repeat=2):
+        a_sentence_is_true_of(rows[:, None] & columns & chosen)
+
+
+def a_sentence_is_true_of(wrong):
+    share, _, said = pattern(wrong).partition(": ")
+    count = int(wrong.sum())
+    assert share == (f"{100 * count / 1024:.4g} % of D is wrong ({count} of 1024)" if count else "all of D is right")
+    assert pattern(wrong, is_rounding=True) == share.replace("is wrong", "differs in the last bits")
+    parts = {"row": wrong, "column": wrong.T}
+    told = {what: sentence for sentence in said.split(" and ") for what in parts if re.search(rf"\b{what}s? ", sentence)}
+    assert set(told) == {what for what, lines in parts.items() if 0 < lines.any(axis=1).sum() < 32}
+    for what, sentence in told.items():
+        lines = parts[what]
+        bad = {*np.flatnonzero(lines.any(axis=1)).tolist()}
+        own = re.fullmatch(
+            rf"(?P<n>\d+) of 32 {what}s are right, the first is (?P<first>\d+), (all others wrong|the others are wrong in part)"
+            rf"|{what}s? (?P<which>.+) (is|are) (?P<verdict>right|wrong)( in part)?"
+            rf", (all others wrong|the others are wrong in part|all other {what}s are right)",
+            sentence,
+        )
+        assert ("in part" in sentence) == (lines[lines.any(axis=1)].mean(axis=1).min() <= 0.9), sentence
+        right = {*range(32)} - bad
+        if own["n"]:
+            assert (int(own["n"]), int(own["first"])) == (len(right), min(right))
+        elif not own["which"].endswith("..."):
+            some = bad if own["verdict"] == "wrong" else right
+            assert read_back(own["which"], 32) == some
+            assert f"{what}s {own['which']} are" in sentence or len(some) == 1
+        assert (own["verdict"] == "wrong") == (f"all other {what}s are right" in sentence)
+
+
+@pytest.mark.parametrize("period", [2, 8, 16, 32])
+@pytest.mark.parametrize("lost", [0.0, 0.05, 0.5])
+def test_elements_that_agree_modulo_a_period_are_told_if_nearly_all_others_are_wrong(period, lost):
+    row, column = np.arange(64)[:, None], np.arange(64)[None]
+    wrong = (row % period != column % period) & (np.random.default_rng(2).random((64, 64)) >= lost)
+    _, _, said = pattern(wrong).partition(": ")
+    assert said == f"elements with row mod {period} == column mod {period} are right, all others wrong" * (lost < 0.1)
+    wrong[3, 3] = True  # they agree modulo every period
+    assert pattern(wrong).count(":") == 0
+
+
+INTEGERS = [name for name, fmt in FORMATS.items() if not fmt.is_float and 1 < fmt.bits < 64]
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_numbers_and_bits_of_a_type_are_its_bits(name):
+    """Numbers that the type has come back from their bits; others, and what has another type's size, are refused."""
+    fmt, size = FORMATS[name], FORMATS[name].bits
+    ends = np.array([0, 1, (1 << size - 1) - 1, 1 << size - 1, (1 << size) - 1], dtype=object) % (1 << size)
+    codes = np.array([*range(1 << size)] if size <= 8 else ends.tolist(), np.uint64)
+    bits = codes.astype(f"u{max(size // 8, 1)}") if size >= 8 else codes.astype(np.uint8)
+    assert (element_bits("a", bits, fmt) == codes).all()
+    if size < 64:
+        with pytest.raises(InputError, match=f"{size} bits"):
+            element_bits("a", np.array([1 << size], np.uint64), fmt)
+    if size >= 8:
+        assert (element_bits("a", bits.view(f"V{size // 8}"), fmt) == codes).all()
+    for other in (1, 2, 3, 4, 6, 8, 16):
+        void = np.zeros(3, f"V{other}")
+        if other * 8 < size or other not in (1, 2, 4, 8):
+            with pytest.raises(InputError, match=f"{name} has {size} bits"):
+                element_bits("a", void, fmt)
+        else:
+            assert not element_bits("a", void, fmt).any()
+    with pytest.raises(InputError, match="bits"):
+        element_bits("a", np.zeros(3, [("x", f"u{max(size // 8, 1)}")]), fmt)
+    for what in (np.zeros(2, bool), np.zeros(2, complex), ["x"]):
+        with pytest.raises(InputError):
+            element_bits("a", what, fmt)
+    if fmt.is_float:
+        numbers = to_float64(bits, name)
+        numbers, codes = numbers[~np.isnan(numbers)], codes[~np.isnan(numbers)]
+        again = element_bits("a", numbers, fmt)
+        assert (to_float64(again, name) == numbers).all()
+        assert name in ("tf32", "ue4m3") or (again == codes).all()  # of these, several bits are one number
+        if size < 64:
+            with pytest.raises(InputError, match=f"is no {name}"):
+                element_bits("a", np.array([1.0, 1.0 + 2.0**-52]), fmt)
+        with pytest.raises(InputError, match="needs raw element bits"):
+            element_bits("a", np.array([-1]), fmt)
+        return
+    with pytest.raises(InputError, match=f"needs whole numbers of {name}"):
+        element_bits("a", np.ones(3), fmt)
+
+
+@pytest.mark.parametrize("name", INTEGERS)
+def test_signed_numbers_are_their_lowest_bits(name):
+    fmt, size = FORMATS[name], FORMATS[name].bits
+    if not fmt.signed:
+        assert element_bits("a", np.array([0, 5]), fmt).tolist() == [0, 5]
+        with pytest.raises(InputError, match="needs raw element bits"):
+            element_bits("a", np.array([-1]), fmt)
+        return
+    numbers = np.array([-(1 << size - 1), -1, 0, 1, (1 << size - 1) - 1])
+    assert [int(x) for x in element_bits("a", numbers, fmt)] == [x % (1 << size) for x in numbers.tolist()]
+    assert element_bits("a", numbers[:0], fmt).size == 0
+    for beyond in (-(1 << size - 1) - 1, 1 << size - 1):
+        with pytest.raises(InputError, match=f"{size} bits"):
+            element_bits("a", np.array([beyond, 0]), fmt)
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import time
 import tomllib
 import urllib.parse
 
+import ml_dtypes
 import numpy as np
 import pytest
 from click.testing import CliRunner
@@ -383,6 +384,47 @@ def test_the_file_of_an_array_says_its_name():
         assert (stem == name) == bool(plain)
     assert [*out_names(["ab", "aB", "Ab", "x", "AB"]).values()] == ["ab.npy", "aB~2.npy", "Ab~3.npy", "x.npy", "AB~4.npy"]
     assert [len(file) for file in out_names([letter * 300 for letter in "ab"]).values()] == [104, 104]
+
+
+ONES = {
+    name: np.ones(3, dtype)
+    for name, dtype in (("bf16", ml_dtypes.bfloat16), ("e4m3", ml_dtypes.float8_e4m3fn), ("f16", "f2"), ("f32", "f4"))
+}
+
+
+@pytest.mark.parametrize(
+    ("held", "dtype", "wanted", "takes"),
+    [
+        # raw bits of a type that numpy lacks: bits of the same size are bits, all else is numbers
+        (ONES["bf16"].view("u2"), "bf16", ONES["bf16"].view("u2"), "bits"), (ONES["bf16"].view("u2"), "bf16", ONES["bf16"].view("V2"), "bits"),
+        (ONES["bf16"].view("u2"), "bf16", ONES["bf16"], "bits"), (ONES["bf16"], "bf16", ONES["bf16"].view("u2"), "bits"), (ONES["bf16"], "", ONES["bf16"], "bits"),
+        (ONES["bf16"].view("u2"), "bf16", ONES["bf16"].view("i2"), "bits"), (ONES["bf16"].view("u2"), "bf16", np.ones(3, "u4"), "numbers"),
+        (ONES["bf16"].view("u2"), "bf16", ONES["f32"], "numbers"), (ONES["bf16"].view("u2"), "bf16", ONES["f16"], "numbers"), (ONES["e4m3"].view("u1"), "e4m3", ONES["e4m3"], "bits"),
+        (ONES["bf16"].view("u2"), "bf16", ONES["f32"].view("V4"), "none"), (ONES["bf16"].view("u2"), "bf16", np.zeros(3, [("x", "u2")]).view("V2"), "differ"),
+        # a type that numpy has: unsigned numbers of its size may be bits or numbers
+        (ONES["f16"], "f16", ONES["f16"], "bits"), (ONES["f16"], "f16", ONES["f32"], "numbers"), (ONES["f16"], "f16", np.ones(3, "i2"), "numbers"),
+        (ONES["f16"], "f16", np.ones(3, "u2"), "unclear"), (ONES["f16"], "f16", ONES["f16"].view("V2"), "none"), (ONES["f32"], "f32", np.ones(3, "u2"), "numbers"),
+        # integers of one size are equal bit by bit
+        (-np.ones(3, "i4"), "", -np.ones(3, "i4"), "bits"), (-np.ones(3, "i4"), "", np.full(3, 2**32 - 1, "u4"), "bits"), (np.full(3, 2**32 - 1, "u4"), "", -np.ones(3, "i4"), "bits"),
+        (-np.ones(3, "i4"), "", -np.ones(3, "i8"), "numbers"), (np.full(3, 2**32 - 1, "u4"), "", -np.ones(3, "i8"), "differ"), (-np.ones(3, "i4"), "", -ONES["f32"], "numbers"),
+        (-np.ones(3, "i4"), "", np.ones(3, "V4"), "none"), (np.ones(3, "u4"), "", np.ones(3, "u4").view("V4"), "bits"), (np.ones(3, bool), "", np.ones(3, bool), "bits"),
+        (np.ones(3, "u4"), "", np.ones(3, complex), "none"), (np.zeros(3, [("x", "u4")]), "", np.zeros(3, [("x", "u4")]), "bits"), (np.zeros(3, [("x", "u4")]), "", np.zeros(3, [("x", "u8")]), "none"),
+    ],
+)  # fmt: skip
+def test_bits_are_compared_where_both_sides_have_bits_and_else_numbers(held, dtype, wanted, takes):
+    output = Output("d", held, dtype)
+    if takes in ("none", "unclear"):
+        with pytest.raises(InputError, match="needs numbers" if takes == "none" else "bits or numbers"):
+            output.against(wanted, "w", Wanted(exact=True))
+        return
+    for how in (Wanted(exact=True), Wanted(), Wanted(Tolerance(rtol=0.5))):
+        assert output.against(wanted, "w", how).differing == (3 if takes == "differ" else 0)
+    if takes == "bits":  # of which each counts
+        other = np.ascontiguousarray(wanted).copy()
+        other.view("u1").reshape(3, -1)[1, 0] ^= 1
+        assert output.against(other, "w", Wanted(exact=True)).differing == 1
+    elif takes == "numbers":
+        assert output.against(wanted + wanted.dtype.type(1), "w", Wanted(exact=True)).differing == 3
 
 
 @pytest.mark.parametrize(

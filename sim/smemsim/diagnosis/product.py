@@ -125,11 +125,10 @@ def pattern(wrong: np.ndarray, *, is_rounding: bool = False) -> str:
     sentences = []
     for axis, what in ((1, "row"), (0, "column")):
         right = np.asarray(~wrong.any(axis=axis))
-        if right.any() and not right.all():
+        if right.any():
             sentences.append(_lines(right, what, is_whole=bool(wrong.mean(axis=axis)[~right].min() > NEARLY)))
     if not sentences:
-        pair = _pairs(wrong)
-        sentences = [pair or _box(wrong)]
+        sentences = [_pairs(wrong)]
     return ": ".join(filter(None, (share, " and ".join(sentences))))
 
 
@@ -154,13 +153,6 @@ def _pairs(wrong: np.ndarray) -> str:
         if not wrong[same].any() and wrong[~same].mean() > NEARLY:
             return f"elements with row mod {period} == column mod {period} are right, all others wrong"
     return ""
-
-
-def _box(wrong: np.ndarray) -> str:
-    rows, columns = (np.nonzero(wrong.any(axis=axis))[0] for axis in (1, 0))
-    if (len(rows), len(columns)) == wrong.shape:
-        return ""
-    return f"the wrong ones are in rows {rows[0]} to {rows[-1]}, columns {columns[0]} to {columns[-1]}"
 
 
 # ---- An operand of a whole tile in the plain layout of its swizzle, and which elements other
