@@ -24,6 +24,7 @@ from smemsim import (
 )
 from smemsim.cli import main
 from smemsim.core.spec.formats import FORMATS
+from smemsim.diagnosis.pointers import pointer_faults
 from smemsim.diagnosis.product import element_bits, pattern
 
 SIZES = {"bf16": 2, "f16": 2, "tf32": 4, "e4m3": 1, "s8": 1}
@@ -543,3 +544,87 @@ def test_what_loops_and_pointers_get_wrong_is_named(read, said):
         .because[0]
         .startswith(f"D is what it would be if {said}")
     )
+
+
+def counts_told(text, extent):
+    """How often each k was added, as a sentence says."""
+    counts = np.ones(extent, int)
+    for k, what in re.findall(r"k ([\d, to.]+?) (were missing from the sum|were added (?:twice|\d+ times))", text):
+        times = 0 if "missing" in what else 2 if what.endswith("twice") else int(what.split()[2])
+        counts[sorted(read_back(k, extent))] = times
+    return counts
+
+
+@pytest.mark.parametrize(
+    ("runs", "is_loop"),
+    [
+        ([(32, 64, 0)], True), ([(0, 32, 0)], True), ([(16, 32, 0)], True), ([(16, 32, 2)], True), ([(0, 16, 4), (16, 32, 0)], True),
+        ([(0, 16, 4)], True), ([(0, 16, 5)], False), ([(16, 17, 0)], True), ([(5, 9, 2)], True), ([(48, 64, 0), (0, 16, 2)], True),
+        ([(0, 64, 2)], True), ([(8, 16, 0), (24, 32, 0)], False), ([(0, 16, -1)], False), ([(7, 20, 0), (20, 30, 2)], True),
+    ],
+)  # fmt: skip
+def test_k_that_a_loop_leaves_out_or_repeats_are_told(runs, is_loop):
+    """D = sum over k of count[k] a[:, k] b[:, k]: the counts that are told are those of the sum."""
+    rng, extent = np.random.default_rng(5), 64
+    a, b = (to_float64(from_float64(rng.standard_normal((64, extent)), "bf16"), "bf16") for _ in "ab")
+    b = b[:8]
+    counts = np.ones(extent, int)
+    for first, end, times in runs:
+        counts[first:end] = times
+    found = explain_product(((a * counts) @ b.T).astype(np.float32), a, b, arch="sm_90a", a_type="bf16")
+    said = [text for text in found.because if " from the sum" in text or " were added " in text]
+    assert bool(said) == (is_loop and not (counts == counts[0]).all())
+    if said:
+        assert (counts_told(said[0], extent) == counts).all()
+        missing = np.flatnonzero(counts == 0)
+        at_end, at_begin = (bool(missing.size) and missing[n] == end for n, end in ((-1, extent - 1), (0, 0)))
+        alone = len(runs) == 1 and missing.size
+        assert ("a loop over K that ends too early" in said[0]) == bool(alone and at_end)
+        assert ("a loop over K that begins too late" in said[0]) == bool(alone and at_begin and not at_end)
+        assert ("A or B is 0 there" in said[0]) == bool(alone)
+        assert (f"{missing.size} of {extent}" in said[0]) == bool(alone and (at_end or at_begin))
+
+
+@pytest.mark.parametrize(
+    ("rows", "k", "sizes"), [(32, 64, (32, 16, 64)), (128, 32, (128, 48, 32)), (64, 128, (64, 200, 128)), (48, 80, ())]
+)
+def test_a_fault_of_pointers_reads_what_its_sentence_says(rows, k, sizes):
+    """Each element of the sentence's addresses, in an array of numbers in their order."""
+    row, column = np.arange(rows)[:, None], np.arange(k)[None]
+    seen, strides, blocks = {(row * k + column).tobytes()}, {True: set(), False: set()}, set()
+    for field, text, source in pointer_faults((rows, k), sizes):
+        if stride := re.fullmatch(
+            r"read with (rows|k) (\d+) elements apart instead of (\d+)( \(where rows are contiguous\))?(: they overlap)?", text
+        ):
+            along_k, by = stride[1] == "rows", int(stride[2])
+            own = k if along_k else rows
+            assert (int(stride[3]), bool(stride[4])) == (own, not along_k)
+            assert bool(stride[5]) == (0 < by < own)
+            at = row * by + column if along_k else column * by + row
+            held = np.arange(rows * k) if along_k else np.arange(rows * k).reshape(rows, k).T.ravel()
+            wanted = np.where(at < rows * k, held[np.minimum(at, rows * k - 1)], -1)
+            strides[along_k].add(by)
+            assert field == "the stride of its pointers"
+        else:
+            some = re.fullmatch(
+                r"read with (blocks|tiles) of (\d+) (k|rows) (all the same|(\d+) apart: (they overlap|every other one is left out))", text
+            )
+            size, by = int(some[2]), int(some[5] or 0)
+            along_k = some[1] == "blocks"
+            assert along_k == (some[3] == "k")
+            assert (some[6] == "they overlap", some[6] is None) == (0 < by < size, by == 0)
+            moved = (column if along_k else row) // size * by + (column if along_k else row) % size
+            at = row * k + moved if along_k else moved * k + column
+            wanted = np.where(at < rows * k, at, -1)
+            assert (size < (k if along_k else rows)) & ((k if along_k else rows) % size == 0)
+            assert field == ("the advance of its pointers" if along_k else "the first row of its tiles")
+            blocks.add((along_k, size, by))
+        assert (source == wanted).all(), text
+        assert source.tobytes() not in seen
+        seen.add(source.tobytes())
+    for along_k, own in ((True, k), (False, rows)):
+        pads = {own + sign * 2**n for n in range(7) for sign in (-1, 1)}
+        assert strides[along_k] <= {0, own // 2, own // 4, 2 * own, 4 * own, *sizes, *pads} - {own}
+        assert {x for x in (own // 2, *sizes, *pads) if 0 < x < 2 * own and x != own} <= strides[along_k]
+        assert {(size, by) for along, size, by in blocks if along == along_k} <= {(x, y) for x in (16, 32, 64) for y in (0, x // 2, 2 * x)}
+    assert {(True, size) for size in (16, 32) if k % size == 0 and size < k} <= {(along, size) for along, size, _ in blocks}

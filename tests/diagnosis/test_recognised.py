@@ -32,11 +32,11 @@ def tile_of(elements, at, row, step, shape=(16, 16)):
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize(
     ("at", "row", "step"),
-    [(5, 64, 1), (0, 16, 1), (1000, -40, 1), (5, 1, 64), (1000, 1, -40), (1279 - 15 * 65, 64, 1), (1279 - 15 * 65, 1, 64)],
+    [(5, 64, 1), (0, 16, 1), (1000, -40, 1), (5, 1, 64), (1000, 1, -40), (1279 - 15 * 65, 64, 1), (1279 - 15 * 65, 1, 64), (1264, -64, 1)],
 )
 def test_a_tile_is_found_where_it_lies(dtype, at, row, step):
     elements, others = numbers(dtype, 1280), numbers(dtype, 700, seed=1)
-    memory, begins = placed(others, elements, others[:9])
+    memory, begins = placed(others, elements, others[:9], others[:5], others[:1])
     found = Arrays(memory).find(tile_of(elements, at, row, step), dtype)
     assert found == Recognised(begins[1], 1280, elements.itemsize, at, row, step)
     assert found.is_along_k == (step == 1)
@@ -45,6 +45,7 @@ def test_a_tile_is_found_where_it_lies(dtype, at, row, step):
 @pytest.mark.parametrize("dtype", ["e4m3", "bf16", "tf32", "s8"])
 def test_a_tile_of_numbers_that_were_converted_from_f32_is_found(dtype):
     values = np.random.default_rng(3).standard_normal(1001).astype(np.float32)
+    values = np.rint(100 * values) % 100 if dtype == "s8" else values
     memory, (begin,) = placed(values)
     is_converted = dtype in ("e4m3", "bf16")  # numbers of 4 bytes are those of the array, and integers are no f32
     bits = from_float64(values, dtype).astype(TYPES[dtype]) if dtype != "s8" else values.astype(np.int8).view(np.uint8)
@@ -91,8 +92,10 @@ def test_what_says_too_little_is_not_found(turned):
     assert found(136, 64) is None  # the second line of it
     assert found(500, 64).at == 500  # the second line tells which of two
     assert found(436, 64).at == 436
-    assert found(0, 15) is None  # lines that overlap
-    assert found(0, 16).at == 0
+    assert found(3, 15) is None  # lines that overlap
+    assert found(3, 16).at == 3
+    last = tile_of(np.append(elements, np.zeros(1024, np.uint16)), 4096 - 8 * 64, 64, 1)  # half of it is past the end
+    assert Arrays(memory).find(last.T if turned else last, "bf16").at == 4096 - 8 * 64
     assert Arrays(memory).find(np.zeros((16, 16), np.uint16), "bf16") is None
 
 
@@ -134,25 +137,28 @@ def test_k_of_an_array_follows_from_its_strides(row, step, size, extent):
 @pytest.mark.parametrize("turned", [False, True])
 def test_a_tile_goes_on_from_another_one_by_its_first_elements(turned):
     elements = numbers("bf16", 64 * 256)
-    elements[5000:5016] = elements[64:80]  # as the third tile begins
+    elements[5000:5016] = elements[164:180]  # as the third tile begins
+    elements[6000:6016] = 5
+    elements[7000:7016] = elements[:16]
     memory, _ = placed(elements, numbers("bf16", 500, seed=2))
     arrays = Arrays(memory)
     row, step = (1, 256) if turned else (256, 1)
-    one = arrays.find(tile_of(elements, 0, row, step), "bf16")
-    assert not arrays.has(tile_of(elements, 0, row, step), "bf16", one)  # nothing has gone on yet
-    two = arrays.go_on(elements[32:48], "bf16", one)
-    assert two == dataclasses.replace(one, at=32)
-    assert arrays.has(tile_of(elements, 32, row, step), "bf16", two)
-    assert not arrays.has(tile_of(elements, 33, row, step), "bf16", two)
-    assert arrays.go_on(elements[64:80], "bf16", two).at == 64  # by the step that is known
-    assert arrays.go_on(elements[64:80], "bf16", one) is None  # at two places
-    assert arrays.go_on(np.full(16, elements[3]), "bf16", one) is None
+    one = arrays.find(tile_of(elements, 100, row, step), "bf16")
+    assert not arrays.has(tile_of(elements, 100, row, step), "bf16", one)  # nothing has gone on yet
+    two = arrays.go_on(elements[132:148], "bf16", one)
+    assert two == dataclasses.replace(one, at=132)
+    assert arrays.has(tile_of(elements, 132, row, step), "bf16", two)
+    assert not arrays.has(tile_of(elements, 133, row, step), "bf16", two)
+    assert arrays.go_on(elements[164:180], "bf16", two).at == 164  # by the step that is known
+    assert arrays.go_on(elements[164:180], "bf16", one) is None  # at two places
+    assert arrays.go_on(np.full(16, 5, np.uint16), "bf16", one) is None
     assert arrays.go_on(numbers("bf16", 16, seed=9), "bf16", one) is None
-    last = dataclasses.replace(one, at=len(elements) - 48)
-    assert arrays.go_on(elements[-16:], "bf16", last).at == len(elements) - 16
-    assert arrays.go_on(elements[:16], "bf16", dataclasses.replace(one, at=len(elements) - 16)).at == 0
+    assert arrays.go_on(elements[-16:], "bf16", one).at == len(elements) - 16
+    assert arrays.go_on(elements[:16], "bf16", dataclasses.replace(one, at=32)) is None
+    assert arrays.go_on(elements[68:84], "bf16", one).at == 68  # back by 32
+    assert arrays.go_on(elements[:16], "bf16", dataclasses.replace(one, at=32)).at == 0
     other = arrays.find(tile_of(numbers("bf16", 500, seed=2), 3, 30, 1), "bf16")
-    assert arrays.go_on(elements[32:48], "bf16", other) is None  # of another array
+    assert arrays.go_on(elements[132:148], "bf16", other) is None  # of another array
 
 
 def test_a_launch_searches_so_many_bytes(monkeypatch):

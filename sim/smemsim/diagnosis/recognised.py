@@ -61,11 +61,11 @@ class Recognised:
         if (before.begin, before.row, before.step, before.converted) != (self.begin, self.row, self.step, self.converted):
             return None
         by = self.at - before.at
-        wide, narrow = (self.row, self.step) if self.is_along_k else (self.step, self.row)
+        wide = self.row if self.is_along_k else self.step
         if by % wide == 0:
             moves = by // wide, 0
-        elif abs(by) < abs(wide) and by % narrow == 0:
-            moves = 0, by // narrow
+        elif abs(by) < abs(wide):
+            moves = 0, by
         else:
             return None
         return moves if self.is_along_k else moves[::-1]
@@ -85,7 +85,7 @@ class Arrays:
 
     def find(self, tile: np.ndarray, dtype: str) -> Recognised | None:
         """The place of a tile (rows, k) of raw bits; None if it is not found, or at several places."""
-        if min(tile.shape) < 2 or not tile.any():
+        if min(tile.shape) < 2:
             return None
         for region, elements, converted in self._sources(tile.dtype, dtype):
             found = self._in(tile, elements, region, converted)
@@ -125,7 +125,7 @@ class Arrays:
         """Each array as elements of the tile's size; then those of f32 that may have been converted."""
         left, regions = MOST_BYTES, []
         for region in self.memory.filled():
-            if len(region.data) >= RUN * kind.itemsize and len(region.data) <= left:
+            if len(region.data) <= left:
                 left -= len(region.data)
                 regions.append(region)
         for region in regions:
