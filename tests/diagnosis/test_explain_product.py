@@ -563,17 +563,21 @@ def counts_told(text, extent):
         ([(0, 64, 2)], True), ([(8, 16, 0), (24, 32, 0)], False), ([(0, 16, -1)], False), ([(7, 20, 0), (20, 30, 2)], True),
     ],
 )  # fmt: skip
-def test_k_that_a_loop_leaves_out_or_repeats_are_told(runs, is_loop):
-    """D = sum over k of count[k] a[:, k] b[:, k]: the counts that are told are those of the sum."""
+@pytest.mark.parametrize("alike", [1, 2])
+def test_k_that_a_loop_leaves_out_or_repeats_are_told(runs, is_loop, alike):
+    """D = sum over k of count[k] a[:, k] b[:, k]: the counts that are told are those of the sum. If some k are `alike`,
+    only counts of whole blocks follow from D.
+    """
     rng, extent = np.random.default_rng(5), 64
     a, b = (to_float64(from_float64(rng.standard_normal((64, extent)), "bf16"), "bf16") for _ in "ab")
-    b = b[:8]
+    a, b = (x[:, np.arange(extent) // alike * alike] for x in (a, b[:8]))
     counts = np.ones(extent, int)
     for first, end, times in runs:
         counts[first:end] = times
     found = explain_product(((a * counts) @ b.T).astype(np.float32), a, b, arch="sm_90a", a_type="bf16")
     said = [text for text in found.because if " from the sum" in text or " were added " in text]
-    assert bool(said) == (is_loop and not (counts == counts[0]).all())
+    is_whole = all(n % (16 if alike > 1 else 1) == 0 for run in runs for n in run[:2])
+    assert bool(said) == (is_loop and is_whole and not (counts == counts[0]).all())
     if said:
         assert (counts_told(said[0], extent) == counts).all()
         missing = np.flatnonzero(counts == 0)
@@ -585,46 +589,52 @@ def test_k_that_a_loop_leaves_out_or_repeats_are_told(runs, is_loop):
         assert (f"{missing.size} of {extent}" in said[0]) == bool(alone and (at_end or at_begin))
 
 
+def sources(rows, k, sizes):
+    """Which elements are read with each other stride, and with each other distance of blocks, by what a sentence names."""
+    row, column = np.arange(rows)[:, None], np.arange(k)[None]
+
+    def held(at, turned):
+        numbers = np.arange(rows * k).reshape(rows, k)
+        order = (numbers.T if turned else numbers).ravel()
+        return np.where(at < rows * k, order[np.minimum(at, rows * k - 1)], -1)
+
+    for what, own in (("rows", k), ("k", rows)):
+        pads = [own + sign * 2**n for n in range(7) for sign in (-1, 1)]
+        for by in {0, own // 2, own // 4, 2 * own, 4 * own, *sizes, *pads} - {own}:
+            if by >= 0:
+                at = row * by + column if what == "rows" else column * by + row
+                yield (what, own, by, 0 < by < own), held(at, what == "k")
+    for block in (16, 32, 64, 128, 256):
+        for by in (0, block // 2, 2 * block):
+            for what, extent in (("blocks", k), ("tiles", rows)):
+                if extent % block == 0 and extent > block:
+                    along = column if what == "blocks" else row
+                    moved = along // block * by + along % block
+                    yield (what, block, by, 0 < by < block), held(row * k + moved if what == "blocks" else moved * k + column, False)
+
+
+STRIDE = r"read with (rows|k) (\d+) elements apart instead of (\d+)( \(where rows are contiguous\))?(: they overlap)?"
+BLOCK = r"read with (blocks|tiles) of (\d+) (k|rows) (all the same|(\d+) apart: (they overlap|every other one is left out))"
+
+
 @pytest.mark.parametrize(
-    ("rows", "k", "sizes"), [(32, 64, (32, 16, 64)), (128, 32, (128, 48, 32)), (64, 128, (64, 200, 128)), (48, 80, ())]
+    ("rows", "k", "sizes"),
+    [(32, 64, (32, 16, 64)), (128, 32, (128, 48, 32)), (64, 256, (64, 200, 256, 20000, 30000)), (48, 80, ()), (1, 32, ()), (32, 1, (32,))],
 )
 def test_a_fault_of_pointers_reads_what_its_sentence_says(rows, k, sizes):
-    """Each element of the sentence's addresses, in an array of numbers in their order."""
-    row, column = np.arange(rows)[:, None], np.arange(k)[None]
-    seen, strides, blocks = {(row * k + column).tobytes()}, {True: set(), False: set()}, set()
+    """Every other stride and distance of blocks is there once, unless it reads what another one reads."""
+    every, seen = dict(sources(rows, k, sizes)), {np.arange(rows * k).reshape(rows, k).tobytes()}
     for field, text, source in pointer_faults((rows, k), sizes):
-        if stride := re.fullmatch(
-            r"read with (rows|k) (\d+) elements apart instead of (\d+)( \(where rows are contiguous\))?(: they overlap)?", text
-        ):
-            along_k, by = stride[1] == "rows", int(stride[2])
-            own = k if along_k else rows
-            assert (int(stride[3]), bool(stride[4])) == (own, not along_k)
-            assert bool(stride[5]) == (0 < by < own)
-            at = row * by + column if along_k else column * by + row
-            held = np.arange(rows * k) if along_k else np.arange(rows * k).reshape(rows, k).T.ravel()
-            wanted = np.where(at < rows * k, held[np.minimum(at, rows * k - 1)], -1)
-            strides[along_k].add(by)
+        if stride := re.fullmatch(STRIDE, text):
+            key = stride[1], int(stride[3]), int(stride[2]), bool(stride[5])
             assert field == "the stride of its pointers"
+            assert bool(stride[4]) == (stride[1] == "k")
         else:
-            some = re.fullmatch(
-                r"read with (blocks|tiles) of (\d+) (k|rows) (all the same|(\d+) apart: (they overlap|every other one is left out))", text
-            )
-            size, by = int(some[2]), int(some[5] or 0)
-            along_k = some[1] == "blocks"
-            assert along_k == (some[3] == "k")
-            assert (some[6] == "they overlap", some[6] is None) == (0 < by < size, by == 0)
-            moved = (column if along_k else row) // size * by + (column if along_k else row) % size
-            at = row * k + moved if along_k else moved * k + column
-            wanted = np.where(at < rows * k, at, -1)
-            assert (size < (k if along_k else rows)) & ((k if along_k else rows) % size == 0)
-            assert field == ("the advance of its pointers" if along_k else "the first row of its tiles")
-            blocks.add((along_k, size, by))
-        assert (source == wanted).all(), text
+            some = re.fullmatch(BLOCK, text)
+            key = some[1], int(some[2]), int(some[5] or 0), some[6] == "they overlap"
+            of_k = "k", "the advance of its pointers"
+            assert (some[3], field) == (of_k if some[1] == "blocks" else ("rows", "the first row of its tiles"))
+        assert (source == every[key]).all(), text
         assert source.tobytes() not in seen
         seen.add(source.tobytes())
-    for along_k, own in ((True, k), (False, rows)):
-        pads = {own + sign * 2**n for n in range(7) for sign in (-1, 1)}
-        assert strides[along_k] <= {0, own // 2, own // 4, 2 * own, 4 * own, *sizes, *pads} - {own}
-        assert {x for x in (own // 2, *sizes, *pads) if 0 < x < 2 * own and x != own} <= strides[along_k]
-        assert {(size, by) for along, size, by in blocks if along == along_k} <= {(x, y) for x in (16, 32, 64) for y in (0, x // 2, 2 * x)}
-    assert {(True, size) for size in (16, 32) if k % size == 0 and size < k} <= {(along, size) for along, size, _ in blocks}
+    assert seen >= {source.tobytes() for source in every.values()}

@@ -201,8 +201,8 @@ class Output:
         """The comparison of the output with what was expected.
 
         `expected` is the name of an .npy file in `folder`, or "sha256:" and a digest, of which every bit counts. The
-        array must have this one's shape. Its elements are numbers of any type, or raw bits (integers or void, of the same
-        size) where numpy has no such type.
+        array must have this one's shape. Its elements are numbers of any type, or raw bits (integers or void, of the
+        same size) where numpy has no such type.
 
         Raises InputError for another shape, for bits of a type that numpy has, for what is no number, and for any other
         `expected`.
