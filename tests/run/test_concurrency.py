@@ -103,6 +103,12 @@ EXPECTED_FIRST = f"""{init()} bar.sync 0; @!%p1 bra L; mbarrier.expect_tx.relaxe
 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [sm], [%rd2], 256, [bar]; L: {waits()} {READ}"""  # by the thread that arrives
 
 
+def the_same_value(gives: str, other: int = 32) -> str:
+    """Thread 0 gives a word a value, and another one stores the same value there; then all read it."""
+    return f"""@%p1 st.shared.u32 [sm], 0; bar.sync 0; setp.eq.u32 %p8, %r1, {other}; @%p1 {gives} @%p8 st.shared.u32 [sm], 5; bar.sync 0;
+    ld.shared.u32 %r10, [sm]; add.u32 %r9, %r9, %r10; {RESULT}"""
+
+
 def ring(
     *, full: str = "", free: str = "", arrive: str = "mbarrier.arrive.shared::cta.b64 _, [%r12];", read_first: bool = True, readers: int = 32
 ) -> str:  # fmt: skip
@@ -871,6 +877,12 @@ KERNELS = (
     Kernel("two lines, other values",                  f"{BY_WARP.format('%r3', '%r1')} {SHOW}", "X008"),
     Kernel("read, then the same written again",        f"@%p2 st.shared.u32 [%r8], 5; bar.sync 0; ld.shared.u32 %r9, [%r8]; @%p3 st.shared.u32 [%r8], 5; {RESULT}"),
     Kernel("read, then something else written",        f"@%p2 st.shared.u32 [%r8], 5; bar.sync 0; ld.shared.u32 %r9, [%r8]; @%p3 st.shared.u32 [%r8], 6; {RESULT}", "X008"),
+    Kernel("a sum, and a store of the same value",     the_same_value("red.shared.add.u32 [sm], 5;"), "X008"),
+    Kernel("a swap whose result is used, and a store of the same value", the_same_value("atom.shared.exch.b32 %r9, [sm], 5;"), "X008"),
+    Kernel("a maximum, and a store of the same value", the_same_value("red.shared.max.u32 [sm], 5;")),
+    Kernel("a swap, and a store of the same value",    the_same_value("atom.shared.exch.b32 %r19, [sm], 5;")),
+    Kernel("lanes, a sum, and a store of the same value", the_same_value("red.shared.add.u32 [sm], 5;", other=1), "X008"),
+    Kernel("lanes, a maximum, and a store of the same value", the_same_value("red.shared.max.u32 [sm], 5;", other=1)),
     Kernel("a warp exits before bar.sync",             f"@%p2 st.shared.u32 [%r8], %r3; @%p2 ret; bar.sync 0; ld.shared.u32 %r9, [%r8]; {RESULT}"),
     Kernel("a warp exits, nobody waits for it",        f"@%p2 st.shared.u32 [%r8], %r3; @%p2 ret; ld.shared.u32 %r9, [%r8]; {RESULT}", "X008"),
     Kernel("a warp exits before a barrier for 32",     f"@%p2 st.shared.u32 [%r8], %r3; @%p2 ret; bar.sync 1, 32; ld.shared.u32 %r9, [%r8]; {RESULT}", "X008"),

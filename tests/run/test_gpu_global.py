@@ -1129,6 +1129,22 @@ WAITS = "AGAIN: {} setp.eq.u32 %p3, %r3, 0; @%p3 bra AGAIN;"
 STORES, READS = "st.global.u32 [%d20], 9;", "ld.global.u32 %r2, [%d20]; st.global.u32 [%d21], %r2;"
 
 
+@pytest.mark.parametrize(
+    ("gives", "severities"),
+    [
+        ("st.global.u32 [%d20], 9;", set()),
+        ("red.global.max.u32 [%d20], 9;", set()),
+        ("atom.global.exch.b32 %r3, [%d20], 9;", set()),
+        ("red.global.add.u32 [%d20], 9;", {"wrong"}),
+        ("atom.global.exch.b32 %r3, [%d20], 9; st.global.u32 [%d21], %r3;", {"wrong"}),
+    ],
+    ids=["store", "maximum", "swap", "sum", "swap whose result is used"],
+)
+def test_a_store_of_the_value_that_another_cta_has_left_there(gives, severities):
+    """order.same_value: the two may change places, unless the first would add to the value of the second."""
+    assert races(TOLD.format(gives, STORES), np.zeros(1, np.uint32), np.zeros(1, np.uint32), grid=2) == severities
+
+
 @pytest.mark.parametrize("then", [STORES, READS], ids=["stores", "reads"])
 @pytest.mark.parametrize(
     ("before", "adds", "severities"),

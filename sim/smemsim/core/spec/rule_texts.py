@@ -708,9 +708,10 @@ _LANES = RuleTopic(
         ),
         "order.same_value": RuleText(
             "Writes of the same bytes",
-            "A write of the bytes that are already there is no race, because no order of such writes gives another result.",
+            "A write of the bytes that are already there is no race, because no order of such writes gives another result. "
+            "This does not hold if an atomic operation left these bytes, and would add to them, or its result is used.",
             "All threads of a CTA store 0 to one counter.",
-            "It reports nothing.",
+            "It reports nothing. A store of the sum that `atom.add` has made is X008.",
         ),
     },
 )

@@ -29,6 +29,7 @@ __all__ = [
     "looks_again",
     "may_follow",
     "read_back",
+    "repeats",
     "stores_of",
     "takes_turns",
     "updates",
@@ -65,6 +66,8 @@ MONOTONE = frozenset(("and", "cas", "max", "min", "or"))
 LONGEST = 16  # instructions that a branch may pass over, and still be a choice
 # places in the parameters that one register may hold the address of, one after the other, before it may be any
 MAPS = 64
+# reductions of which the second changes nothing, and swaps: after a store of the value that they left, they leave it again
+_REPEATING = MONOTONE | {"exch"}
 # of all but the first, the first operand is what is written
 _WRITE = {"atom", "cp", "multimem", "red", "st", "tensormap", "wmma"}
 _OF_MAPS = ("map", "maps")
@@ -239,6 +242,15 @@ def stores_of(program: Program, load: Instruction) -> frozenset[int] | None:
 def is_in_vain(program: Program, load: Instruction) -> bool:
     """Does a load fill registers that no instruction uses?"""
     return load.op in ("ld", "ldmatrix") and not any(_uses_of(program).readers.get(slot) for slot in load.given)
+
+
+def repeats(program: Program, i: Instruction) -> bool:
+    """Would an instruction that has left a value in memory leave the same one, and give the same result, if a store of
+    this value came first? A sum would not, and neither would an atomic operation whose result is used.
+    """
+    if i.op in ("atom", "red") or (i.op == "cp" and "reduce" in i.modifiers):
+        return not _REPEATING.isdisjoint(i.modifiers) and not any(_uses_of(program).readers.get(slot) for slot in i.given)
+    return True
 
 
 def _uses(uses: _Uses, load: Instruction, chosen: Mapping[int, frozenset[int]]) -> frozenset[int] | None:

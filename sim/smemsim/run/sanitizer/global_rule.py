@@ -22,7 +22,7 @@ import numpy as np
 from smemsim.base.distinct import distinct
 from smemsim.core.ptx.module import Instruction
 from smemsim.run.async_ops import is_bulk
-from smemsim.run.lower.dataflow import accumulations, updates
+from smemsim.run.lower.dataflow import accumulations, repeats, updates
 from smemsim.run.sanitizer import global_loops as loops
 from smemsim.run.sanitizer.global_table import GlobalTable
 from smemsim.run.sanitizer.happens_before import Formal, VectorClocks
@@ -104,9 +104,9 @@ class GlobalRule:
         if lost.any():  # two that leave the same value have both read before either wrote: one of them is lost
             yield from self._by_reason("atomicity", a, rows[lost], warps[lost])
         if values is not None and late.any():
-            late &= self._changes(self.history.numbers.index(i), array, at, threads, rows, values)
+            late &= self._changes(self.history.numbers.index(i), array, at, threads, rows, values) | self._add(rows)
         if late.any():
-            late &= self._change(array, rows, stays)
+            late &= self._change(array, rows, stays) | self._add(rows)
         yield from self._by_reason("order", a, rows[late], warps[late])
 
     def _by_reason(self, lacks: Lacks, a: ArrayAccess, rows: np.ndarray, warps: np.ndarray) -> Iterator[Suspects]:
@@ -204,6 +204,14 @@ class GlobalRule:
             stays = values.bytes_of(there // count, there % count * unit, unit)[1]
             changed = np.where(now, np.isin(cells, every[there[~stays]]), changed)
         return changed
+
+    def _add(self, suspects: np.ndarray) -> np.ndarray:
+        """Which suspects would change the present value if they came after it, although they have left the same one
+        (`repeats`)?
+        """
+        kinds, which = np.unique(suspects[:, loops.EPOCH] & loops.INDEX, return_inverse=True)
+        found = np.array([not repeats(self.x.launch.program, self.history.numbers.instructions[n]) for n in kinds.tolist()], bool)
+        return found[which] & (suspects[:, loops.ROLE] == loops.WRITER)
 
     def _following(self, warps: np.ndarray, suspects: np.ndarray) -> np.ndarray:
         """Which suspicious accesses are of CTAs that one multiprocessor runs one after the other (rule

@@ -20,7 +20,7 @@ from smemsim.base.masks import any_set
 from smemsim.core.ptx.module import Instruction
 from smemsim.run.async_ops import facts_of, is_bulk
 from smemsim.run.following import WHOLE
-from smemsim.run.lower.dataflow import is_polled, updates
+from smemsim.run.lower.dataflow import is_polled, repeats, updates
 from smemsim.run.marks import LANE_BITS, MANY, PART_BITS, SEVERAL
 from smemsim.run.sanitizer.epoch_numbers import scope_of
 from smemsim.run.sanitizer.happens_before import Formal, VectorClocks
@@ -97,17 +97,29 @@ class SharedRule:
         self.x, self.lanes, self.objects, self.strong = table.x, lanes, objects, StrongWords(table, clocks)
 
     def _missing(
-        self, test: Callable[[VectorClocks], np.ndarray], values: Values | None, which: np.ndarray | slice = ALL, but: tuple[str, ...] = ()
-    ) -> tuple[np.ndarray, Formal]:
+        self, test: Callable[[VectorClocks], np.ndarray], values: Values | None, which: np.ndarray | slice = ALL, but: tuple[str, ...] = (),
+        *, written: np.ndarray | None = None,
+    ) -> tuple[np.ndarray, Formal]:  # fmt: skip
         """`VectorClocks.missing` without the words that the write leaves unchanged, as `values` (or `which` of them)
-        says.
+        says. `written` are the lines that have written these words, for which that may not count.
         """
         late = test(self.clocks)
         if not late.any():
             return late, ""
         if values is not None:
-            late &= ~values.lay_there[which]
+            late &= ~values.lay_there[which] | self._add(written)
         return self.clocks.confirmed(late, test, but=but)
+
+    def _add(self, lines: np.ndarray | None) -> np.ndarray | bool:
+        """Which lines would change a value if they came after the store that leaves it, although they have left the same
+        one (`repeats`)?
+        """
+        return False if lines is None or not self._adding_lines else np.isin(lines, self._adding_lines)
+
+    @functools.cached_property
+    def _adding_lines(self) -> list[int]:
+        program = self.x.launch.program
+        return [i.site for i in program.inlined.body if not repeats(program, i)]
 
     def _access(self, a: WordAccess, warp: int) -> Access:
         return self.reporting.access(a.does, warp, a.i.site)
@@ -132,7 +144,7 @@ class SharedRule:
     def _warps_wrote(self, a: WordAccess, who: np.ndarray, by_warp: np.ndarray) -> Suspects:
         at = a.at[by_warp]
         mine, other, when = a.warps[by_warp], who[by_warp], self.table.when[at]
-        unseen, formal = self._missing(_not_seen(mine, other, when), a.values, by_warp, HANDED_ON)
+        unseen, formal = self._missing(_not_seen(mine, other, when), a.values, by_warp, HANDED_ON, written=self.table.line[at])
         if unseen.any():
             strong = unseen & self.table.strong[at]
             unseen[strong] = ~self.strong.have_observed(at[strong], mine[strong], other[strong], when[strong])
@@ -208,7 +220,7 @@ class SharedRule:
         if not n.size:
             return
         mine, other, when = a.warps[n], found.who[n, byte], found.when[n, byte]
-        unseen, formal = self._missing(_not_seen(mine, other, when), a.values, n, HANDED_ON)
+        unseen, formal = self._missing(_not_seen(mine, other, when), a.values, n, HANDED_ON, written=found.line[n, byte])
         if unseen.any():
             k = int(np.argmax(unseen))
             yield self._of_byte(a, a.at[n[unseen]], mine[k], other[k], byte[k], found.line[n[k], byte[k]], formal)
@@ -222,7 +234,9 @@ class SharedRule:
         if not found.n.size:
             return
         mine = a.warps[found.n]
-        unseen, formal = self._missing(_not_seen(mine, found.who, found.when), a.values, found.n, HANDED_ON)
+        unseen, formal = self._missing(
+            _not_seen(mine, found.who, found.when), a.values, found.n, HANDED_ON, written=np.where(found.wrote, found.line, 0)
+        )
         for k in np.flatnonzero(unseen & found.wrote).tolist():
             place = int(a.at[found.n[k]]) * len(_BYTES) + int(found.byte[k])
             unseen[k] = not strong.is_observed(
@@ -302,7 +316,9 @@ class SharedRule:
         when = table[at].T
         readers = mine // per_cluster * per_cluster + np.arange(per_cluster)[:, None]
         others = readers != mine if read_by is None else (readers != mine) & read_by[:, read]
-        late, formal = self._missing(lambda order: (when > order.has_seen(mine, readers)) & others, a.values, read)
+        late, formal = self._missing(
+            lambda order: (when > order.has_seen(mine, readers)) & others, a.values, read, written=lines[at] if wrote else None
+        )
         if wrote and late.any():
             who, word = np.nonzero(late)
             late[who, word] = ~self.strong.have_observed(at[word], mine[word], readers[who, word], when[who, word])
@@ -339,7 +355,7 @@ class SharedRule:
         """Other lanes of an accessing lane's warp, which has written words (`mine`), and has not synchronised since."""
         late = mine & self.lanes.apart(self.table.mark[a.at], a.warps, lanes)
         if a.values is not None and late.any():
-            late &= ~a.values.lay_there
+            late &= ~a.values.lay_there | self._add(self.table.line[a.at])
         if late.any():
             first = int(np.argmax(late))
             other, line = int(self.table.mark[a.at[first]]) & MANY, int(self.table.line[a.at[first]])
