@@ -103,10 +103,10 @@ EXPECTED_FIRST = f"""{init()} bar.sync 0; @!%p1 bra L; mbarrier.expect_tx.relaxe
 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [sm], [%rd2], 256, [bar]; L: {waits()} {READ}"""  # by the thread that arrives
 
 
-def the_same_value(gives: str, other: int = 32) -> str:
-    """Thread 0 gives a word a value, and another one stores the same value there; then all read it."""
-    return f"""@%p1 st.shared.u32 [sm], 0; bar.sync 0; setp.eq.u32 %p8, %r1, {other}; @%p1 {gives} @%p8 st.shared.u32 [sm], 5; bar.sync 0;
-    ld.shared.u32 %r10, [sm]; add.u32 %r9, %r9, %r10; {RESULT}"""
+def the_same_value(first: str, second: str = "st.shared.u32 [sm], 5;", then: str = "", other: int = 32) -> str:
+    """Thread 0 gives a word a value, and another one stores the same value there, and does more; then all read it."""
+    return f"""mov.u16 %h1, 5; mov.u16 %h2, 6; @%p1 st.shared.u32 [sm], 0; bar.sync 0; setp.eq.u32 %p8, %r1, {other};
+    @%p1 {first} @%p8 {second} {then} bar.sync 0; ld.shared.u32 %r10, [sm]; add.u32 %r9, %r9, %r10; {RESULT}"""
 
 
 def ring(
@@ -883,6 +883,18 @@ KERNELS = (
     Kernel("a swap, and a store of the same value",    the_same_value("atom.shared.exch.b32 %r19, [sm], 5;")),
     Kernel("lanes, a sum, and a store of the same value", the_same_value("red.shared.add.u32 [sm], 5;", other=1), "X008"),
     Kernel("lanes, a maximum, and a store of the same value", the_same_value("red.shared.max.u32 [sm], 5;", other=1)),
+    Kernel("the same value by two warps, then another", the_same_value("st.shared.u32 [sm], 5;", then="@%p8 st.shared.u32 [sm], 6;"), "X008"),
+    Kernel("the same value by two warps, then a sum",  the_same_value("st.shared.u32 [sm], 5;", then="@%p8 red.shared.add.u32 [sm], 6;"), "X008"),
+    Kernel("the same value by two warps, a barrier, then another", the_same_value("st.shared.u32 [sm], 5;", then="bar.sync 0; @%p8 st.shared.u32 [sm], 6;")),
+    Kernel("the same value by two warps, and once more", the_same_value("st.shared.u32 [sm], 5;", then="@%p8 st.shared.u32 [sm], 5;")),
+    Kernel("the same value by two warps, then another, read by the second", the_same_value("st.shared.u32 [sm], 5;", then="@%p8 ld.shared.u32 %r9, [sm];")),
+    Kernel("the same value by all, then another",      f"st.shared.u32 [sm], 5; @%p3 st.shared.u32 [sm], 6; bar.sync 0; ld.shared.u32 %r9, [sm]; {RESULT}", "X008"),
+    Kernel("the same value by all, a barrier, then another", f"st.shared.u32 [sm], 5; bar.sync 0; @%p3 st.shared.u32 [sm], 6; bar.sync 0; ld.shared.u32 %r9, [sm]; {RESULT}"),
+    Kernel("the same byte by two warps, then another", the_same_value("st.shared.u8 [sm+1], %h1;", "st.shared.u8 [sm+1], %h1;", then="@%p8 st.shared.u8 [sm+1], %h2;"), "X008"),
+    Kernel("the same byte by two warps, then the next one", the_same_value("st.shared.u8 [sm+1], %h1;", "st.shared.u8 [sm+1], %h1;", then="@%p8 st.shared.u8 [sm+2], %h2;")),
+    Kernel("a word and the same byte of it, then another", the_same_value("st.shared.u32 [sm], 5;", "st.shared.u8 [sm], %h1;", then="@%p8 st.shared.u8 [sm], %h2;"), "X008"),
+    Kernel("a byte and the same word, then the next byte", the_same_value("st.shared.u8 [sm], %h1;", then="@%p8 st.shared.u8 [sm+1], %h2;")),
+    Kernel("a byte and the same word, then the byte",  the_same_value("st.shared.u8 [sm], %h1;", then="@%p8 st.shared.u8 [sm], %h2;"), "X008"),
     Kernel("a warp exits before bar.sync",             f"@%p2 st.shared.u32 [%r8], %r3; @%p2 ret; bar.sync 0; ld.shared.u32 %r9, [%r8]; {RESULT}"),
     Kernel("a warp exits, nobody waits for it",        f"@%p2 st.shared.u32 [%r8], %r3; @%p2 ret; ld.shared.u32 %r9, [%r8]; {RESULT}", "X008"),
     Kernel("a warp exits before a barrier for 32",     f"@%p2 st.shared.u32 [%r8], %r3; @%p2 ret; bar.sync 1, 32; ld.shared.u32 %r9, [%r8]; {RESULT}", "X008"),

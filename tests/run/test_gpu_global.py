@@ -1126,6 +1126,7 @@ TOLD = """mov.u32 %r8, %ctaid.x; setp.ne.u32 %p1, %r8, 0; setp.ne.u32 %p2, %r1, 
 {} END:"""
 ADDS = "red.relaxed.gpu.global.add.u32 [%d20], 1;"
 WAITS = "AGAIN: {} setp.eq.u32 %p3, %r3, 0; @%p3 bra AGAIN;"
+HEARS = "UNTIL: ld.{}.gpu.global.u32 %r3, [%d20+4]; setp.eq.u32 %p3, %r3, 0; @%p3 bra UNTIL;"
 STORES, READS = "st.global.u32 [%d20], 9;", "ld.global.u32 %r2, [%d20]; st.global.u32 [%d21], %r2;"
 
 
@@ -1143,6 +1144,32 @@ STORES, READS = "st.global.u32 [%d20], 9;", "ld.global.u32 %r2, [%d20]; st.globa
 def test_a_store_of_the_value_that_another_cta_has_left_there(gives, severities):
     """order.same_value: the two may change places, unless the first would add to the value of the second."""
     assert races(TOLD.format(gives, STORES), np.zeros(1, np.uint32), np.zeros(1, np.uint32), grid=2) == severities
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "severities"),
+    [
+        ("", f"{STORES} st.global.u32 [%d20], 4;", {"wrong"}),
+        ("", f"{STORES} red.global.add.u32 [%d20], 4;", {"wrong"}),
+        ("", f"{STORES} {STORES}", set()),
+        ("", f"{STORES} {READS}", set()),
+        ("st.release.gpu.global.u32 [%d20+4], 1;", f"{HEARS.format('acquire')} {STORES} st.global.u32 [%d20], 4;", set()),
+        ("st.release.gpu.global.u32 [%d20+4], 1;", f"{STORES} {HEARS.format('acquire')} st.global.u32 [%d20], 4;", set()),
+    ],
+    ids=["another", "a sum", "the same", "reads it", "another, ordered", "another, ordered in between"],
+)
+def test_a_store_of_the_same_value_does_not_hide_the_first_one(first, second, severities):
+    """order.same_value: CTA 0 and CTA 1 store one value. What CTA 1 then does must follow the store of CTA 0."""
+    assert races(TOLD.format(f"{STORES} {first}", second), np.zeros(2, np.uint32), np.zeros(1, np.uint32), grid=2) == severities
+
+
+@pytest.mark.parametrize(
+    "again", ["", "ld.global.u32 %r10, [%d20];", "ld.relaxed.gpu.global.u32 %r10, [%d20];"], ids=["", "again", "again, relaxed"]
+)
+@pytest.mark.parametrize(("read", "severities"), [(READS, {"wrong"}), ("", set())], ids=["used", "unused"])
+def test_a_read_that_nothing_uses_does_not_hide_one_before_it(read, again, severities):
+    """order.unused_read: CTA 0 reads a word, CTA 1 writes it."""
+    assert races(TOLD.format(read + again, STORES), np.zeros(1, np.uint32), np.zeros(1, np.uint32), grid=2) == severities
 
 
 @pytest.mark.parametrize("then", [STORES, READS], ids=["stores", "reads"])
@@ -1186,7 +1213,6 @@ WAIT: ld.relaxed.gpu.global.u32 %r3, [%d20]; setp.eq.u32 %p3, %r3, 0; @%p3 bra W
 ONE: {meets} setp.ne.u32 %p2, %r4, 0; @%p2 bra END; {one} bra END;
 TWO: setp.ne.u32 %p2, %r1, 0; @%p2 bra END; {two} bra END;
 ADD: setp.ne.u32 %p2, %r1, 0; @%p2 bra END; fence.acq_rel.gpu; red.relaxed.gpu.global.add.u32 [%d20], 1; END:"""
-HEARS = "UNTIL: ld.{}.gpu.global.u32 %r3, [%d20+4]; setp.eq.u32 %p3, %r3, 0; @%p3 bra UNTIL;"
 
 
 @pytest.mark.parametrize("then", [STORES, READS], ids=["stores", "reads"])

@@ -60,6 +60,12 @@ class Parts:
         found: np.ndarray = np.left_shift((1 << size) - 1, flat & 3).astype(np.uint8)
         return found
 
+    def written(self, at: np.ndarray) -> np.ndarray:
+        """The bytes of each word that its last writer wrote, as bits."""
+        self._keep()
+        found: np.ndarray = self._written[at]
+        return found
+
     def overlap(self, at: np.ndarray, bits: np.ndarray) -> np.ndarray:
         """Did the last writer of each word write any of these bytes?"""
         self._keep()

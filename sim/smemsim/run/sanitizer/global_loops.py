@@ -7,6 +7,9 @@ negative if there are more that are not ordered before these two. `Cells.further
 read. If the list is full, a reader is forgotten: a race may be missed, and none is invented. When such a cell is
 overwritten, `BOUND` is set.
 
+A plain store whose value another warp has stored again, unordered, is kept as a reader (`keep`). Who reads that value
+need not follow it, and who overwrites the value must.
+
 The epoch of a copy has a place in `Known.waited` instead of the clock, for what it writes and for what it reads. It
 ends when a warp knows that the copy is complete.
 """
@@ -34,6 +37,7 @@ __all__ = [
     "Known",
     "N",
     "fill",
+    "keep",
     "observed",
     "read",
     "unfenced",
@@ -417,6 +421,20 @@ def write(at, size, threads, index, when, stops, known, cells, suspects):  # typ
             writers[cell] = own
         n += 1
     return found
+
+
+@compiled
+def keep(suspects, known, cells):  # type: ignore[no-untyped-def]
+    """Others have stored the same values again: the earlier stores, rows of suspects, count as readers from now on,
+    where there is room.
+    """
+    for n in range(len(suspects)):
+        cell, epoch = suspects[n, CELL], suspects[n, EPOCH]
+        reader = cells.readers[cell]
+        if reader == 0 or (reader >> WHO == epoch >> WHO and not known.asynchronous[reader & INDEX]):
+            cells.readers[cell] = epoch
+        elif cells.others[cell] == 0:
+            cells.others[cell] = epoch
 
 
 GROUP = 16  # threads that are looked at together

@@ -140,9 +140,11 @@ class GlobalShadow:
         array.fit(size)
         array.for_reads()
         index = self.history.numbers.index(i)
-        self.history.unused.follows(i)
+        stores = self.history.unused.follows(i)
         if self.history.numbers.scope[index] and len(array.cells.earlier):
             self._observe(i, index, array, at, size)
+        if stores is not None and not stores:  # it cannot race (rule order.unused_read), and would replace one that can
+            return 0
         when = self.clocks.clock
         if i.op == "cp" and self.open_cp_async is not None:
             when = self.table.begins(array, self.open_cp_async(i).items())

@@ -96,6 +96,9 @@ class GlobalRule:
         """
         i, array, at, threads, does = a
         rows = self.history.suspects[:found].copy()
+        stored = self._of_stores(rows)
+        kept = stored & (rows[:, loops.ROLE] == loops.READER)  # `loops.keep`
+        rows[kept, loops.ROLE] = loops.WRITER
         warps = threads[rows[:, loops.N]] >> 5
         late = ~self._heard_of(warps, rows)
         late &= ~self._have_observed(array, warps, rows, late, does)
@@ -103,10 +106,14 @@ class GlobalRule:
         lost = late & self._are_lost(i, rows)
         if lost.any():  # two that leave the same value have both read before either wrote: one of them is lost
             yield from self._by_reason("atomicity", a, rows[lost], warps[lost])
+        unseen = late.copy()
         if values is not None and late.any():
             late &= self._changes(self.history.numbers.index(i), array, at, threads, rows, values) | self._add(rows)
         if late.any():
             late &= self._change(array, rows, stays) | self._add(rows)
+        if (again := stored & ~kept & unseen & ~late).any():
+            array.for_reads()
+            loops.keep(rows[again], self.table.known, array.cells)
         yield from self._by_reason("order", a, rows[late], warps[late])
 
     def _by_reason(self, lacks: Lacks, a: ArrayAccess, rows: np.ndarray, warps: np.ndarray) -> Iterator[Suspects]:
@@ -204,6 +211,13 @@ class GlobalRule:
             stays = values.bytes_of(there // count, there % count * unit, unit)[1]
             changed = np.where(now, np.isin(cells, every[there[~stays]]), changed)
         return changed
+
+    def _of_stores(self, suspects: np.ndarray) -> np.ndarray:
+        """Which of the earlier accesses are plain stores?"""
+        index, numbers = suspects[:, loops.EPOCH] & loops.INDEX, self.history.numbers
+        kinds, which = np.unique(index, return_inverse=True)
+        found = np.array([numbers.instructions[n].op == "st" and not numbers.scope[n] for n in kinds.tolist()], bool)
+        return found[which]
 
     def _add(self, suspects: np.ndarray) -> np.ndarray:
         """Which suspects would change the present value if they came after it, although they have left the same one

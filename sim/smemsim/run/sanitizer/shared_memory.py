@@ -182,8 +182,8 @@ class SharedShadow:
 
     def _write_part(self, i: Instruction, at: np.ndarray, warps: np.ndarray, flat: np.ndarray, size: int, values: Values | None) -> None:
         """Bytes of words are written: neighbours that other warps write or read are no race."""
-        table, rule, a = self.table, self.rule, WordAccess(i, at, warps, "write", values)
-        bits, who, when, line = table.parts.bits(flat, size), table.who[at], table.when[at], table.line[at]
+        table, rule, bits = self.table, self.rule, self.table.parts.bits(flat, size)
+        a, who, when, line = WordAccess(i, at, warps, "write", values, bits=bits), table.who[at], table.when[at], table.line[at]
         table.parts.fill(at, bits, who == NOBODY)
         written = np.where(table.parts.overlap(at, bits), who, NOBODY)
         self.findings.tell(a, rule.last_writers(a, written), rule.byte_writers(a, bits), rule.strong_bytes(a, bits))
@@ -258,6 +258,9 @@ class SharedShadow:
     ) -> None:  # fmt: skip
         """Threads have written one word, or byte (at `flat`), with one instruction: wrong where their values differ."""
         a = WordAccess(i, at, warps, "write", values)
+        if flat is None and values is not None and i.op == "st" and (again := (self.table.who[at] != warps) & values.stay).any():
+            earlier = warps[again]
+            self.table.keeps_stores(at[again], Write(earlier, self.clocks.clock[earlier], np.full(len(earlier), i.site)))
         self.findings.tell(a, self.rule.same_instruction(a, at if flat is None else flat))
 
     def _lanes_of(self, size: int) -> np.ndarray:

@@ -22,6 +22,7 @@ from smemsim.run.async_ops import facts_of, is_bulk
 from smemsim.run.following import WHOLE
 from smemsim.run.lower.dataflow import is_polled, repeats, updates
 from smemsim.run.marks import LANE_BITS, MANY, PART_BITS, SEVERAL
+from smemsim.run.sanitizer.byte_masks import Write
 from smemsim.run.sanitizer.epoch_numbers import scope_of
 from smemsim.run.sanitizer.happens_before import Formal, VectorClocks
 from smemsim.run.sanitizer.lanes import Lanes
@@ -49,7 +50,8 @@ _BYTES = np.arange(4, dtype=np.uint8)
 
 class WordAccess(NamedTuple):
     """The present access: an entry of `at` (words) and of `warps` for each word that a thread accesses. A write has
-    `values`. If an operation reads, and no threads, it is `reader`.
+    `values`, and `bits` of each word if it writes only some of its bytes. If an operation reads, and no threads, it is
+    `reader`.
     """
 
     i: Instruction
@@ -58,6 +60,7 @@ class WordAccess(NamedTuple):
     does: Literal["read", "write"]
     values: Values | None = None
     reader: Operation | None = None
+    bits: np.ndarray | None = None
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -145,6 +148,10 @@ class SharedRule:
         at = a.at[by_warp]
         mine, other, when = a.warps[by_warp], who[by_warp], self.table.when[at]
         unseen, formal = self._missing(_not_seen(mine, other, when), a.values, by_warp, HANDED_ON, written=self.table.line[at])
+        if a.values is not None:
+            bits = self.table.parts.written(at) if self.table.parts.kept else None
+            bits = bits if bits is None or a.bits is None else bits & a.bits[by_warp]
+            self._keep_stores(a, np.flatnonzero(by_warp), Write(other, when, self.table.line[at]), unseen, bits)
         if unseen.any():
             strong = unseen & self.table.strong[at]
             unseen[strong] = ~self.strong.have_observed(at[strong], mine[strong], other[strong], when[strong])
@@ -155,6 +162,23 @@ class SharedRule:
                 "order", places, self._access(a, mine[unseen][0]), self._written_at(places[0]), formal, "" if formal else alone,
                 warps=(int(mine[unseen][0]), int(other[unseen][0])), line=int(self.table.line[places[0]]),
             )  # fmt: skip
+
+    def _keep_stores(
+        self, a: WordAccess, n: np.ndarray, theirs: Write, told: np.ndarray, bits: np.ndarray | None
+    ) -> None:  # fmt: skip
+        """The n-th words, or these bits of them, get the values again that others have stored there, unordered
+        (`SharedTable.keeps_stores`). Those that are `told` get other values.
+        """
+        if a.values is None:
+            return
+        again = ~told & np.isin(theirs.line, self._store_lines) & _not_seen(a.warps[n], theirs.who, theirs.when)(self.clocks)
+        if again.any():
+            self.table.keeps_stores(a.at[n[again]], Write(*(part[again] for part in theirs)), None if bits is None else bits[again])
+
+    @functools.cached_property
+    def _store_lines(self) -> list[int]:
+        """The lines of plain stores."""
+        return [i.site for i in self.x.launch.program.inlined.body if i.op == "st" and not scope_of(i)]
 
     def _operations_write(self, a: WordAccess, who: np.ndarray, by_op: np.ndarray) -> Suspects:
         numbers, warps = who[by_op] - OPERATIONS, a.warps[by_op]
@@ -221,6 +245,7 @@ class SharedRule:
             return
         mine, other, when = a.warps[n], found.who[n, byte], found.when[n, byte]
         unseen, formal = self._missing(_not_seen(mine, other, when), a.values, n, HANDED_ON, written=found.line[n, byte])
+        self._keep_stores(a, n, Write(other, when, found.line[n, byte]), unseen, np.left_shift(1, byte).astype(np.uint8))
         if unseen.any():
             k = int(np.argmax(unseen))
             yield self._of_byte(a, a.at[n[unseen]], mine[k], other[k], byte[k], found.line[n[k], byte[k]], formal)
@@ -326,7 +351,8 @@ class SharedRule:
             reader, first = (int(which[0]) for which in np.nonzero(late))
             places = at[np.nonzero(late)[1]]
             warps, line = (int(mine[first]), int(readers[reader, first])), int(lines[places[0]])
-            theirs = self.reporting.access("change" if wrote else "read", warps[1], line)
+            does = "change" if wrote else "write" if line in self._store_lines else "read"
+            theirs = self.reporting.access(does, warps[1], line)
             yield Suspect("order", places, self._access(a, warps[0]), theirs, formal, warps=warps, line=line)
 
     def reading_operations(self, a: WordAccess) -> Suspects:
@@ -571,7 +597,7 @@ class SharedRule:
         when, columns = tables.read_when[at], readers % clocks.columns
         # others are a race, which is reported
         late = (when > clocks.fenced[warp, columns]) & (when <= clocks.seen[warp, columns])
-        unfenced = late.any(axis=1) & (tables.read_line[at] > 0)
+        unfenced = late.any(axis=1) & (tables.read_line[at] > 0) & ~np.isin(tables.read_line[at], self._store_lines)
         places, late = at[unfenced], late[unfenced]
         if len(places):
             # the table has the line of the last reader alone, which may have its fence

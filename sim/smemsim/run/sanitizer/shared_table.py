@@ -20,7 +20,7 @@ from smemsim.run.checks import NotedTables
 from smemsim.run.following import WHOLE
 from smemsim.run.marks import MANY
 from smemsim.run.sanitizer import operation_sets, shared_loops
-from smemsim.run.sanitizer.byte_masks import Parts
+from smemsim.run.sanitizer.byte_masks import Parts, Write
 from smemsim.run.sanitizer.epochs import Epochs
 from smemsim.run.sanitizer.folding import Folding, Knowledge
 from smemsim.run.sanitizer.happens_before import VectorClocks
@@ -238,6 +238,19 @@ class SharedTable:
         for other, copied in list(self.each_of(self.tables.joint)) if self.tables.has_joint else ():
             if other is op:  # which lanes have copied there too is not known any more
                 self.tables.joint[copied] = 0
+
+    def keeps_stores(self, at: np.ndarray, stores: Write, bits: np.ndarray | None = None) -> None:
+        """Other warps have stored the values of earlier `stores` again, unordered, in words or in these `bits` of them.
+        The earlier ones count as readers from now on: who reads the value need not follow them, and who overwrites it
+        must.
+        """
+        readers, read_when = stores.who % self.per_cluster, self.read_when
+        if bits is None:
+            self.parts.read_whole(at, readers)
+        else:
+            self.parts.read(at, bits, readers, read_when[at, readers] < stores.when)
+        read_when[at, readers] = np.maximum(read_when[at, readers], stores.when)
+        self.read_line[at] = stores.line
 
     # ---- places of words
 
