@@ -109,6 +109,16 @@ def the_same_value(first: str, second: str = "st.shared.u32 [sm], 5;", then: str
     @%p1 {first} @%p8 {second} {then} bar.sync 0; ld.shared.u32 %r10, [sm]; add.u32 %r9, %r9, %r10; {RESULT}"""
 
 
+def seen_before(
+    then: str,
+    again: str = "and.b32 %r15, %r15, 255; setp.eq.u32 %p10, %r15, 0; @%p10 bra L;",
+    look: str = "atom.shared.add.u32 %r15, [sm], 256;",
+) -> str:
+    """Lane 0 of warp 0 adds until it has seen the sum of warp 1. It adds or stores once more, and reads."""
+    return f"""@%p1 st.shared.u32 [sm], 0; bar.sync 0; @%p1 bra L; setp.eq.u32 %p8, %r1, 32; @%p8 red.shared.add.u32 [sm], 1; bra OUT;
+    L: {look} {again} {then} ld.shared.u32 %r9, [sm]; {RESULT} OUT:"""
+
+
 def ring(
     *, full: str = "", free: str = "", arrive: str = "mbarrier.arrive.shared::cta.b64 _, [%r12];", read_first: bool = True, readers: int = 32
 ) -> str:  # fmt: skip
@@ -883,6 +893,10 @@ KERNELS = (
     Kernel("a swap, and a store of the same value",    the_same_value("atom.shared.exch.b32 %r19, [sm], 5;")),
     Kernel("lanes, a sum, and a store of the same value", the_same_value("red.shared.add.u32 [sm], 5;", other=1), "X008"),
     Kernel("lanes, a maximum, and a store of the same value", the_same_value("red.shared.max.u32 [sm], 5;", other=1)),
+    Kernel("an atomic that has seen another one's, then its own sum", seen_before("red.shared.add.u32 [sm], 256;")),
+    Kernel("an atomic that has seen another one's, then its own store", seen_before("st.relaxed.cta.shared.u32 [sm], 256;")),
+    Kernel("an atomic that has seen another one's, then nothing", seen_before("")),
+    Kernel("only sums of two warps, then a read",      seen_before("red.shared.add.u32 [sm], 256;", again="", look="red.shared.add.u32 [sm], 256;"), "X008"),
     Kernel("the same value by two warps, then another", the_same_value("st.shared.u32 [sm], 5;", then="@%p8 st.shared.u32 [sm], 6;"), "X008"),
     Kernel("the same value by two warps, then a sum",  the_same_value("st.shared.u32 [sm], 5;", then="@%p8 red.shared.add.u32 [sm], 6;"), "X008"),
     Kernel("the same value by two warps, a barrier, then another", the_same_value("st.shared.u32 [sm], 5;", then="bar.sync 0; @%p8 st.shared.u32 [sm], 6;")),

@@ -1193,6 +1193,25 @@ def test_who_has_seen_a_strong_write_follows_it(then, before, adds, severities):
 
 
 @pytest.mark.parametrize(
+    "strong", ["red.relaxed.gpu.global.add.u32 [%d20], 256;", "st.relaxed.gpu.global.u32 [%d20], 256;"], ids=["red", "st"]
+)
+@pytest.mark.parametrize("then", [STORES, READS], ids=["stores", "reads"])
+@pytest.mark.parametrize(
+    ("looks", "severities"),
+    [
+        (WAITS.format("atom.relaxed.gpu.global.add.u32 %r3, [%d20], 256; and.b32 %r3, %r3, 255;"), set()),
+        (WAITS.format("atom.relaxed.cta.global.add.u32 %r3, [%d20], 256; and.b32 %r3, %r3, 255;"), {"wrong"}),
+        ("atom.relaxed.gpu.global.add.u32 %r3, [%d20], 256; and.b32 %r3, %r3, 255;", {"wrong"}),
+        ("", {"wrong"}),
+    ],
+    ids=["waits", "in its CTA", "once", "not at all"],
+)
+def test_who_has_seen_a_strong_write_follows_it_behind_another_of_its_own(looks, then, strong, severities):
+    """order.observation: the result of an atomic counts for later accesses, whatever its thread adds or stores after it."""
+    assert races(TOLD.format(f"{looks} {strong} {then}", ADDS), np.zeros(2, np.uint32), np.zeros(1, np.uint32), grid=2) == severities
+
+
+@pytest.mark.parametrize(
     ("looks", "severities"), [("", {"wrong"}), ("ld.relaxed.gpu.global.u32 %r3, [%d20];", set())], ids=["once", "again"]
 )
 @pytest.mark.parametrize("then", [STORES, READS], ids=["stores", "reads"])

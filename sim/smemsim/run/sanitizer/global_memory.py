@@ -10,6 +10,7 @@ global memory (`VectorClocks.foreign`). The life of one cell: see `global_table.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -258,10 +259,32 @@ class GlobalShadow:
                 return 1
             a = ArrayAccess(i, array, piece.at, self.x.threads, "write")
             self.findings.tell(a, self.rule.lost_updates(a, size))
+        if self._has_atom and i.op in ("red", "st") and self.history.numbers.scope[index] and len(array.cells.earlier):
+            self._keep_observed(array, piece.at, size)
         if not self.history.numbers.scope[index] and self.clocks.carries_global and len(piece.at) <= WARP:
             self._weakly_stored(piece)
         found: int = loops.write(piece.at, size, self.x.threads, index, -1, stops, self.table.known, array.cells, self.history.suspects)
         return found
+
+    @functools.cached_property
+    def _has_atom(self) -> bool:
+        return self.x.launch.program.has(lambda i: i.op == "atom")
+
+    def _keep_observed(self, array: ArrayShadow, at: np.ndarray, size: int) -> None:
+        """The running threads are about to write over atomics of their warps. The results of these have shown earlier
+        writes, which is recorded now (rule order.observation).
+        """
+        cells, numbers = array.cells, self.history.numbers
+        first, warps = at >> cells.shift, self.first + (self.x.threads >> 5)
+        for n in range(size >> cells.shift):
+            places = first + n
+            last = cells.writers[places]
+            mine = np.flatnonzero((last >> loops.WHO == warps + 1) & (cells.earlier[places] != 0))
+            for cell, warp, own in dict.fromkeys(zip(places[mine].tolist(), warps[mine].tolist(), last[mine].tolist(), strict=True)):
+                if numbers.instructions[own & loops.INDEX].op == "atom":
+                    before = array.observed.get(cell, {}).get(warp)
+                    kept = () if before is None else before.writes
+                    array.observes(cell, warp, own, tuple({*kept, int(cells.earlier[cell])}))
 
     def _weakly_stored(self, piece: Piece) -> None:
         """Plain stores end what was released at their addresses."""

@@ -36,6 +36,8 @@ class StrongWords:
     def note(self, i: Instruction, at: np.ndarray, warps: np.ndarray, *, changed: bool) -> None:
         """Warps access words."""
         table = self.table
+        if changed and i.op != "atom" and table.tables.has_strong and self._lines["atom"]:
+            self._keep_observed(at, warps)
         if not table.tables.has_strong:  # only then there are tables of their own
             polled, seen_at, written, changed_at = (np.zeros_like(t) for t in (table.read_when, table.read_line) * 2)
             table.kept = table.kept._replace(
@@ -45,6 +47,17 @@ class StrongWords:
         when, line = (tables.changed_when, tables.changed_line) if changed else (tables.polled_when, tables.polled_line)
         when[at, warps % table.per_cluster] = self.clocks.clock[warps]
         line[at] = i.site
+
+    def _keep_observed(self, at: np.ndarray, warps: np.ndarray) -> None:
+        """Warps are about to write over their own atomics. The results of these have shown earlier writes, which is
+        recorded now.
+        """
+        table = self.table
+        mine = (table.who[at] == warps) & table.strong[at] & np.isin(table.line[at], list(self._lines["atom"]))
+        for place, warp in dict.fromkeys(zip(at[mine].tolist(), warps[mine].tolist(), strict=True)):
+            of_word, clocks = self._observed.setdefault(place, {}), table.tables.changed_when[place]
+            before = of_word[warp][1] if warp in of_word else 0
+            of_word[warp] = int(table.when[place]), np.maximum(clocks, before)
 
     def observe(self, at: np.ndarray, warps: np.ndarray) -> None:
         """Warps read words. The strong writes that they observe (for an atomic with those before it) happen
