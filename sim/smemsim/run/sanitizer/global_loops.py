@@ -36,6 +36,7 @@ __all__ = [
     "Cells",
     "Known",
     "N",
+    "drop",
     "fill",
     "keep",
     "observed",
@@ -435,6 +436,17 @@ def keep(suspects, known, cells):  # type: ignore[no-untyped-def]
             cells.readers[cell] = epoch
         elif cells.others[cell] == 0:
             cells.others[cell] = epoch
+
+
+@compiled
+def drop(suspects, cells):  # type: ignore[no-untyped-def]
+    """The values of these stores (`keep`) are not there any more."""
+    for n in range(len(suspects)):
+        cell, epoch = suspects[n, CELL], suspects[n, EPOCH]
+        if cells.readers[cell] == epoch:
+            cells.readers[cell] = 0
+        if cells.others[cell] == epoch:
+            cells.others[cell] = 0
 
 
 GROUP = 16  # threads that are looked at together

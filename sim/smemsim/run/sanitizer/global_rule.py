@@ -111,6 +111,8 @@ class GlobalRule:
             late &= self._changes(self.history.numbers.index(i), array, at, threads, rows, values) | self._add(rows)
         if late.any():
             late &= self._change(array, rows, stays) | self._add(rows)
+        if (over := kept & late).any():
+            loops.drop(rows[over], array.cells)
         if (again := stored & ~kept & unseen & ~late).any():
             array.for_reads()
             loops.keep(rows[again], self.table.known, array.cells)

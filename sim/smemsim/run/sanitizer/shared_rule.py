@@ -347,11 +347,15 @@ class SharedRule:
         if wrote and late.any():
             who, word = np.nonzero(late)
             late[who, word] = ~self.strong.have_observed(at[word], mine[word], readers[who, word], when[who, word])
-        if late.any():
-            reader, first = (int(which[0]) for which in np.nonzero(late))
-            places = at[np.nonzero(late)[1]]
-            warps, line = (int(mine[first]), int(readers[reader, first])), int(lines[places[0]])
-            does = "change" if wrote else "write" if line in self._store_lines else "read"
+        stores = np.isin(lines[at], self._store_lines) if late.any() and not wrote else np.zeros(len(at), bool)
+        for part, does in ((late & ~stores, "change" if wrote else "read"), (late & stores, "write")):
+            who, word = np.nonzero(part)
+            if not len(who):
+                continue
+            warps, places = (int(mine[word[0]]), int(readers[who[0], word[0]])), at[word]
+            line = int(lines[places[0]])
+            if does == "write":  # a value that is not there any more (`SharedTable.keeps_stores`)
+                table[places, readers[who, word] % per_cluster] = 0
             theirs = self.reporting.access(does, warps[1], line)
             yield Suspect("order", places, self._access(a, warps[0]), theirs, formal, warps=warps, line=line)
 
