@@ -1,13 +1,32 @@
 """Pictures as SVG: every shape and text is where it is needed, and none hides another one."""
 
+import io
 import itertools
 import re
 from xml.etree import ElementTree as ET
 
 import pytest
 
-from smemsim.core.picture.model import EMPTY, OUTSIDE, STRAY, Band, Cell, Gap, Grid, Legend, Mark, Outline, Picture, Row, Stride, Strip
+from smemsim.core.picture.message import Labelled, coloured, message_lines, plain, wants_colour
+from smemsim.core.picture.model import (
+    COLOURS,
+    EMPTY,
+    OUTSIDE,
+    STRAY,
+    Band,
+    Cell,
+    Gap,
+    Grid,
+    Legend,
+    Mark,
+    Outline,
+    Picture,
+    Row,
+    Stride,
+    Strip,
+)
 from smemsim.core.picture.svg import arrow, boxes_svg, grids_svg, hatch, strips_svg
+from smemsim.core.picture.text import picture_text
 
 SVG = "{http://www.w3.org/2000/svg}"
 SIZES = {"t": 15, "s": 11.5, "b": 13, "n": 9.5}  # pixels of a letter's height by class; the last one in the style sheet counts
@@ -166,8 +185,8 @@ def test_boxes_of_few_rows_are_higher():
 def test_boxes_are_as_wide_as_fits_or_as_their_reads_need():
     """A read is an outline inside a box: with two to a box, a box has room for both labels."""
     halves = tuple(Outline("mma", 0, 1, c / 2, (c + 1) / 2, f"+{c}") for c in range(1, 8))
-    plain, divided = (of_numbers(Drawn(boxes_svg(boxes(1, 4, outlines=of), "")))[0, 0] for of in ((), halves))
-    assert divided[2] - divided[0] == 2 * 76 > plain[2] - plain[0] == 118
+    alone, divided = (of_numbers(Drawn(boxes_svg(boxes(1, 4, outlines=of), "")))[0, 0] for of in ((), halves))
+    assert divided[2] - divided[0] == 2 * 76 > alone[2] - alone[0] == 118
     many = of_numbers(Drawn(boxes_svg(boxes(1, 40), "")))[0, 0]
     assert many[2] - many[0] == 34
     some = of_numbers(Drawn(boxes_svg(boxes(1, 10), "")))
@@ -616,10 +635,10 @@ def test_head_and_legend_fit_into_the_picture(title, subtitle):
 def test_the_only_grid_has_room_for_its_strides():
     rows = tuple(Row(r, "", (Cell("", "k1", hint=f"{r},0", address=16 * r),)) for r in range(5))
     strides = (Stride("SBO", 16, 0, 16, True), Stride("LBO", 1048576, 0, 64, True))
-    plain, drawn = (Drawn(grids_svg(Picture("", ("",), "", (Grid("", (("",),), rows),), strides=of), "")) for of in ((), strides))
+    bare, drawn = (Drawn(grids_svg(Picture("", ("",), "", (Grid("", (("",),), rows),), strides=of), "")) for of in ((), strides))
     drawn.check()
     assert drawn.text("1048576 B")[0] > 15
-    assert of_numbers(drawn)[0, 0][0] - of_numbers(plain)[0, 0][0] == 84
+    assert of_numbers(drawn)[0, 0][0] - of_numbers(bare)[0, 0][0] == 84
 
 
 PICTURES = {
@@ -634,3 +653,70 @@ PICTURES = {
 def test_pictures_change_only_where_somebody_looks_at_them(name, snapshot):
     """Distances of a pixel or two are in no law: after a change of this snapshot look at the picture."""
     assert PICTURES[name]() == snapshot
+
+
+# ---- In a terminal
+
+
+@pytest.mark.parametrize("fill", [*(f"k{n}" for n in range(8)), EMPTY, STRAY, OUTSIDE])
+def test_a_cell_has_the_colour_of_its_fill_in_a_terminal_too(fill):
+    """Its own pastel with dark text. What is empty or outside has none of these, and what is wrong is red."""
+    cells = tuple(Cell(f"c{n}", fill, frozenset(marks)) for n, marks in enumerate(((), (Mark.WRONG,), (Mark.SHARED,), (Mark.CHOSEN,))))
+    *_, text = picture_text(Picture("", (), "", (Grid("", (("",),) * 4, (Row(0, "", cells),)),))).renderables
+    styles = {text.plain[span.start : span.end].strip(): str(span.style) for span in text.spans if "c" in text.plain[span.start : span.end]}
+    usual, wrong, shared, chosen = (styles[label] for label in ("c0", "!c1", "&c2", "[c3]"))
+    assert usual == chosen
+    wanted = {EMPTY: "dim", OUTSIDE: "bright_black on #f0f0f0", STRAY: f"black on {COLOURS[7]}"}
+    assert usual == wanted.get(fill, f"black on {COLOURS[int(fill[1:] or 0)]}" if fill[1:] else "")
+    assert wrong == shared == ("dim" if fill == EMPTY else "bold white on #a40e26")
+
+
+def test_styles_of_a_message_go_around_its_words_alone():
+    lines = [[("X008", "red"), ("  ", "red"), ("plain ", ""), ("", "bold")], [("dim", "dim")]]
+    assert coloured(lines) == "\x1b[31mX008\x1b[0m  plain \n\x1b[2mdim\x1b[0m"
+    assert plain(lines) == "X008  plain\ndim"
+
+
+@pytest.mark.parametrize("room", range(-3, 40))
+def test_what_is_on_the_right_is_in_the_last_line_or_below(room):
+    """At the right edge of the last line if two columns are free before it, else of a line of its own, else wrapped."""
+    right, said = "PTX ISA 9.1 §8", "nothing orders the two of them"
+    width = 14 + len(right) + room  # a label takes 14 columns
+    whole = plain(message_lines([("X008", "")], "what", [Labelled("why", said, right)], width)).split("\n")
+    words = " ".join(" ".join(whole[1:]).split())
+    assert words == f"why {said} {right}"
+    of_text = plain(message_lines([("X008", "")], "what", [Labelled("why", said)], width)).split("\n")
+    if len(of_text[-1]) + 2 + len(right) <= width:
+        assert whole == [*of_text[:-1], of_text[-1] + right.rjust(width - len(of_text[-1]))]
+    elif room >= 0:
+        assert whole == [*of_text, right.rjust(width)]
+    else:
+        assert whole[: len(of_text)] == of_text
+        assert all(line.startswith(" " * 14) for line in whole[len(of_text) :])
+        assert max(map(len, whole)) <= width
+
+
+@pytest.mark.parametrize("before", [0, 9])
+def test_a_head_leaves_room_for_what_is_before_it(before):
+    what = "two warps touch the same bytes of shared memory, and nothing orders these accesses"
+    lines = plain(message_lines([("X008  ", "")], what, [Labelled("", "told")], 40, before)).split("\n")
+    assert len(lines[0]) <= 40 - before < len(lines[0]) + 1 + len(lines[1].split()[0])
+    assert all(line.startswith("      ") and len(line) <= 40 for line in lines[1:])
+    assert " ".join(" ".join(lines[:-1]).split()) == f"X008 {what}"
+    assert plain(message_lines([("X008", "")], "w", [Labelled("why", "", "")], 40)) == "X008w\n      why"
+
+
+@pytest.mark.parametrize("is_terminal", [False, True])
+@pytest.mark.parametrize("no_colour", [None, "", "1"])
+@pytest.mark.parametrize("kind", [None, "xterm", "dumb"])
+def test_colours_are_for_terminals_that_want_them(is_terminal, no_colour, kind, monkeypatch):
+    class Stream(io.StringIO):
+        def isatty(self):
+            return is_terminal
+
+    for name, value in (("NO_COLOR", no_colour), ("TERM", kind)):
+        if value is None:
+            monkeypatch.delenv(name, raising=False)
+        else:
+            monkeypatch.setenv(name, value)
+    assert wants_colour(Stream()) == (is_terminal and no_colour != "1" and kind != "dumb")

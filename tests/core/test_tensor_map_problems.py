@@ -366,6 +366,28 @@ def test_what_sources_disagree_on_is_said_with_both_of_them(swizzle):
     assert notes[0].because
 
 
+@pytest.mark.parametrize(("arch", "is_disputed"), [("sm_90a", False), ("sm_100a", True), ("sm_103a", True)])
+@pytest.mark.parametrize("mode", ["W", "W128"])
+@pytest.mark.parametrize("step", [1, 2])
+def test_wide_modes_are_disputed_where_they_are_not_the_plain_ones(arch, is_disputed, mode, step):
+    """Hopper takes a wide map for a plain one. Elsewhere sources disagree about the halo of W128, and about steps over
+    images.
+    """
+    tm = made(WIDE | {"mode": mode, "element_strides": (1, 1, 1, step)} | ({"pixels_per_column": 0} if mode == "W128" else {}))
+    wanted = {"mode": mode == "W128" and is_disputed, "element_strides": step == 2 and is_disputed}
+    found = {f.where: f for f in tm.problems(arch) if f.code == "T217"}
+    assert {where for where, is_there in wanted.items() if is_there} == found.keys()
+    for finding in found.values():
+        assert finding.message.startswith("sources disagree; smemsim takes: ")
+        assert "nothing of it is measured" in finding.message or "nothing of it is measured" in str(finding)
+
+
+def test_gaps_of_padded_types_are_disputed_with_atoms_of_64_bytes_alone():
+    for swizzle, fields in (("none", []), ("128B", []), ("128B_ATOM_32B", ["swizzle"]), ("128B_ATOM_64B", ["data_type", "swizzle"])):
+        tm = made(U6 | {"swizzle": swizzle, "arch": "sm_100a"})
+        assert sorted(f.where for f in tm.problems("sm_100a") if f.code == "T217") == fields, swizzle
+
+
 def test_measured_modes_are_not_disputed():
     for swizzle in ("none", "32B", "64B", "128B"):
         tm = TensorMap.tiled(

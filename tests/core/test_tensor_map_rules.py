@@ -5,6 +5,7 @@ import dataclasses
 import itertools
 import json
 import pickle
+import re
 
 import numpy as np
 import pytest
@@ -434,3 +435,26 @@ def test_maps_can_be_copied_pickled_and_replaced():
             assert again == m
             assert hash(again) == hash(m)
     assert foreign != tm
+
+
+FORMAT = 14  # the first one of no type
+REASONS = {"rank": r"(?<!im2col )rank (\d) where maps have 1 to 5", "im2col": r"im2col rank (\d) where im2col maps have 3 to 5",
+           "format": r"format code (\d+) where element types have 0 to 13", "interleave": r"interleave 3 where it is 0 to 2"}  # fmt: skip
+
+
+@pytest.mark.parametrize("im2col", [0, 1])
+@pytest.mark.parametrize("rank", range(1, 9))
+@pytest.mark.parametrize(("form", "interleave"), [(0, 0), (10, 1), (FORMAT, 0), (0, 3), (FORMAT, 3)])
+def test_bytes_that_are_no_map_say_each_reason_and_no_other(im2col, rank, form, interleave):
+    raw = TENSOR_MAP.encode(im2col=im2col, rank=rank, format=form, interleave=interleave).to_bytes(128, "little")
+    wanted = {"rank": rank > 5, "im2col": im2col and rank < 3, "format": form == FORMAT, "interleave": interleave == 3}
+    wanted = {name for name, is_wrong in wanted.items() if is_wrong}
+    try:
+        TensorMap.from_bytes(raw)
+        told = ""
+    except TensorMapError as refused:
+        told = str(refused)
+    found = {name: re.search(pattern, told) for name, pattern in REASONS.items()}
+    assert {name for name, m in found.items() if m} == wanted
+    assert told.count("hold no tensor map") == len(wanted)
+    assert all(int(found[name][1]) == rank for name in wanted & {"rank", "im2col"})

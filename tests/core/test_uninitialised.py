@@ -101,6 +101,44 @@ def test_garbage_that_is_copied_is_uninitialised_there_too(apart):
         arrays[2].agrees()
 
 
+@pytest.mark.parametrize("apart", [0, 8, PERIOD - 16, 2, 1])
+def test_garbage_is_followed_through_any_copies(apart):
+    """Copies between three arrays, to and fro, with stores of whole words in between. A word is uninitialised if its bytes
+    came, as a whole word, from one that is.
+    """
+    for seed in range(12):
+        drawn = random.Random(seed)
+        arrays = [Array(0x8000 + n * (0x1000 + apart), begin=4 * n, size=160) for n in range(3)]
+        for _ in range(14):
+            source, to = drawn.sample(arrays, 2)
+            size = 4 * drawn.choice((1, 2, 3, 9, 16, 35))
+            begin, place = (-array.address % 4 + 4 * drawn.randrange(40 - size // 4) for array in (source, to))
+            to.data[place : place + size] = source.data[begin : begin + size]
+            to.blank.takes(source.blank, place + to.begin, begin + source.begin, size)
+            to.open = {n for n in to.open if not place <= n < place + size} | {
+                n - begin + place for n in source.open if begin <= n < begin + size
+            }
+            if drawn.random() < 0.3:
+                n = drawn.randrange(-to.address % 4, 157, 4)
+                to.data[n : n + 4] = np.frombuffer(drawn.randbytes(4), np.uint8)
+                to.open -= {*range(n, n + 4)}
+            for array in arrays:
+                array.agrees()
+
+
+def test_what_is_copied_over_is_forgotten_and_the_rest_is_not():
+    """An array remembers 64 copies. The same place a hundred times is one of them."""
+    source, to = Array(0x1000), Array(0x9000)
+    for begin, place, size, times in ((0, 16, 32, 1), (32, 64, 16, 100), (48, 64, 16, 1), (48, 48, 12, 100)):
+        for _ in range(times):
+            to.data[place : place + size] = source.data[begin : begin + size]
+            to.blank.takes(source.blank, place, begin, size)
+    to.agrees()
+    to.data[16:48] = 0
+    to.open -= {*range(16, 48)}
+    to.agrees()
+
+
 def test_a_huge_array_has_garbage_at_both_ends(monkeypatch):
     monkeypatch.setattr("smemsim.core.machine.uninitialised.MOST_GARBAGE", 64)
     for size, inner in ((128, range(0)), (132, range(64, 68)), (320, range(64, 256))):
