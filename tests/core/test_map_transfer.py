@@ -299,3 +299,12 @@ def test_refused_maps_name_the_call_and_the_arguments_in_json():
     assert described["cuda_error"] == "CUDA_ERROR_INVALID_VALUE (1)"
     assert described["arguments"]["box_dim"] == [64, 16]
     assert described["arguments"]["swizzle"] == "SWIZZLE_64B"
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_a_transfer_is_of_one_call(count):
+    made = smemsim(CALL * count)
+    assert made.exit_code == (2 if count > 1 else 0)
+    told = " ".join(made.stderr.split())
+    assert (f"smemsim: {count} encode calls (" in told) == (count > 1)
+    assert ("paste the one whose transfer you mean" in told) == (count > 1)
