@@ -1574,6 +1574,18 @@ def test_an_mbarrier_ends_after_its_last_use(case: tuple[str, str], shape: str):
     assert {f.code for f in run(Kernel("", ended(use, "bar.sync 0;", end, at), **SHAPES[shape])).findings} == copied | LATE[use]
 
 
+@pytest.mark.parametrize(("who", "shape"), in_turn_with(list(itertools.permutations(range(3)))))
+def test_who_meets_a_warp_that_has_waited_may_end_an_mbarrier(who: tuple[int, int, int], shape: str):
+    """One warp arrives without release, one waits for the phase, one ends the object. It has to meet the one that waited."""
+    arrives, waited, ends = who
+    arrive = "mbarrier.arrive.relaxed.cta.shared::cta.b64 _, [bar+16];"
+    body = f""".reg .pred %z<5>; shr.u32 %r40, %r1, 5; and.b32 %r41, %r1, 31; setp.eq.u32 %z0, %r41, 0; {init(1, "[bar+16]")} {MEET}
+    setp.eq.u32 %z1, %r40, {arrives}; setp.eq.u32 %z2, %r40, {waited}; setp.eq.u32 %z3, %r40, {ends}; and.pred %z4, %z0, %z3;
+    @!%z1 bra A; @%z0 {arrive} A: @!%z2 bra B; {waits("[bar+16]")} B: {{}} @%z4 mbarrier.inval.shared::cta.b64 [bar+16];"""
+    for between, codes in (("@!%z1 bar.sync 1, 64;", []), ("@!%z2 bar.sync 1, 64;", [("X008", "wrong")]), ("", [("X008", "wrong")])):
+        assert codes_of(Kernel("", body.format(between), block=96, **SHAPES[shape])) == codes, between
+
+
 # an arrival that comes later, and that no thread has waited for
 LATE = {use: {"X005"} if use == "cp.async" else set() for use in USES}
 
