@@ -3,6 +3,7 @@ sentence that names the field.
 """
 
 import itertools
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -75,6 +76,18 @@ def test_one_element_explained_is_that_element(instruction):
         found = dot_product(a[m].tolist(), b[n], int(c[m, n]), **call(*instruction), **own)
         assert found.d == int(d[m, n])
         assert all(isinstance(step, str) for step in found.steps())
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize(("halves", "more", "nearest"), [(1, 0, 0), (1, -1, 0), (1, 1, 1), (2, 1, 1), (3, 0, 2), (3, -1, 1), (3, 1, 2)])
+def test_nearest_is_the_whole_sum_rounded_once(halves, more, nearest, sign):
+    """1 and some halves of its last place, and a product that float64 would lose: only a tie goes to even."""
+    half, tiny = 2.0**-24, 2.0**-70
+    a = np.array([sign, halves * half, more * tiny, *[0] * 13], np.float32).view(np.uint32) >> 16
+    b = np.array([1, sign, sign, *[0] * 13], np.float32).view(np.uint32) >> 16
+    found = dot_product(a.tolist(), b.tolist(), 0, arch="sm_90a", kind="wgmma", a_type="bf16", b_type="bf16", d_type="f32")
+    assert found.exact == sign * (1 + halves * Fraction(half) + more * Fraction(tiny))
+    assert found.nearest == int(np.float32(sign).view(np.uint32)) + nearest
 
 
 @pytest.mark.parametrize("instruction", INSTRUCTIONS, ids="-".join)
