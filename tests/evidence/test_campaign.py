@@ -341,6 +341,13 @@ def test_a_case_made_small_is_still_wrong_and_no_simpler_one_is(start, limit):
     assert found in (None, limit)
 
 
+@pytest.mark.parametrize("most", [0, 1, 5])
+def test_a_case_is_made_small_in_at_most_so_many_attempts(most):
+    asked = []
+    found = shrunk(100, lambda n: (n - 1,), lambda n: asked.append(n) is None, most=most)
+    assert (found, len(asked)) == (100 - most, most)
+
+
 # ---- what is wrong is found
 
 

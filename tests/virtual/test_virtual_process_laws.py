@@ -11,6 +11,7 @@ import pytest
 
 from smemsim import InputError
 from smemsim.virtual import Doors, Journal, Launched, Policy, Sessions, VirtualDevice, process, summary_of
+from smemsim.virtual.exec import run_program
 
 
 @pytest.fixture
@@ -349,3 +350,13 @@ def test_memory_of_the_host_is_bound_once(fresh):
     gone = memory.at(at + 10)
     memory.free(gone)
     assert held[10:30].tolist() == list(range(10, 30))  # it is the host's
+
+
+# ---- A program is run
+
+
+def test_signals_are_handled_as_before_once_a_program_has_ended():
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = [signal.getsignal(number) for number in numbers]
+    assert run_program(["true"], "sm_90a", Policy(), {}) == 0
+    assert [signal.getsignal(number) for number in numbers] == before
