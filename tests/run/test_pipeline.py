@@ -588,3 +588,58 @@ def test_a_wait_that_comes_in_addition_is_left_out(tmp_path):
     (alone,) = usual(WRONG)[2].notes()
     assert "Enough would be mbarrier 0x438 (empty[3]) phase 2" in " ".join(alone.why.split())
     assert alone.repair.startswith("wait for the release of stage 3")
+
+
+# Where a thread waits for what nobody brings: the second stage of the second buffer.
+HANGS = TWO_BUFFERS.replace(
+    "ld.shared.u32 %x, [tiles+256]; mbarrier.arrive.shared::cta.b64 _, [bars+24];", "ld.shared.u32 %x, [tiles+256];"
+)
+
+
+def as_of_first(recorder, first, threads):
+    """All that was recorded, with threads, warps and CTAs counted from the recorded cluster on."""
+
+    def moved(key):
+        return None if key is None else (key[0] - first, *key[1:])
+
+    def span(one):
+        return (one.kind, one.begin, one.end, one.label, one.instruction.line, one.loads, one.reads)
+
+    fillings = [
+        (f.number, f.kind, f.instruction.line, f.thread - first * threads, moved(f.barrier), moved(f.stage), f.phase, f.at, f.full, f.read, f.free,
+         f.issued, f.loads, f.reads, f.readers, f.sizes, f.is_full, [moved(place) for place in f.places],
+         [(w.wait.line, moved(w.barrier), *w[2:]) for w in f.waits], sorted(f.origins), sorted(f.load_origins))
+        for f in recorder.fillings
+    ]  # fmt: skip
+    lanes = recorder.lanes
+    stuck = [
+        (one.warps, one.instruction.line, one.thread - first * threads, moved(one.barrier), one.overdue, [moved(at) for at in one.elsewhere],
+         None if one.missing is None else [(w, i.line) for w, i in one.missing.came])
+        for one in lanes.stuck
+    ]  # fmt: skip
+    of_warps = {warp: [span(one) for one in spans] for warp, spans in sorted(lanes.warps.items())}
+    of_engines = {engine: [span(one) for one in spans] for engine, spans in sorted(lanes.engines.items())}
+    passes = {i.line: (p.fresh, p.again) for i, p in recorder.passes.items()}
+    return fillings, of_warps, of_engines, stuck, passes, [name for _, name in sorted(recorder.barrier_names.items())]
+
+
+@pytest.mark.parametrize("together", [8, 2])
+@pytest.mark.parametrize(
+    ("text", "block", "cluster"),
+    [(copies(2, 4, 2), 32, 1), (copies(1, 4, 0), 32, 1), (TWO_BUFFERS, 64, 1), (HANGS, 64, 1), (MULTICAST.format(loads=5), 64, 2)],
+    ids=["groups", "one group", "bulk", "hangs", "multicast"],
+)
+def test_each_cta_has_the_record_of_the_first_if_it_does_the_same(text, block, cluster, together, monkeypatch):
+    monkeypatch.setattr(grid, "at_once", lambda launch, *, sanitizer=True: together)
+    gpu = smemsim.Gpu("sm_90a")
+    array = gpu.array(np.arange(128, dtype=np.uint32))
+    records = []
+    for cta in (0, 3, 5) if cluster == 1 else (0, 2, 4):
+        recorder = PipelineRecorder(cta=cta)
+        args = [array] * text.count(".param .u64")
+        gpu.launch(text, grid=6, block=block, args=args, observers=[recorder], progress=False, workers=1, sanitize=False)
+        first = min(recorder.numbers)
+        records.append(as_of_first(recorder, first, block))
+        assert recorder.numbers == {first + n: cta + n for n in range(cluster)}
+    assert records[0][0]
+    assert all(record == records[0] for record in records[1:])
