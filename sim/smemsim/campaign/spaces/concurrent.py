@@ -53,7 +53,7 @@ _BEGIN = """.version 8.7
 .reg .b64 %w<4>, %xw, %state, %to, %map, %outmap, %input, %in, %inrow, %output, %mine, %ofwarp, %ofcta, %ofnear, %mine8, %mine16, %flags, %flag, %warpflag;
 .reg .b16 %h<2>, %xh;
 .shared .align 1024 .b8 tile[2048]; .shared .align 8 .b8 bars[16];
-ld.param.u64 %input, [in]; ld.param.u64 %output, [out]; ld.param.u64 %flags, [flags]; mov.b64 %map, map; mov.b64 %outmap, outmap;
+ld.param.u64 %input, [in]; ld.param.u64 %output, [out]; ld.param.u64 %flags, [flags]; mov.b64 %map, map; cvta.param.u64 %map, %map; mov.b64 %outmap, outmap; cvta.param.u64 %outmap, %outmap;
 mov.u32 %t, %tid.x; mov.u32 %cta, %ctaid.x; mov.u32 %count, %ntid.x; mad.lo.u32 %thread, %cta, %count, %t; shr.u32 %warp, %t, 5; and.b32 %lane, %t, 31;
 mov.u32 %tile, tile; mov.u32 %bars, bars; shl.b32 %y, %t, 2; add.u32 %own, %tile, %y; xor.b32 %y, %y, 128; add.u32 %other, %tile, %y;
 xor.b32 %y, %t, 1; shl.b32 %y, %y, 2; add.u32 %near, %tile, %y; shl.b32 %y, %t, 3; add.u32 %own8, %tile, %y; shl.b32 %y, %t, 4; add.u32 %own16, %tile, %y;

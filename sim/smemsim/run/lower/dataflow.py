@@ -66,7 +66,8 @@ MONOTONE = frozenset(("and", "cas", "max", "min", "or"))
 LONGEST = 16  # instructions that a branch may pass over, and still be a choice
 # places in the parameters that one register may hold the address of, one after the other, before it may be any
 MAPS = 64
-# reductions of which the second changes nothing, and swaps: after a store of the value that they left, they leave it again
+# reductions of which the second changes nothing, and swaps: after a store of the value that they left, they leave it
+# again
 _REPEATING = MONOTONE | {"exch"}
 # of all but the first, the first operand is what is written
 _WRITE = {"atom", "cp", "multimem", "red", "st", "tensormap", "wmma"}

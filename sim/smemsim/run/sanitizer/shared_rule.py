@@ -114,8 +114,8 @@ class SharedRule:
         return self.clocks.confirmed(late, test, but=but)
 
     def _add(self, lines: np.ndarray | None) -> np.ndarray | bool:
-        """Which lines would change a value if they came after the store that leaves it, although they have left the same
-        one (`repeats`)?
+        """Which lines would change a value if they came after the store that leaves it, although they have left the
+        same one (`repeats`)?
         """
         return False if lines is None or not self._adding_lines else np.isin(lines, self._adding_lines)
 
