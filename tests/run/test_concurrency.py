@@ -2126,6 +2126,17 @@ def test_too_few_expected_bytes_say_what_a_card_does(expected, hangs):
     assert ["an H200 hung" in message for message in told] == [True] * hangs
 
 
+@pytest.mark.parametrize("more", ["copy", "complete_tx"])
+@pytest.mark.parametrize("is_counted", [False, True])
+def test_bytes_that_the_own_cta_brings_too_much_are_not_of_another_one(more, is_counted):
+    """The surplus comes to the place of a counted copy, or by mbarrier.complete_tx."""
+    copy = "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [sm], [%rd2], {0}, [bar];"
+    first = copy.format(64) if more == "copy" else "mbarrier.complete_tx.relaxed.cta.shared::cta.b64 [bar], 64;"
+    load = f"@!%p1 bra L; {first} mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], {192 if is_counted else 128}; {copy.format(128)} L:"
+    told = [f.message for f in run(Kernel("", f"{init()} bar.sync 0; {load} {waits()}")).findings if f.code == "T210"]
+    assert ["expects 128 bytes, and 192 arrive" in message for message in told] == [True] * (not is_counted)
+
+
 # Each CTA stores words and reads those of the other one; `between` stands between the two.
 SWAPPED = """mov.u32 %r30, %ctaid.x; mad.lo.u32 %r31, %r30, 64, %r1; mul.wide.u32 %rd5, %r31, 4; add.u64 %rd6, %rd5, %rd1; xor.b32 %r32, %r31, 64;
 mul.wide.u32 %rd7, %r32, 4; add.u64 %rd7, %rd7, %rd1; st.global.u32 [%rd6], %r1; {} ld.global.u32 %r9, [%rd7]; st.global.u32 [%rd6+2048], %r9; {}"""

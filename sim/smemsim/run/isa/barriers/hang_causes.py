@@ -496,8 +496,8 @@ def miscounted(barrier: Mbarrier, x: Wave, size: int, each: int, lines: Collecti
     parts = list(
         {d.begin: d for d in barrier.state.deliveries.sources.values() if d.to == barrier.cta.rank and d.instruction.line in lines}.values()
     )
-    if size == sum(d.size for d in parts if d.issuer == barrier.cta.rank) < each:
-        others = [d for d in barrier.state.deliveries.sources.values() if d.issuer != barrier.cta.rank]
+    others = [d for d in barrier.state.deliveries.sources.values() if d.issuer != barrier.cta.rank]
+    if others and size == sum(d.size for d in parts if d.issuer == barrier.cta.rank) < each:
         if any(d.is_multicast for d in others):
             return f"count the loads of CTA {barrier.cta.number} only; the multicasts of other CTAs to it count too"
         ctas = [members(barrier, x)[rank].number for rank in sorted({d.issuer for d in others})]
