@@ -239,6 +239,7 @@ INNER = {
     "smemsim.virtual.benchmarks",
     "smemsim.virtual.bindings",
     "smemsim.virtual.cutedsl",
+    "smemsim.virtual.exec",
     "smemsim.virtual.jax",
     "smemsim.virtual.local",
     "smemsim.virtual.proton",
