@@ -1259,28 +1259,41 @@ def said(done: smemsim.Run, kernel: Kernel) -> str:
     return words if kernel.cluster > 1 else re.sub(r" (of|in) CTA \d+\b", "", words)
 
 
-def run_elsewhere(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> smemsim.Run:
-    """In the last wave of a launch, in the last warps of its CTAs, further up in shared and in global memory, one line
-    further down.
+def run_elsewhere(kernel: Kernel, monkeypatch: pytest.MonkeyPatch, *, together: bool = False) -> smemsim.Run:
+    """In the last wave of a launch, or `together` with idle clusters in one wave; in the last warps of its CTAs, further
+    up in shared and in global memory, one line further down.
     """
     block = kernel.block + 32 * IDLE
-    for name in ("WAVE_THREADS", "WIDE_WAVE_THREADS", "WATCHED_WAVE_THREADS"):  # each cluster is a wave
-        monkeypatch.setattr(f"smemsim.run.engine.grid.{name}", block * kernel.cluster)
+    if not together:
+        for name in ("WAVE_THREADS", "WIDE_WAVE_THREADS", "WATCHED_WAVE_THREADS"):  # each cluster is a wave
+            monkeypatch.setattr(f"smemsim.run.engine.grid.{name}", block * kernel.cluster)
     monkeypatch.setattr("test_concurrency.HEAD", DISPLACED)
     return run(dataclasses.replace(kernel, grid=3 * kernel.cluster, block=block), ahead=AHEAD)
 
 
-@pytest.mark.parametrize("kernel", [k for k in KERNELS if k.found not in ("", "X006") and not k.grid][::5], ids=lambda k: k.name)
-def test_a_kernel_is_told_the_same_wherever_it_is(kernel, monkeypatch):
+FAULTS = [k for k in KERNELS if k.found not in ("", "X006") and not k.grid]
+RIGHT = [k for k in KERNELS if not k.found and not k.grid]
+SHUFFLES = [k for k in FAULTS if k.name.startswith("shuffle")]
+
+
+@pytest.mark.parametrize(
+    ("kernel", "together"),
+    [*((k, False) for k in FAULTS[::5]), *((k, True) for k in FAULTS[2::5]), *((k, True) for k in SHUFFLES if k not in FAULTS[2::5])],
+    ids=lambda x: x.name if isinstance(x, Kernel) else "together" * x,
+)
+def test_a_kernel_is_told_the_same_wherever_it_is(kernel, together, monkeypatch):
     wanted = said(run(kernel), kernel)
-    done = run_elsewhere(kernel, monkeypatch)
+    done = run_elsewhere(kernel, monkeypatch, together=together)
     moves = {"warps": IDLE, "ctas": 2 * kernel.cluster, "lines": 1, "bytes_": FURTHER, "ahead": (1 << 20) + 4 * AHEAD}  # arrays are apart
     assert moved_back(said(done, kernel), **moves) == wanted
 
 
-@pytest.mark.parametrize("kernel", [k for k in KERNELS if not k.found and not k.grid][::6], ids=lambda k: k.name)
-def test_a_right_kernel_is_silent_wherever_it_is(kernel, monkeypatch):
-    done = run_elsewhere(kernel, monkeypatch)
+@pytest.mark.parametrize(
+    ("kernel", "together"), [*((k, False) for k in RIGHT[::6]), *((k, True) for k in RIGHT[3::6])],
+    ids=lambda x: x.name if isinstance(x, Kernel) else "together" * x,
+)  # fmt: skip
+def test_a_right_kernel_is_silent_wherever_it_is(kernel, together, monkeypatch):
+    done = run_elsewhere(kernel, monkeypatch, together=together)
     assert [str(f) for f in done.findings] == []
     assert {f.code for f in done.remarks} == set(filter(None, [kernel.remarks]))
 

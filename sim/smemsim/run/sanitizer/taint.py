@@ -213,9 +213,11 @@ class Taint:
         (number,) = self.origins.numbers(self.origins.known(("register", slot)))
         uses = np.any([self._have(Register(used, "", ""), threads, number) for used in sorted(user.used)], axis=0)
         threads = threads[uses & self._have(Register(slot, "", ""), threads, number)]
-        if not len(threads):
-            return ""
-        cta, own = divmod(int(threads[0]), self.x.stride)
+        return self._lane(int(threads[0])) if len(threads) else ""
+
+    def _lane(self, thread: int) -> str:
+        """A thread of the wave by its lane, its warp in its CTA and, if there are several, its CTA."""
+        cta, own = divmod(thread, self.x.stride)
         of = f" of CTA {self.x.ctas[cta].number}" if self.x.launch.ctas > 1 else ""
         return f"lane {own % WARP} of warp {own // WARP}{of}"
 
@@ -362,9 +364,9 @@ class Taint:
 
     def _took_no_part(self, i: Instruction, thread: int, source: int, user: Instruction | None) -> None:
         """X011: a value is used that a lane has got by a shuffle from one that gave none."""
-        lane, of = thread % WARP, source % WARP
+        of = source % WARP
         self.x.launch.find(
-            "X011", i, f"lane {lane} of warp {thread // WARP} gets an undefined value from lane {of}",
+            "X011", i, f"{self._lane(thread)} gets an undefined value from lane {of}",
             "let every lane that others read execute the instruction, and name it in the mask; or use the value only if its lane took part",
             because="PTX ISA 9.1 §9.7.9.6 (shfl.sync)", milder=Severity.WRONG, why=f"lane {of} takes no part, or is not in the member mask",
             halves=(Half("read", i.name, i), *uses(user)),
