@@ -3,6 +3,7 @@ right by luck.
 """
 
 import copy
+import itertools
 import tomllib
 
 import numpy as np
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from kernels import changed, kernel, word_with
 from places import ROOT
 from smemsim import InputError, InstrDescriptor, SmemDescriptor, check, plan
+from smemsim.core.spec.swizzles import MODES, Swizzle
 from smemsim.diagnosis.numbers import numbers_told
 from strategies import examples
 
@@ -520,3 +522,69 @@ def test_rows_that_a_map_puts_elsewhere_than_they_are_read_are_its_swizzles_faul
     assert (first.code, first.fix) == ("R501", ("map.tm.swizzle", "64B", "128B"))
     assert "uninitialised bytes" in first.message
     assert "writes with swizzle 64B" in first.message
+
+
+def written_by_threads(mode, base, align, **operand):
+    """64 rows of one swizzle width of bf16, whose layout XORs offsets, and which wgmma reads."""
+    width = MODES[Swizzle(mode)].width
+    buffer = {"address": base, "bytes": 64 * width, "layout": {"swizzle": mode, "xor": "offset", "mn": [[64, width]], "k": [[width, 1]]}}
+    word = SmemDescriptor(arch="sm_90a", stride_byte_offset=8 * width, swizzle=mode).encode()
+    meant = {"tensor": "X", "axes": ["m", "k"]}
+    return {
+        "arch": "sm_90a",
+        "tensor": {"X": {"dtype": "bf16", "extent": {"m": 64, "k": 64}, "stride": {"m": 128, "k": 2}}},
+        "buffer": {"s": buffer | ({"declared_align": align} if align else {})},
+        "step": [
+            {"op": "threads", "to": "s", "tensor": "X", "axes": ["m", "k"], "contiguous": "k"},
+            {"op": "mma", "kind": "wgmma", "m": 64, "n": 64, "k": 16, "a": {"dtype": "bf16", "major": "K", "word": word, "k_add": [0], "meant": meant} | operand},
+        ],
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("mode", ["32B", "64B", "128B"])
+def test_a_buffer_whose_offsets_are_xored_begins_with_a_pattern_and_is_declared_so(mode):
+    """A pattern has 8 swizzled rows of 128 bytes at most; hardware XORs addresses, so a buffer inside a pattern is wrong."""
+    pattern = 8 * MODES[Swizzle(mode)].width
+    for base, align in itertools.product((0x400, 0x480, 0x500, 0x600, 0x700), (None, 16, 128, 256, 512, 1024, 2048)):
+        found = check(written_by_threads(mode, base, align, start="s")).findings
+        untouched = check(
+            written_by_threads(mode, base, align, word=SmemDescriptor(arch="sm_90a", start_address=0x8000, swizzle=mode).encode())
+        )
+        if base % pattern:
+            assert [f.code for f in found] == ["A105", "R508"]
+            assert found[0].repair == f"place s at {-(-base // pattern) * pattern:#x}"
+            assert (found[0].numbers["phase"], found[0].fix[1:]) == (base % pattern // 128, (base, -(-base // pattern) * pattern))
+            assert f"{base % pattern} B past a multiple of {pattern} B" in found[0].what
+            assert "A105" in untouched.codes
+        elif align is not None and align < pattern:
+            assert [(f.code, f.where, f.repair) for f in found] == [("A106", "buffer.s.declared_align", f"declared_align = {pattern}")]
+            assert "A106" not in untouched.codes
+        else:
+            assert not found
+    for xor in ("address", "offset"):  # addresses may begin anywhere, and a layout that is not swizzled, too
+        scenario = written_by_threads(mode, 0x480, None, start="s")
+        scenario["buffer"]["s"]["layout"] |= {"xor": xor} | ({} if xor == "address" else {"swizzle": "none"})
+        assert "A105" not in check(scenario).codes
+
+
+@pytest.mark.parametrize("stage", [0, 1])
+@pytest.mark.parametrize("swizzle", ["128B", "64B"])
+@pytest.mark.parametrize("meant", [0, 64])
+def test_threads_that_read_a_stage_are_told_of_the_elements_of_that_stage(stage, swizzle, meant):
+    """The first stage has k 0 to 63, the second one k 64 to 127."""
+    scenario = kernel("sm_90a", "bf16", "K", "128B", 64, 64)
+    scenario["tensor"]["X"] |= {"extent": {"m": 64, "k": 128}, "stride": {"m": 256, "k": 2}}
+    scenario["map"]["tm"] |= {"global_dim": [128, 64], "global_strides": [256], "swizzle": "128B"}
+    layout = {"swizzle": swizzle, "mn": [[64, 128]], "k": [[128, 1]]}
+    scenario["buffer"]["s"] = {"address": 0x400, "bytes": 16384, "stages": 2, "layout": layout}
+    load = {"op": "tma_load", "map": "tm", "to": "s"}
+    reads = {"op": "threads", "from": "s", "stage": stage, "tensor": "X", "axes": ["m", "k"], "contiguous": "k", "at": [0, meant]}
+    scenario["step"] = [load | {"stage": n, "at": [64 * n, 0]} for n in (0, 1)] + [reads]
+    found = [f for f in check(scenario).findings if f.where == "step[2]" or f.changes]
+    if meant != 64 * stage:
+        assert f"reads X[m=0, k={64 * stage}], needs X[m=0, k={meant}]" in "\n".join(map(str, found))
+    elif swizzle == "64B":
+        (one,) = found
+        assert (one.code, one.repair, one.tried) == ("R501", "buffer.s.layout.swizzle = 128B", True)
+    else:
+        assert not found

@@ -70,7 +70,7 @@ def threads_step(machine: Machine, number: int, step: ThreadsStep, *, hardware: 
     read = machine.memory.source(addresses)
     wrong = (read != wanted) & (wanted >= 0)
     if wrong.any():
-        mismatch(machine, number, buffer, tensor, (mn, k_byte, wanted), wrong, rerun)
+        mismatch(machine, number, buffer, base, tensor, (mn, k_byte, wanted), wrong, rerun)
 
 
 def tile(layout: SharedLayout, tensor: GlobalTensor, step: ThreadsStep) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -126,6 +126,7 @@ def mismatch(
     machine: Machine,
     number: int,
     buffer: SharedBuffer,
+    base: int,
     tensor: GlobalTensor,
     tile_: tuple[np.ndarray, ...],
     wrong: np.ndarray,
@@ -139,13 +140,13 @@ def mismatch(
     if any(f.code == "A105" and f.path == where for f in machine.findings):
         return
     at = tuple(int(x[0]) for x in np.nonzero(wrong))
-    read = int(machine.memory.source(layout.addresses(buffer.address, mn[at], k_byte[at])))
+    read = int(machine.memory.source(layout.addresses(base, mn[at], k_byte[at])))
     first = f"({int(mn[at])}, {int(k_byte[at])}): reads {tensor.named(read) if read >= 0 else NAMES[read]}, needs {tensor.named(int(wanted[at]))}"
     share = share_rows(int(wrong.sum()), wrong.size, "bytes", first)
     counts: Counts = {"wrong": int(wrong.sum()), "of": wrong.size}
     for target in refused_for_its_swizzle(machine, buffer.name):
         again = rerun({target / "swizzle": str(layout.mode.swizzle)})
-        if again is not None and (again.memory.source(layout.addresses(buffer.at(), mn, k_byte)) == wanted).all():
+        if again is not None and (again.memory.source(layout.addresses(base, mn, k_byte)) == wanted).all():
             now = machine.arguments[target.name].swizzle_given
             machine.findings[:] = [f for f in machine.findings if f.path != target]
             machine.say(finding("R501", where, title, f"{target} has swizzle {now}; the layout of {buffer.name} has {layout.mode.swizzle}", why=f"the box is too wide for swizzle {now}", repair=
@@ -166,7 +167,7 @@ def mismatch(
         return
     for mode in MODES.values():
         other = SharedLayout(mode, True, layout.mn, layout.k)
-        if mode.swizzle is not layout.mode.swizzle and (machine.memory.source(other.addresses(buffer.at(), mn, k_byte)) == wanted).all():
+        if mode.swizzle is not layout.mode.swizzle and (machine.memory.source(other.addresses(base, mn, k_byte)) == wanted).all():
             path, values = swizzle_changes(buffer)
             new, now = (
                 values.get(str(mode.swizzle), str(mode.swizzle)),
