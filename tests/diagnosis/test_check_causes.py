@@ -4,6 +4,7 @@ right by luck.
 
 import copy
 import itertools
+import re
 import tomllib
 
 import numpy as np
@@ -588,3 +589,45 @@ def test_threads_that_read_a_stage_are_told_of_the_elements_of_that_stage(stage,
         assert (one.code, one.repair, one.tried) == ("R501", "buffer.s.layout.swizzle = 128B", True)
     else:
         assert not found
+
+
+def passes(starts):
+    """How many of eight chunks of 16 bytes share one of the eight groups of four banks, at most."""
+    return max(np.bincount(np.array(starts) // 16 % 8).tolist())
+
+
+@pytest.mark.parametrize("mode", ["none", "32B", "64B", "128B"])
+@pytest.mark.parametrize("axes", [("mn", "k"), ("k", "mn")])
+def test_rows_of_a_layout_that_share_banks_are_counted_and_each_fix_ends_it(mode, axes):
+    """Eight chunks of 16 bytes pass at once if they are in other banks: every bank has 4 bytes, and there are 32."""
+
+    def note(lines, stride, mode):
+        layout = {"swizzle": mode, axes[0]: [[lines, stride]], axes[1]: [[min(stride, 128), 1]]}
+        done = check({"arch": "sm_90a", "buffer": {"s": {"address": 0x400, "bytes": 1 << 15, "layout": layout}}})
+        return next((f for f in done.remarks if f.code == "P901"), None)
+
+    def starts(stride, mode):
+        return [at ^ (at >> 7 & MODES[Swizzle(mode)].mask) << 4 for at in range(0x400, 0x400 + 8 * stride, stride)]
+
+    for stride in (16, 32, 48, 64, 80, 112, 128, 144, 256, 272, 512, 1040):
+        ways = passes(starts(stride, mode))
+        assert note(7, stride, mode) is None
+        assert (note(8, stride, mode) is not None) == (ways > 1)
+        found = note(16, stride, mode)
+        if found is None:
+            continue
+        assert f"of 8 consecutive rows, {ways} have their first 16 bytes in the same 4 banks" in found.what
+        assert f" take {ways} passes" in found.why
+        for fix in found.repair.split("; or "):
+            if swizzled := re.fullmatch(r"swizzle = '(\w+)'", fix):
+                assert note(16, stride, swizzled[1]) is None
+            elif apart := re.fullmatch(r"rows (\d+) B apart \(now (\d+) B\)", fix):
+                assert int(apart[2]) == stride
+                assert note(16, int(apart[1]), mode) is None
+            else:
+                assert fix == "a swizzle, or another stride between rows"
+        swizzles = [
+            other for other in ("32B", "64B", "128B") if MODES[Swizzle(other)].width == stride and passes(starts(stride, other)) == 1
+        ]
+        assert re.findall(r"swizzle = '(\w+)'", found.repair) == swizzles
+        assert ("B apart" in found.repair) == (passes(starts(stride + 16, mode)) == 1)

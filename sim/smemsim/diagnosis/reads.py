@@ -21,7 +21,7 @@ from smemsim.core.spec.findings import Severity
 from smemsim.core.spec.formats import element_format
 from smemsim.core.spec.shared_memory import BANKS, CHUNK
 from smemsim.core.spec.smem_descriptor import START
-from smemsim.core.spec.swizzles import MODES
+from smemsim.core.spec.swizzles import MODES, Swizzle, SwizzleMode
 from smemsim.core.spec.tensor_memory import LANES, WARP_LANES
 from smemsim.core.tables import TableError, mistake, plain
 from smemsim.diagnosis.scenario import AnyOperand, CopyStep, Grid, Meant, MmaStep, ScenarioTables, listed
@@ -296,26 +296,29 @@ def bank_notes(name: str, buffer: SharedBuffer) -> Iterator[Finding]:
     if layout.extents()[not along_k] < threads:
         return
     lines, zeros = np.arange(threads), np.zeros(threads, np.int64)
-    offset = layout.addresses(buffer.address, *((lines, zeros) if along_k else (zeros, lines)))
-    ways = _passes(offset)
+    at = (lines, zeros) if along_k else (zeros, lines)
+    ways = _passes(layout.addresses(buffer.address, *at))
     if ways > 1:
+        begins = dataclasses.replace(layout, mode=MODES[Swizzle.NONE]).addresses(buffer.address, *at)
         yield finding("P901", Path.of("buffer", name, "layout"), f"buffer {name}",
                       f"of {threads} consecutive rows, {ways} have their first {CHUNK} bytes in the same {CHUNK // BANKS.width} banks",
-                      _apart(offset), why=f"{threads} threads that each access one of these chunks (ldmatrix, loads and stores of {CHUNK} B) take {ways} passes through shared memory instead of 1")  # fmt: skip
+                      _apart(begins, layout.mode), why=f"{threads} threads that each access one of these chunks (ldmatrix, loads and stores of {CHUNK} B) take {ways} passes through shared memory instead of 1")  # fmt: skip
 
 
-def _apart(offset: np.ndarray) -> str:
-    """The fix for lines whose first chunks share banks: a swizzle, or a stride between lines, without conflicts."""
-    stride = int(offset[1] - offset[0])
-    begin = offset // stride * stride  # of each line, without a swizzle
-    modes = [mode for mode, its in MODES.items() if its.width == stride and its.mask]
-    fixes = [
-        f"swizzle = {str(mode)!r}"
-        for mode in modes
-        if _passes(np.array([swizzle(int(at), 0, MODES[mode].mask, MODES[mode].shift) for at in begin])) == 1
-    ]
-    fixes += [f"rows {stride + CHUNK} B apart (now {stride} B)"] * (_passes(np.arange(len(offset)) * (stride + CHUNK)) == 1)
+def _apart(begins: np.ndarray, now: SwizzleMode) -> str:
+    """The fix for lines whose first chunks share banks, with their addresses before the swizzle that they have: another
+    swizzle, or a stride between lines, without conflicts.
+    """
+    stride = int(begins[1] - begins[0])
+    wider = begins[0] + np.arange(len(begins)) * (stride + CHUNK)
+    fixes = [f"swizzle = {str(name)!r}" for name, mode in MODES.items() if mode.mask and mode.width == stride and _is_free(begins, mode)]
+    fixes += [f"rows {stride + CHUNK} B apart (now {stride} B)"] * _is_free(wider, now)
     return "; or ".join(fixes) or "a swizzle, or another stride between rows"
+
+
+def _is_free(begins: np.ndarray, mode: SwizzleMode) -> bool:
+    """Are chunks that begin at these addresses before a swizzle in other banks?"""
+    return _passes(np.array([swizzle(int(at), 0, mode.mask, mode.shift) for at in begins])) == 1
 
 
 def _passes(offset: np.ndarray) -> int:
