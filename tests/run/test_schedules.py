@@ -2,6 +2,8 @@
 that is right is not.
 """
 
+import dataclasses
+import itertools
 import json
 
 import numpy as np
@@ -10,6 +12,7 @@ from click.testing import CliRunner
 
 import smemsim
 from smemsim.cli import main
+from smemsim.diagnosis.schedules import Apart
 
 # seeds that show what is allowed, and that do not show what is forbidden
 SHOWN, NEVER = (0, 5, 7, 9, 10, 49, 56, 91, 179, 634), range(20)
@@ -406,3 +409,72 @@ T: mbarrier.try_wait.parity.shared.b64 %p3, [bar], 0; @!%p3 bra T; ld.shared.u32
         run = gpu.launch(ptx, block=64, args=[m, o], schedule=schedule, progress=False)
         assert run.findings == []
         assert o.numpy().tolist() == list(range(7, 39))
+
+
+def apart(name="o", **given):
+    return Apart(**{"array": name, "name": name, "size": 8, "bytes_": 2, "first": (0, 3), "schedules": (1,), "summed": False} | given)
+
+
+@pytest.mark.parametrize("second", [None, *itertools.product((False, True), repeat=3)])
+@pytest.mark.parametrize("first", [*itertools.product((False, True), repeat=3)])
+def test_why_arrays_differ_and_what_mends_it_follows_from_all_of_them(first, second, of_a_race):
+    """Sums in another order are told if one array has them, turns if all have; lists in any order may need no change."""
+    names = ("summed", "handed_on", "reordered")
+    some = [
+        apart(f"a{n}", address=256 * n, **dict(zip(names, one, strict=True))) for n, one in enumerate((first, second)) if one is not None
+    ]
+    (found,) = dataclasses.replace(of_a_race, differing=tuple(some), appeared=()).findings
+    summed, handed_on, reordered = ([getattr(one, name) for one in some] for name in names)
+    assert found.what == f"the result depends on the schedule: {'; '.join(map(str, some))}"
+    assert ("floats are added atomically" in found.why) == any(summed)
+    assert ("and so may what is computed from them" in found.why) == (any(summed) and not all(summed))
+    assert ("take turns by atomic operations" in found.why) == all(handed_on)
+    lists = [one.array for one in some if one.reordered]
+    assert (f"the elements of {' and '.join(lists)} are the same in another order" in found.why) == bool(lists)
+    assert "in another order, as in a list" in found.why or not lists
+    assert found.repair.startswith("no change is needed") == (
+        any(reordered) and all(a or b for a, b in zip(reordered, handed_on, strict=True))
+    )
+    assert ("add in a fixed order, or" in found.repair) == any(summed)
+    is_note = found.repair.startswith("no change is needed")
+    assert found.severity == ("note" if is_note else "luck" if any(summed) or all(handed_on) else "wrong")
+    assert found.at.arrays == tuple(one.address for one in some)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 6, 7, 20])
+def test_schedules_and_places_are_listed_up_to_six(count, of_a_race):
+    seeds, bytes_ = tuple(range(count)), tuple(range(min(count, 6)))
+    one = apart(schedules=seeds, bytes_=count, first=bytes_, size=64)
+    numbers = [str(n) for n in seeds[:6]]
+    listed = (
+        ", ".join(numbers) + f" and {count - 6} more" if count > 6 else " and ".join(filter(None, (", ".join(numbers[:-1]), numbers[-1])))
+    )
+    places = ", ".join(map(str, bytes_)) + " ..." * (count > 6)
+    s = "s" * (count > 1)
+    assert (
+        str(one)
+        == f"o differs from the default schedule in {count} schedule{s} (--schedule {listed}): {count} of its 64 bytes, at offset{s} {places}"
+    )
+    told = dataclasses.replace(
+        of_a_race,
+        tried=(*seeds, 99),
+        differing=(one, apart("p", schedules=seeds), apart("q", schedules=(99,))),
+        appeared=(),
+        unfinished=(98,),
+    )
+    text = told.text().splitlines()
+    assert text[0] == f"{count + 1} schedules tried: {count + 2} differ from the default schedule"
+    assert " ".join(" ".join(text[1:]).split()) == (
+        f"--schedule {listed}: o differs ({count} of 64 bytes); p differs (2 of 8 bytes) --schedule 99: q differs (2 of 8 bytes) --schedule 98: time was over"
+    )
+    assert told.only(["q"]).differing == (told.differing[2],)
+    none = dataclasses.replace(told, differing=(), unfinished=())
+    assert none.text() == f"{count + 1} schedules tried: nothing differs from the default schedule"
+    assert none.findings == []
+    alone = dataclasses.replace(none, unfinished=(5,)).text().splitlines()[0]
+    assert alone.endswith(": 1 differs from the default schedule")
+
+
+@pytest.fixture(scope="module")
+def of_a_race():
+    return launched(RACE, "all:1")[0].schedules
