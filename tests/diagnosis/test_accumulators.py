@@ -7,7 +7,7 @@ import pytest
 from smemsim.core.finding import Half, at_instruction
 from smemsim.core.ptx import read_module
 from smemsim.diagnosis.accumulators import with_overlaps
-from smemsim.run.engine.records import Mma
+from smemsim.run import Mma
 
 TEXT = (
     ".version 8.6\n.target sm_100a\n.address_size 64\n.visible .entry k() { .reg .b32 %r<99>;\n"

@@ -12,7 +12,8 @@ from click.testing import CliRunner
 
 import smemsim
 from smemsim.cli import main
-from smemsim.diagnosis.schedules import Apart
+from smemsim.core.finding import at_instruction
+from smemsim.diagnosis.schedules import Apart, Outcome, compared, race_of
 
 # seeds that show what is allowed, and that do not show what is forbidden
 SHOWN, NEVER = (0, 5, 7, 9, 10, 49, 56, 91, 179, 634), range(20)
@@ -478,3 +479,63 @@ def test_schedules_and_places_are_listed_up_to_six(count, of_a_race):
 @pytest.fixture(scope="module")
 def of_a_race():
     return launched(RACE, "all:1")[0].schedules
+
+
+def outcome(schedule, changed, **given):
+    more = {"interrupted": False, "out_of_time": False, "findings": (), "summed": ()} | given
+    return Outcome(schedule=schedule, changed=changed, **more)
+
+
+def test_schedules_are_compared_byte_by_byte_if_they_came_to_their_end(of_a_race):
+    launch = of_a_race.launch
+    regions = launch.memory.filled()
+    m, o = (next(r for r in regions if r.name == name) for name in "mo")
+    usual = {r.begin: np.zeros(8, np.uint8) for r in (m, o)}
+
+    def left(**bytes_):
+        return {r.begin: np.array([n in bytes_.get(r.name, ()) for n in range(8)], np.uint8) for r in (m, o)}
+
+    body = launch.program.inlined.body
+    one, two, three = [i for i in body if i.op in ("st", "ld")][:3]
+    race, turned = at_instruction("X008", one, "a race", other=two), at_instruction("X008", two, "a race", other=one)
+    alone, other = at_instruction("X008", two, "a race"), at_instruction("X004", one, "no race", other=two)
+    outcomes = [
+        outcome("earliest", left(), findings=(race,)),
+        outcome(0, left(m=[1, 5]), findings=(turned, turned, other), summed=(np.array([m.begin]), np.array([m.begin + 4, o.begin + 2]))),
+        outcome(1, left(m=[5, 6], o=[3]), findings=(alone,)),
+        outcome(2, left(o=[7]), interrupted=True, findings=(at_instruction("X008", three, "never told"),)),
+        outcome(
+            3, left(o=[7]), out_of_time=True, findings=(at_instruction("X008", three, "never told"),), summed=(np.array([m.begin + 6]),)
+        ),
+        outcome(4, None),
+    ]
+    told = compared(launch, usual, [m, o], outcomes)
+    assert told.tried == ("earliest", 0, 1, 2, 3, 4)
+    assert told.unfinished == (3,)
+    assert [(one.name, one.bytes_, one.first, one.schedules, one.size, one.address) for one in told.differing] == [
+        ("m", 3, (1, 5, 6), (0, 1), 8, m.begin), ("o", 1, (3,), (1,), 8, o.begin)
+    ]  # fmt: skip
+    assert [one.summed for one in told.differing] == [False, True]  # byte 6 of m is no sum in a schedule that ended
+    assert [(one.finding.code, one.finding.site, one.schedules) for one in told.appeared] == [
+        ("X008", one.site, ("earliest", 0)), ("X004", one.site, (0,)), ("X008", two.site, (1,)),
+    ]  # fmt: skip
+    assert {race_of(race), race_of(turned)} == {("X008", frozenset({one.site, two.site}))}
+    assert race_of(other) == ("X004", frozenset({one.site}))
+    assert told.appeared[0].short == f"X008 at {one.at}"
+    assert str(told.appeared[0]) == f"X008 at {one.at} with --schedule earliest and 0: {race.message}"
+    assert not compared(launch, usual, [m, o], outcomes[:1]).differing
+    for by in (outcomes[2:3], outcomes[1:2]):
+        assert compared(launch, usual, [m, o], by).differing[0].first == ((5, 6) if by == outcomes[2:3] else (1, 5))
+
+
+@pytest.mark.parametrize(
+    ("before", "is_first"),
+    [("st.shared.u32 [%t], 1;", False), ("st.local.u32 [%m], 1;", False), ("st.u32 [%m], 1;", True), ("red.global.add.u32 [%m+8], 1;", True), ("ld.global.u32 %b, [%m];", False)],
+)  # fmt: skip
+def test_an_array_that_differs_is_told_at_the_first_write_to_global_memory(before, is_first, of_a_race):
+    """A store without a state space may write there, too."""
+    ptx = two_warps(f"setp.ne.u32 %p, %t, %t;\n@%p {before}\nst.global.u32 [%o], 1;", "")
+    launch = launched(ptx, None)[0].launch
+    (found,) = dataclasses.replace(of_a_race, launch=launch, differing=(apart(),), appeared=()).findings
+    lines = {text: n for n, text in enumerate(ptx.split("\n"), 1)}
+    assert found.line == lines[f"@%p {before}" if is_first else "st.global.u32 [%o], 1; ret;"]
