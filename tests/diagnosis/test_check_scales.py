@@ -1194,6 +1194,23 @@ def test_rows_and_k_of_a_sparse_mma_sync_have_metadata_of_their_own(step_of, row
     assert not any("metadata" in missed for missed in done.judged.missed)
 
 
+@pytest.mark.parametrize("form", ["m16n8k64.row.col.f32.e4m3.e4m3.f32", "m16n8k128.row.col.s32.u4.u4.s32"])
+@pytest.mark.parametrize(
+    ("of_a", "step_of", "words"),
+    [
+        (int, int, ""),
+        (lambda step: step % 2, int, "let the address of A advance with k: A at k = {} is not read"),
+        (int, lambda step: step % 2, "load the metadata of each k"),
+    ],
+    ids=["right", "A of other k", "metadata of other k"],
+)
+def test_a_and_its_metadata_are_of_one_k(of_a, step_of, words, form):
+    """The product of another k is wrong, whether A or its metadata is the one of that k."""
+    done = sparse_fragments(step_of, of_a=of_a, form=form)
+    assert [f.code for f in done.findings] == ["R508"] * bool(words), done.text()
+    assert all(f.repair.startswith(words.format(2 * 64 if "e4m3" in form else 2 * 128)) for f in done.findings)
+
+
 @pytest.mark.parametrize(
     ("order", "codes"),
     [((0, 1, 0, 1, 2, 3, 2, 3), []), ((0, 1, 2, 3, 0, 1, 2, 3), []), ((0, 1, 0, 1, 0, 1, 2, 3), ["R508"]), ((0, 1, 2, 0, 1, 3, 2, 3), [])],

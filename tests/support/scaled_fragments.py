@@ -163,9 +163,11 @@ def sparse_fragments(
     held: int = 0,
     strides: tuple[int, int] | None = None,
     order: Callable[[np.ndarray], np.ndarray] = np.asarray,
+    of_a: Callable[[int], int] = lambda step: step,
+    form: str = "m16n8k64.row.col.f32.e4m3.e4m3.f32",
 ) -> Run:
     """D (16 x 8) += A B^T by `steps` mma.sp of e4m3, K = 64 each; `step_of` says whose metadata an instruction takes,
-    and `row` makes of the lane another row %s1 than its own. The array of metadata has `more` rows behind, and metadata
+    `of_a` whose A, and `row` makes of the lane another row %s1 than its own. The array of metadata has `more` rows behind, and metadata
     of `held` steps (default: of all). The kernel takes `strides` from row to row and from step to step, and `order`
     says how the bytes, (rows, 8 held), lie in memory.
     """
@@ -175,14 +177,16 @@ def sparse_fragments(
     gpu = Gpu("sm_120a")
     body = []
     for step in range(steps):
-        text = [f"mad.lo.u32 %s1, %g, {32 * steps}, {32 * step}; mad.lo.u32 %s1, %t, 4, %s1; cvt.u64.u32 %d1, %s1; add.u64 %d1, %d1, %pa;"]
+        text = [
+            f"mad.lo.u32 %s1, %g, {32 * steps}, {32 * of_a(step)}; mad.lo.u32 %s1, %t, 4, %s1; cvt.u64.u32 %d1, %s1; add.u64 %d1, %d1, %pa;"
+        ]
         text += [f"ld.global.b32 %a{n}, [%d1+{n % 2 * 8 * 32 * steps + n // 2 * 16}];" for n in range(4)]
         text += [f"mad.lo.u32 %s1, %g, {64 * steps}, {64 * step}; mad.lo.u32 %s1, %t, 4, %s1; cvt.u64.u32 %d1, %s1; add.u64 %d1, %d1, %pb;"]
         text += [f"ld.global.b32 %b{n}, [%d1+{16 * n}];" for n in range(4)]
         own = "and.b32 %s2, %lane, 1; shl.b32 %s2, %s2, 3; add.u32 %s1, %g, %s2;"
         text.append(f"""{own} {row} shr.u32 %s2, %t, 1; mad.lo.u32 %s1, %s1, {of_row}, {of_step * step_of(step)}; mad.lo.u32 %s1, %s2, 4, %s1;
     cvt.u64.u32 %d1, %s1; add.u64 %d1, %d1, %pe; ld.global.b32 %e, [%d1];
-    mma.sp::ordered_metadata.sync.aligned.m16n8k64.row.col.f32.e4m3.e4m3.f32 {{%c0, %c1, %c2, %c3}}, {{%a0, %a1, %a2, %a3}}, {{%b0, %b1, %b2, %b3}}, {{%c0, %c1, %c2, %c3}}, %e, 0;""")
+    mma.sp::ordered_metadata.sync.aligned.{form} {{%c0, %c1, %c2, %c3}}, {{%a0, %a1, %a2, %a3}}, {{%b0, %b1, %b2, %b3}}, {{%c0, %c1, %c2, %c3}}, %e, 0;""")
         body.append("\n".join(text))
     ptx = f""".version 9.0
 .target sm_120a
@@ -192,7 +196,7 @@ def sparse_fragments(
     ld.param.u64 %pa, [a]; ld.param.u64 %pb, [b]; ld.param.u64 %pe, [e]; ld.param.u64 %d2, [out];
     mov.u32 %lane, %tid.x; shr.u32 %g, %lane, 2; and.b32 %t, %lane, 3; mov.f32 %c0, 0f00000000; mov.f32 %c1, %c0; mov.f32 %c2, %c0; mov.f32 %c3, %c0;
     {"".join(body)}
-    mul.wide.u32 %d1, %lane, 4; add.u64 %d2, %d2, %d1; st.global.f32 [%d2], %c0; st.global.f32 [%d2+128], %c1; st.global.f32 [%d2+256], %c2;
+    mul.wide.u32 %d3, %lane, 4; add.u64 %d2, %d2, %d3; st.global.f32 [%d2], %c0; st.global.f32 [%d2+128], %c1; st.global.f32 [%d2+256], %c2;
     st.global.f32 [%d2+384], %c3; ret; }}"""
     nibbles = rng.choice([0b0100, 0b1000, 0b1001, 0b1100, 0b1101, 0b1110], (rows + more, 16 * held)).astype(np.uint8)
     operands = [rng.choice([0x30, 0x38, 0x40], size).astype(np.uint8) for size in ((rows, 32 * steps), (8, 64 * steps))]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from smemsim.base.distinct import distinct
-from smemsim.core.spec.formats import element_format
+from smemsim.core.spec.formats import FORMATS
 from smemsim.diagnosis.operands.factors import BY_THREADS, CELL, IN_REGISTERS, TABLE, Factors, Registers, Rows, Use, unchanged
 from smemsim.diagnosis.operands.orders import is_looked_up
 from smemsim.diagnosis.operands.thread_sums import Pointers
@@ -179,7 +179,8 @@ class FragmentFactors(Factors):
         if region is None:
             return None
         by = int(first[0]) - self._begin(x.launch, int(first[0]), region.begin)
-        for bits in sorted({element_format(of.a_type if side == "a" else of.b_type).bits, of.row.bits}):
+        name = of.a_type if side == "a" else of.b_type
+        for bits in sorted({of.row.bits, FORMATS[name].bits if name in FORMATS else of.row.bits}):  # no format: s4, u4
             if step * BYTE == k * bits and pitch >= 2 * step:
                 row, column, room = by // pitch, by % pitch * BYTE // bits, pitch * BYTE // bits
             elif pitch * BYTE == bits and step % k == 0:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from smemsim.base.distinct import distinct
-from smemsim.core.finding import Finding, at_instruction, of_kind
+from smemsim.core.finding import OR, Finding, at_instruction, of_kind
 from smemsim.core.machine.bulk import BulkTransfer
 from smemsim.core.machine.global_memory import OUTSIDE
 from smemsim.core.machine.tma import Transfer, tma_load
@@ -224,6 +224,9 @@ class AllFactors:
             if follows
             else f"load the {self.name} that belong to the tile of {side}"
         )
+        unread = _unread_k(self.uses[rows].values())
+        if not follows and unread is not None:  # a step of K reads the A of another one
+            repair = f"let the address of {side} advance with k: {side} at k = {unread} is not read{OR}if the address is right, {repair}"
         return at_instruction(
             "R508", two.event.instruction,
             f"{named(rows)} at k = {one.k} get the {self.name} at {one.base:#x} in CTA {one.event.cta}, and those at {two.base:#x} in CTA {two.event.cta}",
@@ -967,6 +970,17 @@ def _taken_by(copy: Brought, side: str) -> list[tuple[Rows, Use, ScaleLayout]]:
 def _bytes_of_k(taken: Sequence[tuple[Rows, Use, ScaleLayout]]) -> list[tuple[Use, int, int]]:
     """The byte of a cell that products take for each k."""
     return [(use, layout.scale_id + n, use.k + n * use.elements) for _, use, layout in taken for n in range(layout.scales)]
+
+
+def _unread_k(uses: Iterable[Use]) -> int | None:
+    """The first k of some rows that no instruction multiplies, if their number of k is known."""
+    spans = sorted((use.k, use.k + use.elements * use.offsets.shape[1], use.size[1]) for use in uses)
+    end = 0
+    for begin, after, _ in spans:
+        if begin > end:
+            break
+        end = max(end, after)
+    return end if end < spans[0][2] else None
 
 
 def _axis_of_rows(tm: TensorMap, use: Use) -> int | None:
