@@ -643,3 +643,35 @@ def test_each_cta_has_the_record_of_the_first_if_it_does_the_same(text, block, c
         assert recorder.numbers == {first + n: cta + n for n in range(cluster)}
     assert records[0][0]
     assert all(record == records[0] for record in records[1:])
+
+
+# Warp 1 loads into four stages, and waits for each load before it issues the next one.
+IN_TURN = """.version 8.8
+.target sm_90a
+.address_size 64
+.visible .entry k(.param .u64 p) .reqntid 64, 1, 1 {
+.reg .b32 %t, %n, %x, %s, %b, %parity; .reg .b64 %g, %st; .reg .pred %p;
+.shared .align 128 .b8 tiles[1024]; .shared .align 8 .b8 bars[32];
+ld.param.u64 %g, [p]; mov.u32 %t, %tid.x; mov.u32 %n, 0; setp.ne.u32 %p, %t, 32;
+@%p ret;
+mbarrier.init.shared::cta.b64 [bars], 1; mbarrier.init.shared::cta.b64 [bars+8], 1;
+mbarrier.init.shared::cta.b64 [bars+16], 1; mbarrier.init.shared::cta.b64 [bars+24], 1;
+LOOP: and.b32 %x, %n, 3; mov.u32 %s, tiles; mad.lo.u32 %s, %x, 256, %s; mov.u32 %b, bars; mad.lo.u32 %b, %x, 8, %b;
+shr.u32 %parity, %n, 2; and.b32 %parity, %parity, 1;
+mbarrier.arrive.expect_tx.shared::cta.b64 %st, [%b], 256;
+cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%s], [%g], 256, [%b];
+W: mbarrier.try_wait.parity.shared::cta.b64 %p, [%b], %parity;
+@!%p bra W;
+ld.shared.u32 %x, [%s]; add.u32 %n, %n, 1; setp.lt.u32 %p, %n, 12;
+@%p bra LOOP;
+ret;
+}"""
+
+
+@pytest.mark.parametrize("cta", [0, 3])
+def test_the_warp_of_a_sentence_is_counted_in_its_cta(cta):
+    gpu = smemsim.Gpu("sm_90a")
+    run = gpu.launch(IN_TURN, grid=4, args=[gpu.array(np.arange(64, dtype=np.uint32))], pipeline={"cta": cta}, progress=False)
+    (note,) = run.pipeline.notes()
+    assert "where warp 1 waits for" in note.why
+    assert "leave this wait out in warp 1" in note.repair

@@ -540,7 +540,7 @@ class Verdicts:
             origin, last, batch = ring.awaited(), ring.last_alone, ring.batch
             by = "" if origin is None else f", because of {_with_number(origin.wait)} at {self.place(origin.wait)}"
             if origin is not None and origin.barrier is not None:
-                by += f", where warp {ring.fillings[last].thread // WARP} waits for {self.mbarrier(origin.barrier, origin.phase)}"
+                by += f", where warp {ring.fillings[last].warp} waits for {self.mbarrier(origin.barrier, origin.phase)}"
             since = next((n for n in reversed(range(ring.overwrites.index(True))) if ring.allowed[n] > batch), 0)
             after = f" after {load} {self.label(ring, since)}" if since else ""
             text = f"Every {load}{after} waits for the one before it{by}. So one {load} is in flight at a time."
@@ -554,7 +554,7 @@ class Verdicts:
         if one.origin is not None and owner is not None:
             text += f": it is issued after the wait at {self.place(one.origin.wait)}, which holds ring{self.letters[owner.fillings[0].number]} back"
         elif one.origin is not None:
-            text += f". Warp {ring.fillings[one.load].thread // WARP} waits at {self.place(one.origin.wait)}"
+            text += f". Warp {ring.fillings[one.load].warp} waits at {self.place(one.origin.wait)}"
             if one.origin.barrier is not None:
                 text += f", for {self.mbarrier(one.origin.barrier, one.origin.phase)}"
             if one.origin.arrival is not None and not has_rows:
@@ -609,7 +609,7 @@ class Verdicts:
         if ring.kind == "cp.async":
             return f"cp.async.wait_group {len(ring.stages) - 2 * ring.batch}, so that later groups stay in flight"
         if one is None or origin is None or origin.barrier is None:
-            return f"leave this wait out in warp {ring.fillings[-1].thread // WARP}, which issues loads: wait for a load just before what reads it"
+            return f"leave this wait out in warp {ring.fillings[-1].warp}, which issues loads: wait for a load just before what reads it"
         owner = self._owner(ring)
         if owner is not None:
             return f"repair ring{self.letters[owner.fillings[0].number]} first: the same wait holds both back"

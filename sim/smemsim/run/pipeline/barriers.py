@@ -45,7 +45,7 @@ class BarrierObserver(Observer):
         self.numbers: dict[int, int] = {}  # of CTAs in the grid, by their index
         self.passes: dict[Instruction, Passes] = collections.defaultdict(Passes)
         self._wave: Wave | None = None
-        self._begin = self._end = self._first = 0
+        self._begin = self._end = self._first = self._stride = 0
         self._known: dict[int, Known] = collections.defaultdict(Known)
         self._open: dict[tuple[int, int], Known] = collections.defaultdict(Known)
         self._done: dict[tuple[int, int], Known] = {}
@@ -71,7 +71,7 @@ class BarrierObserver(Observer):
             cluster = x.ctas[index].cluster
             members = [cta.index for cta in x.ctas if cta.cluster == cluster]
             self._wave, self._begin, self._end = x, min(members) * x.stride, (max(members) + 1) * x.stride
-            self._first = index * x.stride
+            self._first, self._stride = index * x.stride, x.stride
             self.numbers = {cta.index: int(cta.number) for cta in x.ctas if cta.index in members}
 
     def wave_hung(self, x: Wave) -> None:

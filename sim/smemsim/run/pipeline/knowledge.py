@@ -107,7 +107,7 @@ class Filling:
 
     number: int
     instruction: Instruction
-    thread: int
+    thread: int  # of the wave
     barrier: tuple[int, int]
     phase: int
     stage: tuple[int, int]
@@ -126,6 +126,7 @@ class Filling:
     free: float = -1.0
     is_full: bool = False  # has its phase ended?
     variable: str = ""  # that has its mbarrier
+    warp: int = 0  # of its thread, in its CTA
     waits: tuple[Waited, ...] = ()
 
     @property

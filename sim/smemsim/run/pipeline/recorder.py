@@ -66,7 +66,7 @@ class PipelineRecorder(BarrierObserver):
         k = self._known[thread]
         filling = Filling(
             len(self.fillings), i, thread, barrier, phase, stage, k.issued, k.loads, k.reads, dict(k.origins), dict(k.load_origins), kind, at=k.time,
-            waits=tuple(self._waited.pop(thread, ())),
+            waits=tuple(self._waited.pop(thread, ())), warp=thread % self._stride // WARP,
         )  # fmt: skip
         self.fillings.append(filling)
         k.issued |= 1 << filling.number
@@ -107,7 +107,7 @@ class PipelineRecorder(BarrierObserver):
         elif filling.thread // x.stride != of.index == thread // x.stride:
             # another CTA's multicast came first: the CTA's own thread decides when its stage is filled
             own = 1 << filling.number
-            filling.thread, filling.at = thread, known.time
+            filling.thread, filling.at, filling.warp = thread, known.time, thread % self._stride // WARP
             filling.issued, filling.loads, filling.reads = known.issued & ~own, known.loads, known.reads
             filling.origins, filling.load_origins = dict(known.origins), dict(known.load_origins)
             filling.waits = tuple(self._waited.pop(thread, ()))
