@@ -17,6 +17,7 @@ import tomllib
 import pytest
 from click.testing import CliRunner
 
+from forked import forked
 from messages import one_line
 from places import TESTS
 from smemsim.cli import main
@@ -31,18 +32,16 @@ pytestmark = pytest.mark.skipif(
 
 
 def exec_command(*options, arch="sm_90a"):
-    return [sys.executable, "-c", "from smemsim.cli import main; main()", "exec", "--arch", arch, *map(str, options), "--"]
+    return [sys.executable, "-c", "from smemsim.cli import main; main()", *exec_words(*options, arch=arch)]
+
+
+def exec_words(*options, arch):
+    return ["exec", "--arch", arch, *map(str, options), "--"]
 
 
 def run(command, *options, arch="sm_90a", env=None):
-    done = subprocess.run(
-        [*exec_command(*options, arch=arch), *map(str, command)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        env={**os.environ, **(env or {})},
-        check=False,
-    )
+    """What starts of itself in other tests (`exec_command`) is forked here."""
+    done = forked([*exec_words(*options, arch=arch), *command], env={**os.environ, **(env or {})})
     assert "internal error" not in done.stderr, done.stderr
     return done
 
