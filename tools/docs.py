@@ -156,9 +156,10 @@ class Session:
 
     def command(self, command: str) -> tuple[int, str]:
         """(exit code, what it printed) of one command in the page's folder; `smemsim` runs here, also in front of a
-        filter.
+        filter or with its output in a file.
         """
         first, _, filters = command.partition(" | ")
+        first, file = re.fullmatch(r"(.*?)(?: > ([\w.]+))?", first, re.DOTALL).groups()
         if first.startswith("smemsim ") and not first.startswith("smemsim exec") and is_plain(first):
             with contextlib.chdir(self.folder), warnings.catch_warnings():
                 # the user's stays as it is
@@ -166,6 +167,9 @@ class Session:
                 done = CliRunner(env={"COLUMNS": str(WIDTH), **own}).invoke(
                     cli, shlex.split(first)[1:], catch_exceptions=False, prog_name="smemsim"
                 )
+            if file:
+                (self.folder / file).write_text(done.stdout)
+                return done.exit_code, self.same(done.stderr)
             if not filters:
                 return done.exit_code, self.same(done.output)
             code, said = self.bash(filters, done.stdout)
