@@ -232,6 +232,48 @@ def test_floats_become_clamped_integers(x, mode, bits, signed):
     assert (found - want) % (1 << bits) == 0
 
 
+DOUBLES = [
+    *(np.uint64(bits).view(np.float64) for bits in (0x7FF8000000000001, 0x7FF0000000000002, 0xFFF0000000000003, 0xFFFC000000000004)),
+    *map(np.float64, (0.0, -0.0, math.inf, -math.inf, 1.5, -2.25, 5e-324, -1.75e308)),
+]
+IN_A_MODE = {  # what takes a mode, and the same without
+    "add": (results.double_added, results.double_sum),
+    "mul": (results.double_multiplied, results.double_product),
+    "div": (results.double_divided, results.double_quotient),
+    "sqrt": (results.double_rooted, results.double_root),
+}
+
+
+@pytest.mark.parametrize("op", IN_A_MODE)
+def test_doubles_rounded_to_nearest_are_those_of_the_plain_instruction(op):
+    """Also NaNs, whose bits are those of an operand, made quiet; the mode does not matter for these, nor for infinities."""
+    with_mode, plain = IN_A_MODE[op]
+    with np.errstate(all="ignore"):
+        for given in itertools.product(DOUBLES, repeat=1 if op == "sqrt" else 2):
+            want = plain(*given) % (1 << 64)
+            assert with_mode(*given, MODES["rn"]) % (1 << 64) == want, given
+            if not all(map(math.isfinite, given)):
+                assert {with_mode(*given, mode) % (1 << 64) for mode in MODES.values()} == {want}, given
+            if any(map(math.isnan, given)):
+                quiet = {int(x.view(np.uint64)) | 1 << 51 for x in given if math.isnan(x)}
+                assert want in quiet
+
+
+def test_a_fused_product_has_the_nan_of_its_second_factor_then_of_the_sum_then_of_the_first():
+    first, second, third, number = DOUBLES[0], DOUBLES[1], DOUBLES[2], np.float64(3.0)
+    quiet = {name: int(x.view(np.uint64)) | 1 << 51 for name, x in (("a", first), ("b", second), ("c", third))}
+    with np.errstate(all="ignore"):
+        for names in ("abc", "ab", "ac", "bc", "a", "b", "c"):
+            given = [x if name in names else number for name, x in zip("abc", (first, second, third), strict=True)]
+            wins = next(name for name in "bca" if name in names)
+            assert {results.double_fused(*given, mode) % (1 << 64) for mode in MODES.values()} == {quiet[wins]}
+        for (a, c), mode in itertools.product(itertools.product(DOUBLES[4:], repeat=2), MODES.values()):
+            if math.isfinite(a) or a != -c:
+                assert results.double_fused(a, np.float64(1.0), c, mode) % (1 << 64) == results.double_added(a, c, mode) % (1 << 64)
+        for mode in MODES.values():  # no NaN among them: the one that the hardware makes
+            assert results.double_fused(np.float64(math.inf), np.float64(0.0), number, mode) % (1 << 64) == 0xFFF8000000000000
+
+
 def test_narrow_floats_are_those_of_ml_dtypes():
     halves = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
     finite = halves[np.isfinite(halves)].astype(np.float32)

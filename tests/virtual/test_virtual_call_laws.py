@@ -2,6 +2,7 @@
 
 import ctypes
 import itertools
+import random
 import struct
 
 import numpy as np
@@ -416,6 +417,90 @@ def test_a_pool_holds_whole_pieces_of_memory_and_each_high_mark_is_set_back_alon
 
 
 # ---- Nodes, captures, memory
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_pieces_side_by_side_that_kernels_may_use_are_one_array(cuda, seed):
+    """Pieces of one or two units at places of a range, in any order. What a program maps, allows, forbids and unmaps is an
+    array from the first of the pieces beside each other to the last, with its contents.
+    """
+    rng, unit = random.Random(seed), MAPPING_BYTES
+    sizes = rng.choice(((1, 1, 1, 1), (2, 1, 2, 1), (1, 2, 1, 1)))
+    places = [sum(sizes[:n]) for n in range(4)]
+    begin, kept = cuda.made("range_reserve", sum(sizes) * unit, 0), {}
+    access, handles = {}, {n: cuda.made("physical_create", size * unit, b"", "") for n, size in enumerate(sizes)}
+    spare = {size: cuda.made("physical_create", size * unit, b"", "") for size in sizes}
+    for step in range(14):
+        n = rng.randrange(4)
+        at, size = begin + places[n] * unit, sizes[n] * unit
+        if n in access:  # something is there
+            assert cuda.code("range_map", at, size, 0, spare[sizes[n]]) == 1
+        if n not in access:
+            cuda.made("range_map", at, size, 0, handles[n])
+            access[n] = 0
+        elif access[n] and rng.random() < 0.4:
+            cuda.made("range_unmap", at, size)
+            del access[n]
+        else:
+            access[n] = 0 if access[n] and rng.random() < 0.5 else 3
+            cuda.made("range_access", at, size, access[n])
+        if access.get(n):
+            kept.setdefault(n, (0, 0))
+            assert (int(cuda.device.view(at, 1)[0]), int(cuda.device.view(at + size - 1, 1)[0])) == kept[n]
+            kept[n] = step + 1, step + 101
+            cuda.device.view(at, 1)[:], cuda.device.view(at + size - 1, 1)[:] = kept[n]
+        runs = itertools.groupby(range(4), key=lambda n: bool(access.get(n)))
+        for is_open, run in runs:
+            pieces = list(run)
+            first, whole = begin + places[pieces[0]] * unit, sum(sizes[n] for n in pieces) * unit
+            for n in pieces:
+                if is_open:
+                    assert cuda.made("pointer", begin + places[n] * unit + 5)[:3] == (2, first, whole)
+                else:
+                    assert cuda.code("pointer", begin + places[n] * unit + 5) == 1
+                if n in access:
+                    assert cuda.made("range_access_at", begin + places[n] * unit) == access[n]
+                else:
+                    assert cuda.code("range_access_at", begin + places[n] * unit) == 1
+
+
+def test_a_range_in_which_nothing_is_mapped_is_given_back_whatever_is_beside_it(cuda):
+    unit = MAPPING_BYTES
+    ranges = sorted(cuda.made("range_reserve", unit, 0) for _ in range(4))
+    for at in (ranges[0], ranges[2]):
+        cuda.made("range_map", at, unit, 0, cuda.made("physical_create", unit, b"", ""))
+    assert [cuda.code("range_free", at, unit) for at in ranges] == [1, 0, 1, 0]
+    cuda.made("range_unmap", ranges[0], unit)
+    assert cuda.code("range_free", ranges[0], unit) == 0
+
+
+def test_physical_memory_is_of_whole_pieces_and_goes_with_its_handle(cuda):
+    unit, free = MAPPING_BYTES, cuda.made("memory_info")[0]
+    assert [cuda.code("physical_create", size, b"", "") for size in (0, 1, unit - 1, unit + 1)] == [1] * 4
+    assert cuda.made("memory_info")[0] == free
+    first, second = (cuda.made("physical_create", size, b"", "") for size in (unit, 2 * unit))
+    assert cuda.made("memory_info")[0] == free - 3 * unit
+    cuda.made("physical_release", second)
+    assert cuda.made("memory_info")[0] == free - unit
+    at = cuda.made("range_reserve", unit, 0)
+    cuda.made("range_map", at, unit, 0, first)
+    cuda.made("physical_release", first)
+    assert cuda.made("memory_info")[0] == free - unit  # it is mapped
+    cuda.made("range_unmap", at, unit)
+    assert cuda.made("memory_info")[0] == free
+
+
+@pytest.mark.parametrize("shift", range(5))
+@pytest.mark.parametrize("width", range(6))
+def test_a_fill_is_of_aligned_elements_of_one_two_or_four_bytes(cuda, width, shift):
+    at = cuda.made("allocate", 4096, "device", "")
+    cuda.made("fill", at, 64, 0, 1, 64, 4, 0)
+    code = cuda.code("fill", at + shift, 64, 0x87654321, width, 3, 2, 0)
+    fits = width in (1, 2, 4) and shift % width == 0
+    assert code == (0 if fits else 1)
+    rows = cuda.device.view(at, 128).reshape(2, 64)
+    wanted = bytes(64) if not fits else bytes(shift) + ((0x87654321).to_bytes(4, "little")[:width] * 3).ljust(64 - shift, b"\0")
+    assert [bytes(row) for row in rows] == [wanted] * 2
 
 
 @pytest.mark.parametrize(("at", "size", "code"), [(0, 4096, 0), (0, 4097, 1), (1, 4095, 0), (1, 4096, 1), (0, 0, 1), (4095, 1, 0)])

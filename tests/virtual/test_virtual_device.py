@@ -547,6 +547,20 @@ def test_some_ctas_of_every_grid_run(module):
     assert device.view(a, 48).view(np.uint32).tolist() == [0] * 4 + [7] * 4 + [0] * 4
 
 
+@pytest.mark.parametrize("quiet", ["0", "1"])
+def test_ctas_that_stand_for_a_grid_are_told_once_for_each_kernel_and_grid(quiet):
+    device, lines = VirtualDevice("sm_90a", policy=Policy.of({"SMEMSIM_CTAS": "sample", "SMEMSIM_QUIET": quiet})), []
+    device.tell = lines.append
+    made, a = device.load(PTX), device.allocate(16 * 80)
+    for grid in (40, 40, 80, 40, 2, 80):
+        device.launch(made.function("fill"), grid, 4, [word(a), word(7, 4)])
+    samples = [line for line in lines if "sample: CTA (0, 0, 0) first" in line]
+    assert len(samples) == (2 if quiet == "0" else 0)
+    assert all(f"CTA ({grid - 1}, 0, 0) last" in line for grid, line in zip((40, 80), samples, strict=False))
+    assert len(lines) == (6 + 2 if quiet == "0" else 0)
+    assert all(lines)
+
+
 def test_a_stream_that_waits_for_a_captured_one_is_captured_with_it(device, module):
     first, second, event, back = Stream(), Stream(), Event(), Event()
     a = device.allocate(16)
@@ -1106,6 +1120,13 @@ def cubin(*texts: tuple[str, bytes], machine: int = 190) -> bytes:
     sections += struct.pack("<IIQQQQIIQQ", 0, 3, 0, 0, 64 + len(data), len(names), 0, 0, 1, 0)
     shape = (2, machine, 1, 0, 0, 64 + len(data) + len(names), 0x5A04, 64, 0, 0, 64, len(texts) + 1, len(texts))
     return b"\x7fELF\2\1\1\x41\x08" + bytes(7) + struct.pack("<HHIQQQIHHHHHH", *shape) + data + names + sections
+
+
+@pytest.mark.parametrize("size", [64, 65, 100])
+def test_the_head_of_a_cubin_says_for_which_card_it_is(size):
+    """Its sections may lie beyond the end of a file that was cut: then it is machine code."""
+    [image] = images(cubin((".text.k", b"\0" * 64))[:size])
+    assert (image.target, image.ptx, image.origin) == ("sm_90", "", "machine code")
 
 
 def test_a_library_that_a_linker_put_beside_a_program_may_be_machine_code():

@@ -240,6 +240,41 @@ def test_findings_that_were_collected_are_printed_at_the_end(ended, when):
     assert "launch 1, " not in text
 
 
+def test_the_page_of_a_program_has_each_launch_and_what_became_of_it(ended, tmp_path):
+    """Findings, or why it did not run, or remarks, or nothing; each finding once, with the launches that have it."""
+    remark = {"code": "X014", "severity": "note", "what": "a remark", "fix": {"text": ""}, "because": ""}
+    launches = [
+        launched(32),
+        KINDS["refused"][0](),
+        of_run(remarks=[remark]),
+        of_run(remarks=[remark] * 2),
+        dataclasses.replace(launched(64), named=("array a has 128 bytes",)),
+        launched(64),
+        dataclasses.replace(launched(32), run=None, said="fill: it was not simulated"),
+    ]
+    ended(launches, "--report", str(tmp_path))
+    page = (tmp_path / "index.html").read_text()
+    rows = [" ".join(re.sub(r"<[^>]*>", " ", row).split()) for row in page.split("<tr")[2:]]
+    says = (
+        "no findings",
+        "no such kernel",
+        "1 remark",
+        "2 remarks",
+        "array a has 128 bytes",
+        "X001",
+        "launch 7, fill: it was not simulated",
+    )
+    rows = [row for row in rows if "grid (1, 1, 1), block" in row]
+    assert len(rows) == len(launches)
+    for number, (row, said) in enumerate(zip(rows, says, strict=True), 1):
+        assert f"{number} fill {said}" in row or (f"{number} fill X001" in row and said in row), row
+        assert ("no findings" in row) == (number == 1)
+        assert "1.0 s" in row
+    assert "remarks" not in rows[2]
+    assert page.count("writes 4 bytes") + page.count("out of bounds") >= 1
+    assert re.search(r"launches? 5, 6|5, 6", " ".join(re.sub(r"<[^>]*>", " ", page).split()))
+
+
 # ---- What was checked
 
 
