@@ -1,14 +1,18 @@
 """Notes on costs: what each line of a page has, and which lines are worth a note."""
 
+import dataclasses
+import re
 import types
 
 import numpy as np
 import pytest
 
-from smemsim import BankAccess
+from smemsim import BankAccess, TensorMap
 from smemsim.core.ptx import read_module
+from smemsim.core.spec.architectures import architecture
 from smemsim.core.spec.counters import Sure
 from smemsim.diagnosis.costs import cost_notes, heat_of, limit_findings
+from smemsim.run import Load, Store
 from smemsim.run.counters.limits import Limit
 from smemsim.run.counters.rows import Row
 
@@ -256,3 +260,96 @@ def test_conflicts_are_worth_a_note_from_so_many_wavefronts_on(cost, others, is_
 def test_without_conflicts_there_is_no_note():
     rows = {0: Row(wavefronts=100, ideal_wavefronts=10, worst_degree=1)}
     assert not conflicts(rows, {0: [128 * LANE]})
+
+
+def swizzled(offsets, bits):
+    """The hardware's XOR: bits from 7 on into bits from 4 on."""
+    return offsets ^ (offsets >> 7 & (1 << bits) - 1) << 4
+
+
+def loaded(at, row, bits, *, is_store=False):
+    """A tensor copy into a buffer, or out of it, with rows of so many bytes."""
+    swizzle = ("none", "32B", "64B", "128B")[bits]
+    tm = TensorMap.tiled(
+        data_type="u16", global_address=0x10000, global_dim=(256, 256), global_strides=(512,), box_dim=(row // 2, 32), swizzle=swizzle
+    )
+    if is_store:
+        return Store(0, 0, BODY[0], 0, tm, "tile", (0, 0), at)
+    return Load(0, 0, BODY[0], 0, tm, "tile", (0, 0), (), (types.SimpleNamespace(smem_address=at),))
+
+
+class Events(tuple):
+    def transfers(self):
+        return (object(), *self)
+
+
+def repair(at, size, name="ld.shared.v4.b32", events=()):
+    """The fix of one access with conflicts."""
+    rows = {0: Row(wavefronts=400 * 1000, ideal_wavefronts=10, worst_degree=8)}
+    counting = counted(rows)
+    counting.samples = {0: [BankAccess("ld", [at], size)]}
+    counting.instructions[0] = dataclasses.replace(BODY[0], modifiers=tuple(name.split(".")[1:]))
+    launch = types.SimpleNamespace(arch="sm_90a", result=types.SimpleNamespace(events=Events(events)))
+    return next(f.repair for f in cost_notes(launch, counting) if f.code == "P902")
+
+
+def moved(text, offsets, size):
+    """Where a sentence puts the bytes that have these offsets without a swizzle; None for the same in CuTe's words."""
+    if found := re.search(r"by offset \^ \(offset (>>|<<) (\d+) & 0x([0-9a-f]+)\)", text):
+        shift = int(found[2]) if found[1] == ">>" else -int(found[2])
+        return offsets ^ ((offsets >> shift if shift > 0 else offsets << -shift) & int(found[3], 16))
+    if text.startswith("as it lies"):
+        return offsets
+    if found := re.search(r"in CuTe: Swizzle<(\d+),(\d+),(\d+)> on elements of (\d+) B", text):
+        bits, base, shift, element = map(int, found.groups())
+        n = offsets // element
+        return (n ^ (n >> shift & ((1 << bits) - 1) << base)) * element + offsets % element
+    if found := re.search(r"tile\[rows\]\[(\d+) \+ (\d+)\](?: with T of (\d+) bytes)?", text):
+        columns, more, element = int(found[1]), int(found[2]), int(found[3] or 4)
+        return offsets + offsets // (columns * element) * more * element
+    found = re.search(r"in Gluon: .*for\(\[\[(\d+), (\d+)\]\].*\)(?: of (\d+)-byte elements)?", text)
+    every, more, element = int(found[1]), int(found[2]), int(found[3] or 4)
+    return offsets + offsets // (every * element) * more * element
+
+
+@pytest.mark.parametrize("begin", [0, 0x2000, 0x2080])
+@pytest.mark.parametrize(
+    ("pitch", "size", "name"),
+    [
+        (128, 4, "ld.shared.b32"),
+        (128, 16, "ld.shared.v4.b32"),
+        (64, 16, "ld.shared.v4.b32"),
+        (512, 8, "ld.shared.v2.f32"),
+        (256, 16, "ld.shared.v2.b64"),
+    ],
+)
+def test_every_layout_that_is_told_has_no_conflicts(begin, pitch, size, name):
+    offsets = pitch * LANE
+    said = repair(begin + offsets, size, name).split("; or ")
+    assert [text.split(" ")[0] for text in said] == ["replace", "in", "pad", "in"]
+    unit = begin % 128 + offsets
+    for text in said:
+        after = BankAccess("ld", [moved(text, unit, size)], size)
+        assert after.cost == after.ideal, text
+    assert ("of 8-byte elements" in said[-1]) == (name.endswith("b64"))
+    assert ("-byte elements" in said[-1]) == (size > int(name[-2:]) // 8)
+
+
+@pytest.mark.parametrize("is_store", [False, True])
+@pytest.mark.parametrize("begin", [0, 0x2000])
+@pytest.mark.parametrize(("row", "bits"), [(32, 0), (64, 0), (128, 0), (32, 1), (64, 2), (32, 3), (64, 3), (128, 3)])
+def test_the_layout_of_a_tensor_copy_is_one_that_its_rows_may_have(is_store, begin, row, bits):
+    """What the map writes with one swizzle, another one or none puts elsewhere; a row is no longer than the swizzle."""
+    at = begin + row * LANE
+    offsets = swizzled(row * LANE, bits)  # what the access would have without a swizzle
+    first = architecture("sm_90a").shared_begin
+    said = repair(at, 16, events=[loaded(first + begin, row, bits, is_store=is_store)]).split("; or ")
+    assert " in the map and the threads' addresses (tried" in said[0]
+    assert len(said) == 2
+    for text in said:
+        after = BankAccess("ld", [moved(text, offsets, 16)], 16)
+        assert after.cost == after.ideal, text
+    mask = re.search(r"& 0x(\d0)\)", said[0])
+    assert mask is None or {0x10: 32, 0x30: 64, 0x70: 128}[int(mask[1], 16)] >= row
+    for elsewhere in (begin - 16, begin + 32 * row):  # another buffer's copy
+        assert "in the map" not in repair(at, 16, events=[loaded(first + elsewhere, row, bits, is_store=is_store)])
