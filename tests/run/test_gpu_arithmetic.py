@@ -1,10 +1,12 @@
 """Arithmetic instructions: as an H200 computes them, against exact fractions, and the laws that hold between them."""
 
+import ctypes
 import gzip
 import hashlib
 import itertools
 import json
 import math
+import random
 import re
 import struct
 from fractions import Fraction
@@ -947,6 +949,62 @@ def test_printf_is_that_of_an_h200():
 
         assert len(text) == length
         assert formatted(text, bytes.fromhex(arguments), string_at) == (printed.encode("latin-1"), count), form
+
+
+def in_c(form: bytes, *values: ctypes._SimpleCData) -> bytes:
+    """What the C library of this machine prints."""
+    text = ctypes.create_string_buffer(1 << 12)
+    assert ctypes.CDLL(None).snprintf(text, ctypes.c_size_t(len(text)), form, *values) < len(text)
+    return text.value
+
+
+def halfway(drawn: random.Random) -> float:
+    """A number with few bits after some place, so that it often lies in the middle of two that are printed."""
+    kinds = (
+        drawn.randrange(-(1 << 20), 1 << 20) / (1 << drawn.randrange(24)), drawn.choice((0.0, -0.0, 1e300, 5e-324, 2.2250738585072014e-308, 1.7e308)),
+        float(10 ** drawn.randrange(20)) - drawn.choice((0, 0.5, 0.05, 1e-7)), struct.unpack("<d", drawn.randbytes(8))[0],
+        (0x10 + drawn.randrange(16) + drawn.choice((0, 0.5, 0.25))) * 2.0 ** drawn.randrange(-1060, 900), drawn.uniform(-1000, 1000),
+    )  # fmt: skip
+    found = drawn.choice(kinds)
+    return found if math.isfinite(found) else 1.5
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "gnu_get_libc_version"), reason="the card's driver prints by glibc")
+@pytest.mark.parametrize(
+    "kind", ["d", "i", "o", "u", "x", "X", "ld", "llx", "lo", "hd", "hu", "hx", "c", "e", "E", "f", "F", "g", "G", "a", "A", "s", "p"]
+)
+def test_one_conversion_is_that_of_the_c_library(kind):
+    drawn = random.Random(kind)
+    for _ in range(150):
+        flags = "".join(drawn.sample("-+ #0", drawn.choice((0, 0, 1, 1, 2, 3))))
+        width = drawn.choice(("", "", str(drawn.randrange(1, 25)), "*"))
+        precision = drawn.choice(("", "", ".", f".{drawn.randrange(22)}")) if kind != "c" else ""
+        form = f"<%{flags}{width}{precision}{kind}>".encode()
+        raw, values, texts = b"", [], {}
+        if width == "*":
+            # glibc pads numbers with zeros behind them for a negative width and the flag 0
+            values.append(ctypes.c_int(drawn.randrange(0 if "0" in flags else -12, 13)))
+            raw += struct.pack("<i", values[0].value)
+        if kind in "eEfFgGaA":
+            values.append(ctypes.c_double(halfway(drawn)))
+            raw += bytes(-len(raw) % 8) + struct.pack("<d", values[-1].value)
+        elif kind == "s":
+            texts[64] = b"some text"[: drawn.randrange(10)]
+            values.append(ctypes.c_char_p(texts[64]))
+            raw += bytes(-len(raw) % 8) + struct.pack("<Q", 64)
+        elif kind[0] == "l" or kind == "p":
+            number = drawn.choice((0, 1, 8, drawn.randrange(1 << 63), drawn.randrange(1 << 16)))
+            values.append(ctypes.c_void_p(number) if kind == "p" else ctypes.c_longlong(number - (drawn.random() < 0.3) * (1 << 40)))
+            raw += bytes(-len(raw) % 8) + struct.pack("<q", number if kind == "p" else values[-1].value)
+        else:
+            low = (
+                drawn.randrange(33, 127)
+                if kind == "c"
+                else drawn.choice((0, 1, 8, -1, drawn.randrange(-(1 << 31), 1 << 31), drawn.randrange(300)))
+            )
+            values.append(ctypes.c_int(low))
+            raw += struct.pack("<i", low)
+        assert formatted(form, raw, texts.get) == (in_c(form, *values), len(values)), (form, values)
 
 
 @pytest.mark.parametrize(
