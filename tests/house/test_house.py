@@ -249,7 +249,7 @@ KIT = "smemsim.capture."  # its tests stand in for a card
 FORMULAS = (
     "smemsim.core.layout.", "smemsim.core.arithmetic.", "smemsim.core.spec.", "smemsim.core.words.", "smemsim.core.picture.",
     # and those that compute with arrays or texts, and know nothing of a launch
-    *(f"smemsim.run.sanitizer.{name}" for name in ("byte_masks", "operation_sets", "settled_bytes", "strong_bytes")),
+    *(f"smemsim.run.sanitizer.{name}" for name in ("byte_masks", "global_loops", "operation_sets", "settled_bytes", "shard_record", "strong_bytes")),
     # what an instruction costs, what a program's text says, and the words of a message
     "smemsim.run.counters.", "smemsim.run.cohort", *(f"smemsim.run.lower.{name}" for name in ("cfg", "dataflow", "lane_private", "sums")), "smemsim.virtual.calls.wire",
     # whose library is not there where CI runs: a stand-in for it calls them
