@@ -373,10 +373,15 @@ def trouble_of(program: Program) -> tuple[str, Any]:
     first, *others = WAYS
     found = {way: _run(program, **options) for way, options in WAYS.items()}
     for way, result in found.items():
-        if isinstance(result, str) and result.startswith(("InternalError", "raises")):
+        if _is_internal(result):
             return f"{way}: {result}", found[first]
     told = ((way, difference(found[first], found[way], (first, way))) for way in others)
     return next((f"{first} and {way}: {what}" for way, what in told if what), ""), found[first]
+
+
+def _is_internal(result: Any) -> bool:
+    """Is it an internal error?"""
+    return isinstance(result, str) and result.startswith(("InternalError", "raises"))
 
 
 def _run(program: Program, **options: Any) -> Any:
@@ -389,7 +394,7 @@ def _run(program: Program, **options: Any) -> Any:
 def _case(seed: int, chunk: int, number: int) -> Case:
     program = draw(drawn("concurrent", seed, chunk, number))
     wrong, found = trouble_of(program)
-    said = "refused" if isinstance(found, str) else "with findings" if found[2] else "silent"
+    said = "internal error" if _is_internal(found) else "refused" if isinstance(found, str) else "with findings" if found[2] else "silent"
     clusters = f"clusters of {program.cluster}" if program.cluster > 1 else "no cluster"
     of = f"{said}, {clusters}{', a schedule' * (program.schedule is not None)}"
     if not wrong:
