@@ -631,3 +631,78 @@ def test_rows_of_a_layout_that_share_banks_are_counted_and_each_fix_ends_it(mode
         ]
         assert re.findall(r"swizzle = '(\w+)'", found.repair) == swizzles
         assert ("B apart" in found.repair) == (passes(starts(stride + 16, mode)) == 1)
+
+
+STEPS = {1: ("32B", 16), 4: ("128B", 64), 8: ("128B", 128)}
+
+
+@pytest.mark.parametrize("steps", STEPS)
+@pytest.mark.parametrize("by", [8, 24, 37, -24])
+@pytest.mark.parametrize("which", ["one", "the last", "all"])
+def test_a_start_between_two_units_is_told_with_its_step_and_all_starts(steps, by, which):
+    """The field loses the low four bits: the address is right only if nothing else is off."""
+    scenario = kernel("sm_90a", "bf16", "K", STEPS[steps][0], 64, STEPS[steps][1])
+    begin, adds = scenario["buffer"]["s"]["address"], scenario["step"][1]["a"]["k_add"]
+    chosen = {"one": [min(1, steps - 1)], "the last": [steps - 1], "all": range(steps)}[which]
+    used = [add + by * (n in chosen) for n, add in enumerate(adds)]
+    (f,) = (f for f in check(changed(scenario, ADDS, used)).findings if f.cause is None)
+    of_step = f" of K step {chosen[0]}" * (steps > 1 and by != 8)
+    assert f.code == "D303"
+    assert f.what == f"start address {begin + used[chosen[0]]:#x}{of_step} is {by % 16} B past a multiple of 16 B"
+    if by == 8:
+        assert f.repair == "start addresses that are multiples of 16 B"
+        assert "happens to be right" in f.why
+        return
+    told = [n for n in range(steps) if steps <= 4 or n in chosen]
+    some = [f"[{', '.join(f'{begin + add[n]:#x}' for n in told[:4])}{', ...' * (len(told) > 4)}]" for add in (used, adds)]
+    which = {1: f" of K step {told[0]}", 8: " of K steps 0 to 3 ..."}[len(told)] if steps > 4 else ""
+    assert f.repair == f"start{'s' * (len(told) > 1)} {some[0]}{which} must be {some[1]}"
+
+
+@pytest.mark.parametrize("steps", STEPS)
+@pytest.mark.parametrize("step", [0, -1])
+@pytest.mark.parametrize("by", [0x40000, 0x3FC00, 0x40010, 0x7FFF0])
+def test_a_start_that_carries_out_of_its_field_is_told_with_its_advance(steps, step, by):
+    scenario = kernel("sm_90a", "bf16", "K", STEPS[steps][0], 64, STEPS[steps][1])
+    begin, adds = scenario["buffer"]["s"]["address"], scenario["step"][1]["a"]["k_add"]
+    step %= steps
+    used = [add + by * (n == step) for n, add in enumerate(adds)]
+    (f,) = (f for f in check(changed(scenario, ADDS, used)).findings if f.cause is None)
+    past = begin + used[step]
+    assert f.code == "D304"
+    if by == 0x40000:  # a whole turn
+        assert f.what == f"start address {past:#x} does not fit the field"
+        assert (f.repair, "happen to be the right address" in f.why) == ("an advance that stays in the window", True)
+        return
+    assert f.what == (
+        f"the start address {past:#x} of K step {step} does not fit the field"
+        if steps > 1
+        else f"start address {past:#x} does not fit the field"
+    )
+    assert f"the carry is lost, and the start is {past % 0x40000:#x}" in f.why
+    apart = [[add - of[0] for add in of] for of in (used, adds)]
+    assert (f"it must begin {apart[1][step]} B after the first K step, not {apart[0][step]} B" in f.why) == (step > 0)
+    if steps == 1:
+        assert f.repair == "mask the sum, or place the buffer at a lower address"
+    else:
+        assert f.repair.startswith(f"the byte offsets {apart[0]} of the K steps must be {apart[1]}")
+        assert (f"start {past:#x} must be {begin:#x}" in f.repair) == (step == 0)
+
+
+@pytest.mark.parametrize("steps", STEPS)
+def test_starts_in_bytes_are_told_with_both_shifts(steps):
+    """The field counts units of 16 bytes; the word has the address itself."""
+    scenario = kernel("sm_90a", "bf16", "K", STEPS[steps][0], 64, STEPS[steps][1])
+    a = scenario["step"][1]["a"]
+    begin, adds, word = scenario["buffer"]["s"]["address"], a["k_add"], a["word"]
+    of_a = {name: value for name, value in a.items() if name not in ("word", "start", "k_add", "start_offset")}
+    right = changed(scenario, "step.1.a", of_a | {"words": [[word | (begin + add) >> 4 for add in adds]]})
+    assert check(right).codes == ()
+    (f,) = (
+        f
+        for f in check(changed(scenario, "step.1.a", of_a | {"words": [[word | (begin + add) for add in adds]]})).findings
+        if f.cause is None
+    )
+    assert f.code == "D301"
+    also = f", and the byte offsets {[16 * add for add in adds]} of the K steps must be {adds}" * (steps > 1)
+    assert f.repair.partition("; or ")[0] == f"start {16 * begin:#x} must be {begin:#x}{also}: shift addresses and advances right by 4"

@@ -24,6 +24,7 @@ __all__ = ["Repair", "changes_of", "descriptor_repairs", "named_changes", "trans
 
 MOST_WORDS = 8  # descriptors that a fix lists
 MOST_OFFSETS = 16  # of K steps, that a fix lists
+MOST_STARTS = 4  # that a sentence lists
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,7 +55,7 @@ def descriptor_repairs(read: Read, s: FoundDescriptor) -> Iterator[Repair]:
     word = word_fix(read, s, moved)[1]
     where = words_path(read.where, read.operand)
     changes, changed = changes_of(read, s) or (), named_changes(read, s)
-    also = f", and starts {_listed(starts)} must be {_listed(s.starts)}" if moved else ""
+    also = f", and {_starts(starts, s.starts)}" if moved else ""
     if other_mode:
         text = _swizzle(read, s) + (f", {changed}" if changed else "") + f": {word}{also}"
         numbers: dict[str, Value] = {"read": str(d.swizzle), "needed": str(s.swizzle)}
@@ -126,10 +127,22 @@ def _offsets(used: list[int], needed: list[int]) -> str:
     return f"the byte offset{'s' * (len(odd) > 1)} of K step{'s' * (len(odd) > 1)} {ranges(odd[:MOST_OFFSETS])}{more} must be {wanted} (now {now})"
 
 
-def _listed(starts: np.ndarray) -> str:
-    """The first starts, in hex."""
-    flat = [f"{start:#x}" for start in starts.reshape(-1)[:4].tolist()]
-    return f"[{', '.join(flat)}{', ...' if starts.size > 4 else ''}]"
+def _starts(used: np.ndarray, needed: np.ndarray) -> str:
+    """The starts (blocks, steps) that must change, in hex. If there are more than a few: the first of the wrong ones.
+
+    >>> _starts(np.array([[1024, 1064]]), np.array([[1024, 1056]]))
+    'starts [0x400, 0x428] must be [0x400, 0x420]'
+    >>> _starts(np.array([[0, 32, 64, 96, 136, 160]]), np.array([[0, 32, 64, 96, 128, 160]]))
+    'start [0x88] of K step 4 must be [0x80]'
+    """
+    is_short = used.size <= MOST_STARTS
+    odd = np.arange(used.size) if is_short else np.flatnonzero(used != needed)
+    shown = odd[:MOST_STARTS]
+    more = ", ..." if len(odd) > MOST_STARTS else ""
+    now, then = (f"[{', '.join(f'{start:#x}' for start in of.reshape(-1)[shown].tolist())}{more}]" for of in (used, needed))
+    steps = sorted(set((shown % used.shape[1]).tolist()))
+    of_steps = "" if is_short else f" of K step{'s' * (len(steps) > 1)} {ranges(steps)}{more and ' ...'}"
+    return f"start{'s' * (len(odd) > 1)} {now}{of_steps} must be {then}"
 
 
 def word_fix(read: Read, s: FoundDescriptor, moved: bool) -> tuple[Fix | None, str]:
@@ -267,11 +280,10 @@ def _lost_bits(read: Read, s: FoundDescriptor, starts: np.ndarray, repair: Calla
         odd = read.starts % unit != 0
         off = int(read.starts[odd][0])
         of_step = f" of K step {int(odd.any(axis=0).argmax())}" * (read.starts.shape[1] > 1)
-        s_ = "s" * (read.starts.size > 1)
         return repair(
             "D303",
             f"start address {off:#x}{of_step} is {off % unit} B past a multiple of {unit} B",
-            f"start{s_} {_listed(read.starts)} must be {_listed(s.starts)}",
+            _starts(read.starts, s.starts),
             f"the field counts units of {unit} B: the low bits are lost",
         )
     start = read.operand.start
