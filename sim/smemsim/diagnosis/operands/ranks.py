@@ -29,7 +29,7 @@ def own_ranks(launch: Launch) -> list[Finding]:
             "X019",
             i,
             f"all {launch.cluster_size} CTAs of the cluster give mapa their own rank",
-            "give mapa the rank of the other CTA, such as %cluster_ctarank ^ 1 in a pair",
+            "give mapa the rank of the CTA that is meant; in a pair, that of the other CTA is %cluster_ctarank ^ 1",
             why="each CTA then accesses its own shared memory through the address",
         )
         for i in (body if lines else ())
