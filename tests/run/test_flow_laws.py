@@ -5,11 +5,12 @@ answered a second time from single instructions and all paths between them.
 import functools
 import itertools
 import random
+import types
 
 import pytest
 
 from smemsim.core.ptx import read_module
-from smemsim.run.lower import cfg, link
+from smemsim.run.lower import cfg, link, waits
 
 HEAD = """.version 8.8
 .target sm_90a
@@ -233,3 +234,31 @@ def test_a_value_is_used_if_it_reaches_more_than_copies(seed):
             if wanted or not values:
                 break
         assert cfg.is_read(i, body) == wanted, i.text
+
+
+STAGED = [
+    "ld.shared.u32 %r{}, [sm];", "st.shared.u32 [sm], %r{};", "mbarrier.try_wait.parity.shared::cta.b64 %p{p}, [sm], 0;", "mbarrier.arrive.shared::cta.b64 _, [sm];",
+    "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [sm], [%d1], 16, [sm+16];", "cp.async.bulk.global.shared::cta.bulk_group [%d1], [sm], 16;",
+    "ld.global.u32 %r{}, [%d1];", "add.u32 %r{}, %r{}, 1;", "ldmatrix.sync.aligned.m8n8.x1.shared.b16 {{%r{}}}, [sm];", "@%p{p} bra L{n};", "bra L{n};", "st.global.u32 [%d1], %r{};",
+    "mbarrier.test_wait.parity.shared::cta.b64 %p{p}, [sm+8], 0;", "add.u32 %r{}, %r{}, 1;", "@%p{p} exit;",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_a_wait_is_that_of_a_producer_if_it_fills_before_it_reads_or_waits_again(seed):
+    drawn = random.Random(seed)
+    lines = []
+    for n in range(12):
+        lines += [f"L{n // 3}:"] * (n % 3 == 0)
+        lines.append(text_of(drawn, [text.replace("{n}", str(drawn.randrange(4))) for text in STAGED]))
+    program = linked("\n".join(lines))
+    body, ways = program.inlined.body, ways_of(program)
+    is_wait = [i.op == "mbarrier" and i.modifiers[0].endswith("wait") for i in body]
+    ends = {n for n, i in enumerate(body) if is_wait[n] or i.op == "ldmatrix" or (i.op == "ld" and "shared" in i.modifiers)}
+    fills = {n for n, i in enumerate(body) if (i.op == "st" and "shared" in i.modifiers) or "mbarrier::complete_tx::bytes" in i.modifiers}
+    for n, i in enumerate(body):
+        assert waits.is_wait(i) == is_wait[n]
+        wanted = bool(fills & reached(n, ways, ends | fills))
+        assert waits.before_loads(i, types.SimpleNamespace(program=program)) == wanted, (n, i.text)
+    foreign = program_of(1).inlined.body[0]
+    assert not waits.before_loads(foreign, types.SimpleNamespace(program=program))

@@ -511,3 +511,42 @@ def test_the_same_index_of_another_array_is_one_place_for_each_index():
         indices = [x for k in range(half) for x in (1 << k, (1 << k) + 1, (1 << half) - 1 - k)]
         is_apart = len({f(x, c) for x in indices}) == len(set(indices))
         assert dataflow.decides_itself(program, store) == is_apart, (text, c)
+
+
+LOOKED = [  # a load, an atomic operation, other instructions; is the load only a look before the operation?
+    ("ld.global.u32 %r1, [%d1];", "atom.global.cas.b32 %r2, [%d2], %r1, %r3;", "", True),
+    ("ld.global.u32 %r1, [%d1];", "atom.global.max.u32 %r2, [%d1], %r3;", "", True),
+    ("ld.global.u32 %r1, [%d1];", "red.global.min.u32 [%d1], %r3;", "", True),
+    ("ld.global.u32 %r1, [%d1];", "red.global.max.u32 [%d1+4], %r3;", "", False),
+    ("ld.global.u32 %r1, [%d1+4];", "red.global.or.b32 [%d1+4], %r3;", "", True),
+    ("ld.global.u32 %r1, [%d1];", "red.global.max.u32 [%d2], %r3;", "", False),
+    ("ld.global.u32 %r1, [%d1];", "red.global.max.u32 [%d2], %r3;", "red.global.and.b32 [%d1], %r3;", True),
+    ("ld.global.u32 %r1, [%d1];", "red.global.max.u32 [%d2], %r3;", "red.global.add.u32 [%d1], %r3;", False),
+    ("ld.global.u32 %r1, [%d1];", "red.global.max.u32 [%d2], %r3;", "st.global.u32 [%d1], %r3;", False),
+    ("ld.global.u32 %r1, [%d1];", "red.global.add.u32 [%d1], %r3;", "", False),
+    ("ld.global.u32 %r1, [%d1];", "atom.global.exch.b32 %r2, [%d1], %r3;", "", False),
+    ("ld.global.u32 %r1, [%d1];", "st.global.u32 [%d1], %r3;", "", False),
+    ("st.global.u32 [%d1], %r3;", "atom.global.cas.b32 %r2, [%d1], %r1, %r3;", "", False),
+    ("atom.global.or.b32 %r1, [%d1], 0;", "atom.global.max.u32 %r2, [%d1], %r3;", "", False),
+]
+
+
+@pytest.mark.parametrize(("load", "atom", "others", "is_look"), LOOKED)
+def test_a_load_is_a_look_before_an_operation_that_can_only_go_on(load, atom, others, is_look):
+    program = linked(LOADED + load + atom + others)
+    first, then = program.inlined.body[2:4]
+    assert dataflow.looks_again(program, first, then) == is_look
+
+
+@pytest.mark.parametrize(
+    ("store", "load", "passes"),
+    [
+        ("st.relaxed.gpu.global.u32 [%d1], 1;", "ld.volatile.global.u32 %r1, [%d2];", True), ("st.volatile.u32 [%d1], 1;", "ld.relaxed.sys.u32 %r1, [%d2];", True),
+        ("st.volatile.shared.u32 [sm], 1;", "ld.volatile.shared.u32 %r1, [sm];", True), ("st.global.u32 [%d1], 1;", "ld.volatile.global.u32 %r1, [%d2];", False),
+        ("st.volatile.global.u32 [%d1], 1;", "ld.global.u32 %r1, [%d2];", False), ("st.release.gpu.global.u32 [%d1], 1;", "ld.acquire.gpu.global.u32 %r1, [%d2];", False),
+        ("st.volatile.global.u32 [%d1], 1;", "atom.relaxed.gpu.global.add.u32 %r1, [%d2], 1;", False), ("red.relaxed.gpu.global.add.u32 [%d1], 1;", "ld.volatile.global.u32 %r1, [%d2];", False),
+        ("", "ld.volatile.global.u32 %r1, [%d2];", False), ("st.volatile.global.u32 [%d1], 1;", "", False),
+    ],
+)  # fmt: skip
+def test_messages_are_strong_stores_and_loads_that_order_nothing(store, load, passes):
+    assert dataflow.passes_messages(linked(LOADED + store + load).inlined.body) == passes
