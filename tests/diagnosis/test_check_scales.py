@@ -1194,6 +1194,29 @@ def test_rows_and_k_of_a_sparse_mma_sync_have_metadata_of_their_own(step_of, row
     assert not any("metadata" in missed for missed in done.judged.missed)
 
 
+FILLED = "and.b32 %r22, %r1, 2; setp.{}.u32 %p5, %r22, 0; @%p5 mov.b32 %e0, 0x44444444; @%p5 mov.b32 %e1, 0x44444444;"
+
+
+@pytest.mark.parametrize(
+    ("selectors", "after", "named"),
+    [
+        ((1, 1, 1, 1), FILLED.format("ne"), "2 and 3"),
+        ((0, 0, 0, 0), FILLED.format("eq"), "0 and 1"),
+        ((0, 0, 0, 0), FILLED.format("ne"), ""),
+        ((0, 1, 0, 1), FILLED.format("ne"), ""),  # the pattern of every second K step is the same in all rows
+        ((1, 1, 1, 1), "mov.b32 %e0, 0x44444444; mov.b32 %e1, 0x44444444;", ""),
+        ((0, 0, 0, 0), f"{FILLED.format('eq')} xor.b32 %r22, %r1, 0x1010; @!%p5 mov.b32 %e0, %r22; @!%p5 mov.b32 %e1, %r22;", ""),
+    ],
+    ids=["selector 1", "selector 0", "right", "both", "one pattern", "other values"],
+)
+def test_a_selector_that_names_threads_without_metadata_is_a_remark(selectors, after, named):
+    """The threads that it names hold one value, and the other ones what may be metadata."""
+    done, _ = SparseWarpgroup(steps=tuple((n // 2, selector) for n, selector in enumerate(selectors)), after=after).run()
+    said = [f.message for f in done.remarks if "sparsity selector names" in f.message]
+    assert len(said) == bool(named), done.text()
+    assert all(f"names, {named} of each four, all hold the metadata 0x44444444" in message for message in said)
+
+
 @pytest.mark.parametrize("form", ["m16n8k64.row.col.f32.e4m3.e4m3.f32", "m16n8k128.row.col.s32.u4.u4.s32"])
 @pytest.mark.parametrize(
     ("of_a", "step_of", "words"),

@@ -144,6 +144,16 @@ class Registers(NamedTuple):
     origins: np.ndarray | None
 
 
+class Selected(NamedTuple):
+    """Metadata registers with these values, (threads,), the threads of each four that instructions select, and the
+    first such instruction.
+    """
+
+    values: np.ndarray
+    threads: frozenset[int]
+    event: Mma
+
+
 class _Part(NamedTuple):
     """Some rows of an operand of a product, the CTA of the pair in whose tensor memory their factors are looked at, and
     the rows of the other operand.
@@ -181,6 +191,7 @@ class Factors:
         self.missed_registers: collections.Counter[str] = collections.Counter()
         self.missed: collections.Counter[str] = collections.Counter()
         self.missed_metadata: collections.Counter[str] = collections.Counter()
+        self.selected: dict[bytes, Selected] = {}  # metadata registers, by their values
         # copies of factors that threads have stored, by what products take of them
         self.stored: dict[Any, Brought] = {}
         self.instructions = 0
@@ -218,6 +229,8 @@ class Factors:
         _merge(self.uses, other.uses)
         _merge(self.metadata, other.metadata)
         _merge(self.registers, other.registers)
+        for one in other.selected.values():
+            self._select(*one)
         self.missed_metadata.update(other.missed_metadata)
         self.missed_registers.update(other.missed_registers)
         known = {(copy.base, copy.offsets.tobytes()) for copy in self.brought.values()}
@@ -320,6 +333,7 @@ class Factors:
         self, x: Wave, cta: Cta, event: Mma, words: Registers, places_of: Callable[[SharedMemory, SharedOperand], Places | None]
     ) -> None:
         """The metadata of a wgmma.mma_async.sp."""
+        self._select(words.values, frozenset(distinct(words.places[0] % 4).tolist()), event)
         spot = self._spot(cta, event, "a", places_of)
         thread, bit = (of[:, words.places[1][0] % BYTE == 0] for of in words.places)
         at = self._in_registers(x, words, thread, bit // BYTE)
@@ -330,6 +344,13 @@ class Factors:
         uses = self.registers.setdefault(spot.rows, {})
         if (spot.k, base, number) not in uses:
             uses[spot.k, base, number] = Use(event, spot.k, event.k // thread.shape[1], base, offsets, (), None, None, spot.size)
+
+    def _select(self, values: np.ndarray, threads: frozenset[int], event: Mma) -> None:
+        """Note which threads of each four an instruction selects."""
+        key = values.tobytes()
+        before = self.selected.get(key)
+        if before is None or not threads <= before.threads:
+            self.selected[key] = Selected(values, threads, event) if before is None else before._replace(threads=before.threads | threads)
 
     def _in_registers(self, x: Wave, words: Registers, thread: np.ndarray, byte: np.ndarray) -> np.ndarray | None:
         """The bytes of global memory that bytes of registers are: as threads have copied them, or by their values; None

@@ -15,7 +15,7 @@ from smemsim.core.finding import Finding, at_instruction
 from smemsim.core.spec.findings import Severity
 from smemsim.diagnosis.operands.fragments import FragmentFactors, Unselected
 from smemsim.diagnosis.operands.orders import exchanged
-from smemsim.diagnosis.operands.scaled import SCALES, SIDES, AllFactors, InRows, among, named, of_metadata, union
+from smemsim.diagnosis.operands.scaled import SCALES, SIDES, AllFactors, InRows, among, named, of_metadata, other_threads, union
 
 if TYPE_CHECKING:
     from smemsim.diagnosis.operands.factors import Use
@@ -34,7 +34,7 @@ def wrong_fragments(factors: FragmentFactors, launch: Launch) -> list[Finding]:
     factors.finish()
     if not factors.is_whole:
         return []
-    metadata = of_metadata(factors, factors.registers, launch)
+    metadata = of_metadata(factors, factors.registers, launch) or other_threads(factors)
     every = _Fragments(factors, factors.uses, launch, SCALES)
     unselected = [_not_selected(every, side, one) for (_, side), one in factors.unselected.items()]
     found = [f for f in unselected if f is not None][:1] or every.worst(*SIDES)

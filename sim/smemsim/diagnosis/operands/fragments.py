@@ -151,6 +151,7 @@ class FragmentFactors(Factors):
     def _metadata(self, x: Wave, event: tuple[Instruction, Fragments, int], words: Registers, places: tuple[np.ndarray, np.ndarray]) -> str:
         i, f, n = event
         thread, bit = places
+        self._select(words.values, frozenset(distinct(thread % 4).tolist()), _event(i, f, n))
         spot, at = self._rows_at(x, f.of, "a", f.a[n]), self._in_registers(x, words, thread, bit // BYTE)
         if spot is None or at is None:
             return "sparse metadata: " + (NO_MATRIX.replace("scale factors", "metadata") if at is not None else IN_REGISTERS)

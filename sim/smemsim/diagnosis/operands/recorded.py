@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
+from smemsim.base.distinct import distinct
 from smemsim.core.machine.memory import SharedMemory
 from smemsim.core.machine.product import SharedOperand
 from smemsim.core.machine.tma import Transfer
@@ -51,6 +52,7 @@ from smemsim.diagnosis.operands.places import (
     writers_of,
 )
 from smemsim.diagnosis.operands.read import PATTERN, Issued, Matrix, OperandRead, Piece, Product, Reach, is_outside
+from smemsim.diagnosis.operands.types import NARROW
 from smemsim.diagnosis.operands.warp_sums import WarpSums
 from smemsim.diagnosis.thread_tiles import ThreadTiles
 from smemsim.run.engine.records import Bulk, Copy, Fragments, Load, Metadata, Mma, Products, Store, WarpProducts
@@ -114,6 +116,8 @@ class _Running:
     ways: dict[Any, Told] = dataclasses.field(default_factory=dict)
     done: set[tuple[Any, ...]] = dataclasses.field(default_factory=set)  # what CTAs did whose pieces are kept
     pairings: dict[int, Pairings] = dataclasses.field(default_factory=dict)  # by the CTA's number
+    # by the operand and the line of the instruction: is it read as another width than a map of 4 or 6 bits has?
+    narrow: dict[tuple[str, int], bool] = dataclasses.field(default_factory=dict)
 
 
 class Reads(MergeableObserver):
@@ -625,7 +629,7 @@ class Reads(MergeableObserver):
         """
         shared = cta.shared
         if element_format(what.dtype).bits < 8:
-            return SUB_BYTE
+            return None if self._is_of_other_width(trace, shared, use, what, places) else SUB_BYTE
         if places is None:
             return "descriptors whose reads are not known"
         if not trace.loads:
@@ -656,7 +660,27 @@ class Reads(MergeableObserver):
         elif told == SEVERAL_PLACES and (stray := stray_of(loads)) is not None:
             event, side = use
             self.strays.setdefault((side, stray.load.event.instruction.line, event.instruction.line), (side, stray, event))
+        elif told == NO_LOAD and self._is_of_other_width(trace, shared, use, what, places):
+            return None
         return None if told == OTHER_WIDTH else told
+
+    def _is_of_other_width(
+        self, trace: CtaTrace, shared: SharedMemory, use: tuple[Mma, str], what: SharedOperand, places: Places | None
+    ) -> bool:
+        """Is an operand read as elements of another width than the 4 or 6 bits of its tensor map? Then it is noted in
+        `widths`. Only the first product of each instruction is looked at.
+        """
+        event, side = use
+        known, key = self._running.narrow, (side, event.instruction.line)
+        if key not in known:
+            # The first byte of each chunk of 16: its last bytes are padding, which no load writes.
+            first = () if places is None or not trace.loads else distinct(shared.owned(places.chunks[places.chunks >= 0])[0]).tolist()
+            loads = [trace.loads.get(id(shared.writers[n - 1])) for n in first if n]
+            load = next((load for load in loads if load is not None and load.transfer.tensor_map.data_type.name in NARROW), None)
+            known[key] = load is not None and load.transfer.tensor_map.type_row.bits != element_format(what.dtype).bits
+            if load is not None and known[key]:
+                self.widths[side, load.event.instruction.line, event.instruction.line] = side, load, event
+        return known[key]
 
     def _looked_at(self, shared: SharedMemory, places: Places, trace: CtaTrace, form: tuple[str, str], only: Issued | None) -> Told | str:
         """The operand of a type and a major. An `only` load brought all of it; for operands in one load in the same

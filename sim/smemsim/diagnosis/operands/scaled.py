@@ -26,6 +26,7 @@ from smemsim.core.machine.tmem.layout import ScaleLayout
 from smemsim.core.spec.findings import Severity
 from smemsim.core.spec.shared_memory import CHUNK
 from smemsim.core.spec.tensor_memory import LANES, WARP_LANES
+from smemsim.core.spec.wgmma import METADATA_1_2
 from smemsim.core.words.instr import InstrDescriptor
 from smemsim.diagnosis.operands.factors import CELL, Brought, Factors, Rows, Use, bytes_at
 from smemsim.diagnosis.operands.orders import exchanged, is_affine, is_in_order, is_in_runs, is_regular
@@ -45,6 +46,7 @@ __all__ = [
     "among",
     "named",
     "of_metadata",
+    "other_threads",
     "union",
     "wrong_factors",
 ]
@@ -57,6 +59,9 @@ LEAST_SPREAD = 8  # of unused bytes that count as scale factors: so far from the
 LEAST_BLOCK = 8  # rows of a block with one factor
 # times as many bytes as are missing, and bytes: so far from the used ones may others be that count
 FAR, FARTHEST = 8, 1 << 20
+ASCENDING = frozenset((0b0100, 0b1000, 0b1001, 0b1100, 0b1101, 0b1110))  # two places of four, as metadata
+QUAD = 4  # threads of which a sparsity selector names some
+LEAST_OTHERS = 4  # different values of threads that no selector names
 LIKE = 0.5  # share of unused bytes that must be so near
 
 
@@ -64,7 +69,7 @@ def wrong_factors(factors: Factors, launch: Launch) -> list[Finding]:
     """S701, S702 and R508 of a launch that has come to its end: at most one of each operand."""
     factors.finish()
     stored = [f for side in SIDES for f in _of_all_stored(list(factors.stored.values()), side)]
-    metadata = [f for uses in (factors.metadata, factors.registers) for f in of_metadata(factors, uses, launch)]
+    metadata = [f for uses in (factors.metadata, factors.registers) for f in of_metadata(factors, uses, launch)] or other_threads(factors)
     if stored or not factors.uses:
         return [*stored, *metadata]
     every = AllFactors(factors, factors.uses, launch, SCALES)
@@ -78,6 +83,34 @@ def of_metadata(factors: Factors, uses: dict[Rows, dict[tuple[int, int, int], Us
     if not uses or (uses is factors.registers and factors.missed_registers):
         return []
     return AllFactors(factors, uses, launch, "metadata").worst("a")
+
+
+def other_threads(factors: Factors) -> list[Finding]:
+    """R508, a remark, where the threads that the selectors name hold one value, and the others different metadata that
+    no instruction takes. The selector, or the threads that load, may be wrong.
+    """
+    for values, threads, event in factors.selected.values():
+        is_named = np.isin(np.arange(len(values)) % QUAD, [*threads])
+        own, others = values[is_named], distinct(values[~is_named])
+        if len(others) < LEAST_OTHERS or (own != own[0]).any() or not are_metadata(others, event.a_type):
+            continue
+        named = " and ".join(str(n) for n in sorted(threads))
+        return [
+            at_instruction(
+                "R508", event.instruction,
+                f"the threads that the sparsity selector names, {named} of each four, all hold the metadata {int(own[0]):#010x}",
+                "let the selector name the threads that hold the metadata, or load the metadata in the threads that it names",
+                why=f"the other threads hold {len(others)} different values that can be metadata, and no instruction takes them, unless one pattern is meant for all rows",
+                milder=Severity.NOTE,
+            )
+        ]  # fmt: skip
+    return []
+
+
+def are_metadata(words: np.ndarray, a_type: str) -> bool:
+    """Can all of these words be metadata, of ascending places?"""
+    nibbles = words[:, None] >> np.arange(0, 32, 4, dtype=words.dtype) & 15
+    return bool(np.isin(nibbles, [*(METADATA_1_2 if a_type == "tf32" else ASCENDING)]).all())
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -8,13 +8,15 @@ from smemsim.core.spec.formats import element_format
 from smemsim.diagnosis.operands.read import Issued
 from smemsim.run.engine.records import Mma
 
-__all__ = ["READ_AS", "other_type"]
+__all__ = ["NARROW", "READ_AS", "other_type"]
 
 
 WORDS = "FLOAT16"  # the type that programs also give to tensors of other 16-bit words
 
 # Maps of these bring numbers, which these types read; those of integers bring any bytes.
-READ_AS = {"BFLOAT16": ("bf16",), "FLOAT16": ("f16",), "FLOAT32": ("f32", "tf32")}
+NARROW = {"U4_ALIGN16B": ("e2m1",), "U4_ALIGN8B": ("e2m1",), "U6_ALIGN16B": ("e2m3", "e3m2")}
+READ_AS = {"BFLOAT16": ("bf16",), "FLOAT16": ("f16",), "FLOAT32": ("f32", "tf32"), **NARROW}
+ANY_WIDTH = frozenset(("kind::f8f6f4", "kind::mxf8f6f4"))  # kinds of elements of 4, 6 and 8 bits
 
 
 def other_type(event: Mma, side: str, load: Issued) -> Finding | None:
@@ -30,7 +32,7 @@ def other_type(event: Mma, side: str, load: Issued) -> Finding | None:
     is_word, is_as_wide = event.idesc is not None, element_format(dtype).bits == tm.type_row.bits
     if is_named_so:
         repair = "data_type BFLOAT16 in the map if the tensor has bf16; else an instruction for f16"
-    elif is_as_wide:
+    elif is_as_wide or (is_word and named in NARROW and not ANY_WIDTH.isdisjoint(event.instruction.modifiers)):
         repair = f"{side}_type {right[0]}{' in the instruction descriptor' if is_word else ''}"
     else:
         repair = (
@@ -39,7 +41,7 @@ def other_type(event: Mma, side: str, load: Issued) -> Finding | None:
     return at_instruction(
         "I603" if is_word else "R508" if is_as_wide else "T211",
         event.instruction,
-        f"operand {side.upper()} is read as {dtype}; the tensor map of the load at {load.event.instruction.at} has {right[0]}",
+        f"operand {side.upper()} is read as {dtype}; the tensor map of the load at {load.event.instruction.at} has {' or '.join(right) if named in NARROW else right[0]}",
         repair,
         why="TMA moves 16-bit words of either type unchanged" if is_named_so else "" if is_as_wide else "the elements have another width",
         milder=Severity.NOTE if is_named_so else None,
