@@ -706,3 +706,21 @@ def test_starts_in_bytes_are_told_with_both_shifts(steps):
     assert f.code == "D301"
     also = f", and the byte offsets {[16 * add for add in adds]} of the K steps must be {adds}" * (steps > 1)
     assert f.repair.partition("; or ")[0] == f"start {16 * begin:#x} must be {begin:#x}{also}: shift addresses and advances right by 4"
+
+
+def test_a_start_of_zero_is_no_start_in_bytes():
+    """The low 14 bits of 0x4000 are zero, too."""
+    scenario = changed(kernel("sm_90a", "bf16", "K", "128B", 64, 64), "buffer.s.address", 0x4000)
+    a = scenario["step"][1]["a"]
+    of_a = {name: value for name, value in a.items() if name not in ("word", "start", "k_add", "start_offset")}
+    assert check(scenario).codes == ()
+    for begin in (0, 0x4400):
+        words = [[a["word"] | (begin + add) >> 4 for add in a["k_add"]]]
+        assert "D301" not in check(changed(scenario, "step.1.a", of_a | {"words": words})).codes
+
+
+@pytest.mark.parametrize(("start", "is_generic"), [(0x3FC00, False), (0x3FFF0, False), (0x40000, True), (0x7F0000000400, True)])
+def test_an_address_past_the_window_is_a_generic_one(start, is_generic):
+    found = [f for f in check(changed(kernel(*K128), "step.1.a.start", start)).findings if f.cause is None]
+    assert ["is not a .shared address" in f.what for f in found] == [is_generic]
+    assert (found[0].code == "D303") == is_generic
