@@ -1,0 +1,276 @@
+"""Changes that may fix a finding: which instructions each one changes, and whether its sentence says so."""
+
+import re
+
+import pytest
+
+from smemsim.core.finding import Half, Touched, at_instruction
+from smemsim.core.ptx import read_module
+from smemsim.diagnosis.trials.candidates import candidates_of
+
+HEAD = ".version 8.8\n.target sm_100a\n.address_size 64\n.shared .align 8 .b64 bar[8];\n.visible .entry k(.param .u64 p) {\n.reg .b32 %r<20>; .reg .b64 %d<9>; .reg .pred %p<9>; .reg .b16 %h<3>; .reg .f32 %f<9>;\n"
+FIRST = HEAD.count("\n") + 1  # the line of the first instruction
+
+
+def code(*lines):
+    """A module with an instruction on each line, and its instructions."""
+    module = read_module(HEAD + "\n".join(lines) + "\nret;\n}")
+    return module, module.functions["k"].body
+
+
+def operand(x):
+    return x.name if hasattr(x, "name") else str(x.value) if hasattr(x, "value") else "[]"
+
+
+def shown(i):
+    return f"{'@' + i.guard.name + ' ' if i.guard is not None else ''}{i.name} {', '.join(map(operand, i.operands))}".strip()
+
+
+def changes(found, module, mbarriers=None):
+    """[(sentence with places for lines, {number of the changed instruction: what it becomes})]"""
+    told = []
+    for one in candidates_of(found, module, mbarriers or {}):
+        becomes = {edit.of.line - FIRST: ["*" if i is edit.of else shown(i) for i in edit.becomes] for edit in one.edits}
+        named = re.findall(r"lines? (\d+(?:, \d+)*(?: and \d+)?)", one.text)
+        lines = {int(n) - FIRST for some in named for n in re.findall(r"\d+", some)}
+        assert lines == set(becomes) or "all ordinary stores" in one.text or "where n counts" in one.text, one.text
+        told.append((re.sub(r" (?:in|before|after) lines? \d+(?:, \d+)*(?: and \d+)?", lambda m: " " + m[0].split()[0], one.text), becomes))
+    return told
+
+
+MASKS = (
+    "shfl.sync.idx.b32 %r1, %r2, 0, 31, 3;",
+    "vote.sync.any.pred %p1, %p2, 3;",
+    "bar.warp.sync 3;",
+    "shfl.sync.up.b32 %r1, %r2, 1, 0, 7;",
+)
+
+
+@pytest.mark.parametrize("lanes", [15, 0xFFFFFFFF, None])
+@pytest.mark.parametrize("at", [0, 3])
+def test_a_member_mask_is_that_of_the_lanes_or_of_all(lanes, at):
+    """In the instruction alone, and in all that have the same mask."""
+    module, body = code(*MASKS)
+    found = at_instruction("X011", body[at], "", numbers={} if lanes is None else {"lanes": lanes})
+    masks = list(dict.fromkeys(n for n in (lanes, 0xFFFFFFFF) if n is not None))
+    groups = [[at], [0, 1, 2]] if at == 0 else [[at]]
+    wanted = [(f"the member mask {mask:#x} in", some) for some in groups for mask in masks]
+    assert [(text, [*becomes]) for text, becomes in changes(found, module)] == wanted
+    for text, becomes in changes(found, module):
+        for n, (new,) in becomes.items():
+            assert new.split(" ")[0] == body[n].name
+            assert int(new.rpartition(" ")[2]) == int(text.split(" ")[3], 16)
+
+
+BARRIERS = (
+    "bar.sync 1, 64;",
+    "barrier.sync 1, 64;",
+    "bar.sync 2, 32;",
+    "bar.sync 0;",
+    "bar.arrive 1, 96;",
+    "bar.sync %r1, 64;",
+    "bar.sync 5;",
+    "bar.sync 6;",
+)
+
+
+@pytest.mark.parametrize(
+    ("at", "came", "wanted"),
+    [
+        (0, 128, [("a count of 128 threads in", [0]), ("barrier 0 instead of 1 in", [0]), ("barrier 2 instead of 1 in", [0]), ("barrier 5 instead of 1 in", [0]),
+                  ("a count of 128 threads in", [0, 1, 4])]),
+        (2, 96, [("a count of 96 threads in", [2]), ("barrier 0 instead of 2 in", [2]), ("barrier 1 instead of 2 in", [2]), ("barrier 5 instead of 2 in", [2])]),
+        (3, 96, [("barrier 1 instead of 0 in", [3]), ("barrier 2 instead of 0 in", [3]), ("barrier 5 instead of 0 in", [3])]),
+        (5, 96, [("a count of 96 threads in", [5])]), (2, 0, [("barrier 0 instead of 2 in", [2]), ("barrier 1 instead of 2 in", [2]), ("barrier 5 instead of 2 in", [2])]),
+        (7, None, [("barrier 0 instead of 6 in", [7]), ("barrier 1 instead of 6 in", [7]), ("barrier 2 instead of 6 in", [7])]),
+    ],
+)  # fmt: skip
+def test_a_barrier_gets_the_threads_that_came_or_the_number_of_another_one(at, came, wanted):
+    module, body = code(*BARRIERS)
+    told = changes(at_instruction("X010", body[at], "", numbers={} if came is None else {"came": came}), module)
+    assert [(text, [*becomes]) for text, becomes in told] == wanted
+    for text, becomes in told:
+        for n, (new,) in becomes.items():
+            number, *count = new.partition(" ")[2].split(", ")
+            now, *of = shown(body[n]).partition(" ")[2].split(", ")
+            assert (number, count) == ((now, [str(came)]) if "count" in text else (text.split(" ")[1], of))
+
+
+INITS = (
+    "mbarrier.init.shared.b64 [bar], 4;",
+    "mbarrier.init.shared.b64 [bar+8], 4;",
+    "mbarrier.init.shared.b64 [bar+16], 1;",
+    "bar.sync 0;",
+)
+
+
+@pytest.mark.parametrize(("own", "groups"), [(0, [[0], [0, 1]]), (2, [[2]]), (3, []), (None, [])])
+def test_an_init_gets_the_counts_that_arrived(own, groups):
+    """Alone, and with all that have the same count."""
+    module, body = code(*INITS)
+    numbers = {"counts": (1, 2)} | ({} if own is None else {"init": body[own].line})
+    told = changes(at_instruction("X006", body[3], "", numbers=numbers), module)
+    assert [(text, becomes) for text, becomes in told if "init" in text] == [
+        (f"mbarrier.init with {count} arrival{'s' * (count > 1)} in", {n: [f"mbarrier.init.shared.b64 [], {count}"] for n in some})
+        for some in groups for count in (1, 2)
+    ]  # fmt: skip
+    without = at_instruction("X006", body[3], "", numbers=numbers | {"counts": 2})
+    assert not [text for text, _ in changes(without, module) if "init" in text]
+
+
+FENCED = ("st.shared.u32 [bar], 1;", "st.local.u32 [%r1], 1;", "st.global.u32 [%d1], 1;", "mbarrier.arrive.shared.b64 _, [bar];", "bar.sync 0;",
+          "cp.async.bulk.global.shared::cta.bulk_group [%d1], [%r1], 16;")  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("given", "fence"),
+    [({"touched": (Touched(0, 0x400, 0x500),)}, "fence.proxy.async.shared::cta"), ({"arrays": (1,)}, "fence.proxy.async")],
+)
+def test_a_proxy_fence_comes_after_the_store_or_before_what_orders_it(given, fence):
+    module, body = code(*FENCED)
+    wanted = [
+        (f"{fence} after", {0: ["*", fence]}), (f"{fence} before", {3: [fence, "*"]}), (f"{fence} after all ordinary stores", {0: ["*", fence], 2: ["*", fence]}),
+    ]  # fmt: skip
+    assert changes(at_instruction("X003", body[5], "", other=body[0], **given), module) == wanted
+    last = at_instruction("X003", body[5], "", other=body[4], **given)
+    assert [text for text, _ in changes(last, module)] == [f"{fence} after", f"{fence} after all ordinary stores"]
+    for more in ({"numbers": {"map": 1}}, {"other": None}, {"touched": (), "arrays": ()}):  # another fence, no store, no bytes
+        assert not changes(at_instruction("X003", body[5], "", **{"other": body[0], **given, **more}), module)
+    one, body = code("st.shared.u32 [bar], 1;", "nanosleep.u32 1;")
+    assert changes(at_instruction("X003", body[1], "", other=body[0], **given), one) == [(f"{fence} after", {0: ["*", fence]})]
+
+
+def test_a_proxy_fence_of_copies_comes_after_their_waits():
+    fence = "fence.proxy.async.shared::cta"
+    module, body = code("cp.async.ca.shared.global [%r1], [%d1], 4;", "cp.async.wait_group 0;", "cp.async.wait_all;", "bar.sync 0;")
+    f = at_instruction("X003", body[3], "", other=body[0], touched=(Touched(0, 0x400, 0x500),))
+    assert changes(f, module) == [(f"{fence} before", {3: [fence, "*"]}), (f"{fence} after", {1: ["*", fence], 2: ["*", fence]})]
+    module, body = code("cp.async.ca.shared.global [%r1], [%d1], 4;", "nanosleep.u32 1;")
+    assert not changes(at_instruction("X003", body[1], "", other=body[0], touched=(Touched(0, 0x400, 0x500),)), module)
+
+
+def test_a_fence_of_wgmma_comes_before_the_product():
+    module, body = code("mov.u32 %r1, 1;", "mov.u32 %r2, 1;")
+    fence = "wgmma.fence.sync.aligned"
+    assert changes(at_instruction("X014", body[1], ""), module) == [(f"{fence} before", {1: [fence, "*"]})]
+
+
+@pytest.mark.parametrize("kind", ["ld", "st", "mma"])
+@pytest.mark.parametrize("arrives", [False, True])
+@pytest.mark.parametrize("by", ["half", "other"])
+def test_accesses_of_tensor_memory_get_waits_and_fences_on_both_sides(kind, arrives, by):
+    """A product needs no wait of its own: its mbarrier has one."""
+    first = {"ld": "tcgen05.ld.sync.aligned.32x32b.x1.b32 {%r1}, [%r2];", "st": "tcgen05.st.sync.aligned.32x32b.x1.b32 [%r2], {%r1};",
+             "mma": "tcgen05.mma.cta_group::1.kind::f16 [%r1], %d1, %d2, %r2, %p1;"}[kind]  # fmt: skip
+    module, body = code(
+        first,
+        "mbarrier.arrive.shared.b64 _, [bar];" if arrives else "nanosleep.u32 1;",
+        "tcgen05.ld.sync.aligned.32x32b.x1.b32 {%r1}, [%r2];",
+    )
+    given = {"halves": (Half("read", "", body[2]), Half("write", "", body[0]))} if by == "half" else {"other": body[0]}
+    wait, early, late = f"tcgen05.wait::{kind}.sync.aligned", "tcgen05.fence::before_thread_sync", "tcgen05.fence::after_thread_sync"
+    after = (f"{late} before", {2: [late, "*"]})
+    wanted = [after]
+    if kind != "mma":
+        wanted = [(f"{wait} after", {0: ["*", wait]}), after]
+        for text in ((early,), (wait,), (wait, early)) if arrives else ():
+            wanted.append((f"{' and '.join(text)} before", {1: [*text, "*"]}))
+        wanted.append((f"{wait} and {early} after, {late} before", {0: ["*", wait, early], 2: [late, "*"]}))
+        wanted.append((f"{early} after, {late} before", {0: ["*", early], 2: [late, "*"]}))
+    assert changes(at_instruction("X012", body[2], "", **given), module) == wanted
+    assert not changes(at_instruction("X012", body[2], "", other=body[1]), module)
+    assert not changes(at_instruction("X012", body[2], ""), module)
+
+
+EXPECT = "mbarrier.arrive.expect_tx.shared.b64 _, [bar], {};"
+
+
+@pytest.mark.parametrize(("arrive", "is_short"), [(64, True), (128, False), (256, False)])
+def test_bytes_are_changed_in_the_lines_that_expect_them_and_in_all_alike(arrive, is_short):
+    """Fewer bytes are right only if no copy is missing."""
+    module, body = code(
+        EXPECT.format(128),
+        EXPECT.format(128),
+        "mov.u32 %r1, 128;",
+        EXPECT.format("%r1"),
+        EXPECT.format(64),
+        "mbarrier.init.shared.b64 [bar], 1;",
+    )
+    line = [i.line for i in body]
+    numbers = {
+        "expected": 128,
+        "arrive": arrive,
+        "was": 128,
+        "expect": (((line[0], arrive),), ((line[0], 96), (line[4], 32)), ((line[5], 96),)),
+    }
+    told = changes(at_instruction("T210", body[0], "", numbers=numbers), module)
+
+    def some(*pairs):
+        return {n: [shown(body[n]).rpartition(" ")[0] + f" {size}"] for n, size in pairs}
+
+    assert [becomes for _, becomes in told] == [some((0, arrive)), some((0, 96), (4, 32)), some((0, arrive), (1, arrive), (3, arrive))]
+    found = candidates_of(at_instruction("T210", body[0], "", numbers=numbers), module, {})
+    assert all(("if no copy is missing" in one.fix) == is_short for one in found)
+
+
+MULTICASTS = (
+    "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%r1], [%d1], 16, [%r2], %h1;",
+    "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster.L2::cache_hint [%r1], [%d1], 16, [%r2], 1, %d3;",
+    "tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.multicast::cluster.b64 [%r1], %h1;",
+    "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%d1], 16, [%r2];",
+    "mapa.shared::cluster.u32 %r3, %r4, %r5;",
+    "mbarrier.try_wait.parity.shared.b64 %p1, [bar], 0;",
+    "@%p1 bra END;",
+    "END: bar.sync 0;",
+)
+
+
+@pytest.mark.parametrize(("mask", "every", "first"), [(3, 15, None), (3, 3, 2), (None, 15, 1), (None, None, None)])
+def test_masks_of_multicasts_and_ranks_are_changed(mask, every, first):
+    """The multicast that the finding names is the first."""
+    module, body = code(*MULTICASTS)
+    numbers = {name: n for name, n in (("mask", mask), ("all_ctas", every)) if n is not None} | {"elsewhere": 2}
+    numbers |= {} if first is None else {"mask_line": body[first].line}
+    told = changes(at_instruction("X006", body[5], "", numbers=numbers), module)
+    masks = list(dict.fromkeys(n for n in (mask, every) if n is not None))
+    order = sorted((0, 1, 2), key=lambda n: n != first)
+    said = [(text, becomes) for text, becomes in told if "as the mask" in text]
+    assert [(text, [*becomes]) for text, becomes in said] == [(f"{n:#x} as the mask of every CTA in", [at]) for at in order for n in masks]
+    for text, becomes in said:
+        ((at, (new,)),) = becomes.items()
+        now = shown(body[at]).split(", ")
+        now[-2 if at == 1 else -1] = str(int(text.split(" ")[0], 16))
+        assert new == ", ".join(now)
+    ranks = [becomes[4] for text, becomes in told if text.startswith("mapa")]
+    name = "mapa.shared::cluster.u32"
+    assert ranks == [
+        ["mov.u32 %r3, tid.x", f"{name} %r3, %r4, %r3"], ["mov.u32 %r3, cluster_ctarank", f"{name} %r3, %r4, %r3"],
+        ["mov.u32 %r3, cluster_ctarank", "xor.b32 %r3, %r3, 1", f"{name} %r3, %r4, %r3"], [f"{name} %r3, %r4, 0"], [f"{name} %r3, %r4, 1"],
+    ]  # fmt: skip
+
+
+SCOPED = (
+    "st.relaxed.cta.global.u32 [%d1], 1;",
+    "fence.acq_rel.cta;",
+    "ld.relaxed.gpu.global.u32 %r1, [%d1];",
+    "atom.relaxed.cta.global.add.u32 %r1, [%d1], 1;",
+    "ld.acquire.cta.global.u32 %r1, [%d1];",
+)
+
+
+def test_scopes_and_orders_between_ctas_are_widened_nearest_first():
+    module, body = code(*SCOPED)
+    told = changes(at_instruction("X008", body[4], "", other=body[0], arrays=(1,)), module)
+
+    def becomes(n, *pairs):
+        text = shown(body[n])
+        for old, new in pairs:
+            text = text.replace(f".{old}", f".{new}")
+        return {n: [text]}
+
+    wide, order = ("cta", "gpu"), {"st": "release", "ld": "acquire", "atom": "acq_rel"}
+    assert told == [
+        *((".gpu instead of .cta in", becomes(n, wide)) for n in (4, 3, 1, 0)),
+        *((f".{order[body[n].op]} instead of .relaxed in", becomes(n, ("relaxed", order[body[n].op]))) for n in (3, 2, 0)),
+        (".gpu instead of .cta in", becomes(0, wide) | becomes(4, wide)),
+    ]
