@@ -1259,6 +1259,28 @@ def test_imaginary_parts_may_have_accumulators_of_their_own(sums: tuple[tuple[tu
     assert "not checked: whether A and B have the same k" in found.summary()
 
 
+@pytest.mark.parametrize(
+    ("sums", "is_right"),
+    [
+        ((((0, 2), (1, 3)), ((2, 0), (3, 1))), True),
+        ((((0, 1), (2, 3)), ((1, 0), (3, 2))), True),
+        ((((0, 2), (1, 3)), ((2, 0), (3, 0))), False),
+        ((((0, 2), (1, 3)), ((2, 1), (3, 0))), False),
+        ((((0, 2), (1, 3)), ((2, 0),)), False),
+        ((((0, 2), (1, 3)),), False),
+    ],
+    ids=["right", "parts take turns", "a step of B twice", "two steps of B exchanged", "one step is missing", "one sum is missing"],
+)
+def test_the_imaginary_part_alone_may_have_two_accumulators(sums: tuple[tuple[tuple[int, int], ...], ...], is_right: bool):
+    """Two halves of K with the wrong tiles of B look the same: so it is a remark."""
+    gpu = Gpu("sm_90a")
+    products = [Product(32 * a, TILE + 32 * b, d=32 * d) for d, pairs in enumerate(sums) for a, b in pairs]
+    found = run(kernel(2, [Load(0, 0, (0, 0)), Load(1, TILE, (0, 0))], products), gpu, *[tensor(gpu, (64, BOX), (BOX, ROWS)) for _ in "AB"])
+    assert (found.findings == []) == is_right, found.text()
+    assert is_right or {"R502", "R508"} & {f.code for f in found.findings}, found.text()
+    assert any("K steps are exchanged" in f.what for f in found.remarks) == is_right, found.text()
+
+
 @pytest.mark.parametrize(("sums", "codes"), [([(0, 1, 2, 3)], []), ([(0, 2), (1, 3)], []), ([(0, 2)], ["R502"])])
 def test_steps_of_b_with_a_in_registers_may_be_of_several_accumulators(sums: list[tuple[int, ...]], codes: list[str]):
     gpu = Gpu("sm_90a")

@@ -30,13 +30,13 @@ def partners(each: Iterable[tuple[Mma, OperandRead | None, OperandRead | None]])
 
 
 def are_exchanged(pairs: Collection[tuple[int, int]], step: int) -> bool:
-    """Do products with these k of A and B multiply each k with the other operand's next or last one, and that one with
-    it?
+    """Do products with these k of A and B multiply each k with the one of the other operand that is a step before or
+    after it, and that one with it?
 
     >>> are_exchanged([(0, 16), (16, 0)], 16), are_exchanged([(0, 16), (16, 32)], 16), are_exchanged([(0, 0)], 16)
     (True, False, False)
     """
-    return bool(pairs) and all((b, a) in pairs and abs(a - b) == step for a, b in pairs)
+    return bool(pairs) and step > 0 and all((b, a) in pairs and abs(a - b) == step for a, b in pairs)
 
 
 def are_terms(pairs: Sequence[tuple[int, int]], *, fewest: int = 2) -> bool:
@@ -211,11 +211,13 @@ def _are_all_parts(sums: list[list[_Use]]) -> bool:
     """Do sums multiply parts of complex numbers, such as A_re * B_im in one accumulator and A_im * B_re in another one?
 
     Each k of A then has two partners or more, all k equally many, and so has each k of B. In a sum, k of A and B are
-    equally far apart, or have long runs.
+    equally far apart, or have long runs. Without the real part, k have one partner: the parts are exchanged.
     """
     pairs = partners((use.step.event, *use.reads) for its in sums for use in its)
     counts = [set(collections.Counter(pair[side] for pair in pairs).values()) for side in (0, 1)]
-    if len(set(pairs)) < len(pairs) or any(len(each) != 1 or min(each) < 2 for each in counts):
+    if len(set(pairs)) < len(pairs) or any(len(each) != 1 for each in counts):
+        return False
+    if any(min(each) < 2 for each in counts) and not (len(sums) > 1 and are_exchanged(pairs, abs(pairs[0][0] - pairs[0][1]))):
         return False
     return all(len({a.at[1] - b.at[1] for a, b in (use.reads for use in its) if a and b}) == 1 or _has_long_runs(its) for its in sums)
 
