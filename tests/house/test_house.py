@@ -251,7 +251,7 @@ FORMULAS = (
     # and those that compute with arrays or texts, and know nothing of a launch
     *(f"smemsim.run.sanitizer.{name}" for name in ("byte_masks", "global_loops", "operation_sets", "settled_bytes", "shard_record", "strong_bytes")),
     # what an instruction costs, what a program's text says, and the words of a message
-    "smemsim.run.counters.", "smemsim.run.cohort", *(f"smemsim.run.lower.{name}" for name in ("cfg", "dataflow", "lane_private", "sums", "waits")), "smemsim.virtual.calls.wire",
+    "smemsim.run.counters.", "smemsim.run.cohort", "smemsim.run.engine.schedule", *(f"smemsim.run.lower.{name}" for name in ("cfg", "dataflow", "lane_private", "sums", "waits")), "smemsim.virtual.calls.wire",
     # whose library is not there where CI runs: a stand-in for it calls them
     "smemsim.virtual.torch_", "smemsim.virtual.process",
     "smemsim.core.machine.padding", "smemsim.core.machine.uninitialised", "smemsim.core.ptx.demangle",
