@@ -1373,12 +1373,10 @@ def test_a_program_that_closes_its_connection_is_not_said_to_be_fine(tmp_path):
 @pytest.mark.parametrize("arch", ["sm_90a", "sm_100a"])
 def test_ptx_in_a_cubin_has_the_lines_of_its_source(arch, tmp_path):
     """ptxas blanks `.loc` and `.file`; the cubin's line tables give them back, with the calls that were inlined."""
-    texts = {}
-    for name, kind in (("cubin", "-cubin"), ("ptx", "-ptx")):
-        out = tmp_path / f"gemm.{name}"
-        flags = ["-std=c++17", "-gencode", f"arch=compute_{arch[3:]},code={arch if name == 'cubin' else f'compute_{arch[3:]}'}"]
-        subprocess.run([NVCC, kind, *flags, "-lineinfo", str(PROGRAMS / "gemm.cu"), "-o", str(out)], check=True, capture_output=True)
-        texts[name] = out.read_bytes()
+    flags = ["-std=c++17", "-gencode", f"arch=compute_{arch[3:]},code={arch}", "-lineinfo", "--keep", "--keep-dir", str(tmp_path)]
+    command = [NVCC, "-cubin", *flags, str(PROGRAMS / "gemm.cu"), "-o", str(tmp_path / "gemm.cubin")]
+    subprocess.run(command, check=True, capture_output=True)
+    texts = {name: (tmp_path / f"gemm.{name}").read_bytes() for name in ("cubin", "ptx")}
     (image,) = (one for one in images(texts["cubin"]) if one.ptx)
     mine, theirs = read_module(image.ptx), read_module(texts["ptx"].decode())
     (name,) = (name for name, function in theirs.functions.items() if function.body and function.is_entry)
