@@ -112,7 +112,7 @@ def put_matrix(image: np.ndarray, dtype: str, at: int, codes: np.ndarray) -> Non
     image[first[..., None] + np.arange(16)] = chunks
 
 
-@functools.lru_cache(8)  # every case of a type asks for the same ones
+@functools.lru_cache(128)  # every case of a type asks for the same ones; all types together have fewer
 def tags(element: Element, first_chunk: int, chunks: int, step: int) -> np.ndarray:
     """Chunks whose elements hold `tag_bits` bits of their place, chunk * per_chunk + position: the `step`-th lowest
     ones.
