@@ -131,6 +131,21 @@ ret; }
 """
 
 
+@pytest.mark.parametrize("mode", ["closures", "compiled"])
+@pytest.mark.parametrize("store", ["st.release.gpu.global.u32", "st.global.u32"])
+def test_threads_that_machine_code_has_run_are_not_run_again(mode, store, monkeypatch):
+    """Found by `smemsim campaign concurrent`. Only warp 1 loads. So warp 0 has run when the sanitizer needs the
+    interpreter, which a store with release asks for. Then warp 0 added to its register twice.
+    """
+    text = f""".version 8.0\n.target sm_90a\n.address_size 64
+.visible .entry once(.param .u64 out) {{ .reg .pred %p<2>; .reg .b32 %r<5>; .reg .b64 %d<4>; .shared .b32 words[64];
+ld.param.u64 %d0, [out]; mov.u32 %r4, words; mov.u32 %r0, %tid.x; mul.wide.u32 %d1, %r0, 4; add.u64 %d1, %d0, %d1; setp.eq.u32 %p0, %r0, 0; setp.lt.u32 %p1, %r0, 32;
+mov.u32 %r1, %r0; mov.u32 %r2, 0; mov.u32 %r3, 7; mad.lo.u32 %r4, %r0, 4, %r4; st.shared.u32 [%r4], %r0; @%p0 {store} [%d0+128], %r3; bar.sync 0;
+@!%p1 ld.global.u32 %r2, [%d1]; add.u32 %r1, %r1, 100; add.u32 %r1, %r1, %r2; st.global.u32 [%d1+512], %r1; ret; }}"""
+    (out,) = _in(mode, monkeypatch, text, "once", [np.zeros(256, np.uint32)], block=64)
+    assert out[128:192].tolist() == [n + 100 + 7 * (n == 32) for n in range(64)]
+
+
 def test_a_predicated_instruction_leaves_the_bits_of_a_nan_where_it_is_not_executed(monkeypatch):
     # Found by tools.capture.random_programs: the NaN that a false predicate leaves in its register became the one that
     # arithmetic gives.

@@ -397,7 +397,7 @@ class Segment:
 
     def _run(self, x: Wave) -> Any:
         first, last, mask = _range(x)
-        given = first, last, None if mask is None else mask.ctypes.data
+        every = given = first, last, None if mask is None else mask.ctypes.data
         if self._may_be_direct[x.checks is not None] and not (x.memories.has_owners and self._uses_shared):
             first, is_over = self._directly(x, given)
             if is_over:
@@ -416,7 +416,7 @@ class Segment:
                 if looks is not None:
                     first = self._in_tiles(x, frame, code, functions, looks, given)
         if first < last and not self._whole(x, frame, code, functions, (first, *given[1:])):
-            return self._left(x, given, first)
+            return self._left(x, every, first)  # the threads before `first` have run, maybe with addresses in registers
         return None
 
     def _frame(self, x: Wave, *, is_direct: bool) -> Frame:
