@@ -2150,6 +2150,15 @@ def test_bytes_that_the_own_cta_brings_too_much_are_not_of_another_one(more, is_
     assert ["expects 128 bytes, and 192 arrive" in message for message in told] == [True] * (not is_counted)
 
 
+@pytest.mark.parametrize(("count", "codes"), [(64, []), (1, ["X010"])])
+def test_arrivals_that_a_phase_does_not_expect_take_the_place_of_those_of_copies(count, codes):
+    """Each cp.async.mbarrier.arrive adds an arrival, and makes it later. The other arrivals of the phase are `count`."""
+    arrive = "mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 64;" if count == 1 else "mbarrier.arrive.shared::cta.b64 _, [bar];"
+    body = f"{init(count)} bar.sync 0; cp.async.mbarrier.arrive.shared::cta.b64 [bar]; {arrive}"
+    for schedule in ("latest", 3):
+        assert [f.code for f in run(Kernel("", body), schedule=schedule).findings] == codes
+
+
 # Each CTA stores words and reads those of the other one; `between` stands between the two.
 SWAPPED = """mov.u32 %r30, %ctaid.x; mad.lo.u32 %r31, %r30, 64, %r1; mul.wide.u32 %rd5, %r31, 4; add.u64 %rd6, %rd5, %rd1; xor.b32 %r32, %r31, 64;
 mul.wide.u32 %rd7, %r32, 4; add.u64 %rd7, %rd7, %rd1; st.global.u32 [%rd6], %r1; {} ld.global.u32 %r9, [%rd7]; st.global.u32 [%rd6+2048], %r9; {}"""

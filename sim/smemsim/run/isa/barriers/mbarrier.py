@@ -240,6 +240,12 @@ class State:
         self.pending += count
         self._settles(x)
 
+    def completes_own(self, x: Wave, threads: np.ndarray, i: Instruction) -> None:
+        """The arrivals that an instruction added for these threads have come. X010 if others took their place."""
+        if len(threads) > self.pending:
+            self._too_many(x, int(threads[0]), len(threads), i)
+        self.adds(x, -len(threads))
+
     def adds_own(self, i: Instruction) -> None:
         """Note an instruction that adds an arrival to the phase, and makes it: the count is what it was."""
         self._note(ADDS_OWN, i)

@@ -202,14 +202,14 @@ def build_arrive(i: Instruction, c: Linker) -> Step:
             barrier.state.adds_own(i)
             if x.in_flight is not None:
                 barrier.alone().adds(x, len(threads[part]))
-                defer(x, functools.partial(_come, x, barrier, len(threads[part])), stream=GROUP)
+                defer(x, functools.partial(_come, x, i, barrier, threads[part]), stream=GROUP)
 
     return run
 
 
-def _come(x: Wave, barrier: Mbarrier, count: int) -> None:
+def _come(x: Wave, i: Instruction, barrier: Mbarrier, threads: np.ndarray) -> None:
     """Arrivals that were added have come."""
-    barrier.alone().adds(x, -count)
+    barrier.alone().completes_own(x, threads, i)
 
 
 def _arrives(x: Wave, i: Instruction, cta: Cta, offset: int, threads: np.ndarray) -> None:
