@@ -1,5 +1,7 @@
 """The package's CuTe algebra against the tests' own, against plain evaluation, and against what the documents print."""
 
+import itertools
+
 import pytest
 from click.testing import CliRunner
 from hypothesis import assume, given
@@ -208,3 +210,68 @@ PASTED = "Sw<3,4,3> o smem_ptr[16b](unset) o ((_8,_16),(_64,_4)):((_64,_512),(_1
 def test_layouts_on_the_command_line(command, code, said):
     done = CliRunner().invoke(main, command)
     assert (done.exit_code, said in done.output) == (code, True), done.output
+
+
+@pytest.mark.parametrize("bits", [4, 8, 16, 32, 64])
+def test_an_xor_on_elements_is_the_one_on_their_bytes(bits):
+    """The hardware XORs bits of the byte address from bit 7 on into bits from 4 on. Of a text that is printed for elements
+    this is known by their size.
+    """
+    scale = {4: -1, 8: 0, 16: 1, 32: 2, 64: 3}[bits]
+    for width, base, shift in itertools.product(range(4), range(8), range(8)):
+        printed = CuteSwizzle(width, base, shift)
+        fits = [at for at in (base, base + scale) if at + shift == 7 and at >= 4]
+        if fits:
+            assert printed.on_bytes(bits) == CuteSwizzle(width, fits[0], shift)
+        elif not width:
+            assert printed.on_bytes(bits)(0xABCD) == 0xABCD
+        else:
+            with pytest.raises(InputError, match="the hardware XORs bits of the byte address from bit 7 on"):
+                printed.on_bytes(bits)
+    for byte in range(0, 1024, 2):
+        assert CuteSwizzle(3, 3, 3).on_bytes(16)(byte) == 2 * CuteSwizzle(3, 3, 3)(byte // 2)
+
+
+def test_the_bits_that_are_said_count_before_those_of_the_text():
+    text = "Sw<3,3,3> o smem_ptr[16b](unset) o (8,64):(64,1)"
+    assert CuteLayout.parse(text).functor == CuteLayout.parse(text, element_bits=16).functor == CuteSwizzle(3, 4, 3)
+    with pytest.raises(InputError, match="on elements of 32 bits"):
+        CuteLayout.parse(text, element_bits=32)
+
+
+@examples(100)
+@given(layouts, st.integers(0, 200))
+def test_past_its_size_a_layout_goes_on_in_its_last_mode(layout, more):
+    *inner, (_, step) = layout.leaves()
+    inside = 1
+    for count, _ in inner:
+        inside *= count
+    number = layout.size + more
+    assert layout(number) == layout(number % inside) + number // inside * step
+
+
+@pytest.mark.parametrize("count", [1, 2, 4, 8])
+def test_a_mode_becomes_wider_elements_if_it_fills_them_alike(count):
+    """`count` old elements are a new one. A mode's offsets are those of whole new elements, or as many in each, one after
+    the other.
+    """
+    for size, step in itertools.product((*range(1, 13), 16), (0, 1, 2, 3, 4, 6, 8, 16)):
+        places = [i * step // count for i in range(size)]
+        in_each = count // step if step and count % step == 0 else 0
+        if count == 1 or step == 0:
+            wanted = size, step
+        elif size == 1:
+            wanted = 1, -(-step // count)
+        elif step % count == 0:
+            wanted = size, step // count
+        elif in_each and size % in_each == 0:
+            wanted = size // in_each, 1
+        else:
+            with pytest.raises(InputError, match="does not fill whole elements"):
+                recast(CuteLayout(size, step), 8 * count, 8)
+            continue
+        made = recast(CuteLayout(size, step), 8 * count, 8)
+        assert made.leaves() == (wanted,)
+        assert [made(i) for i in range(wanted[0])] == sorted(set(places)) or 0 in wanted or size == 1
+        both = recast(CuteLayout((size, 2), (step, 0)), 8 * count, 8)
+        assert both.leaves() == (wanted, (2, 0))

@@ -52,12 +52,14 @@ class Names:
         return mangled, [shown]
 
     def type(self, level: int) -> tuple[str, str]:
-        kind = self.random.randrange(9)
+        kind = self.random.randrange(10)
+        if kind == 9:  # what was named before, or a parameter of the template: it is not followed
+            return self.random.choice(("S_", "S0_", "S1Z_", "T_", "T12_")), "…"
         if kind < 2:
             return self.random.choice(list(BUILTIN.items()))
         if kind < 4:
             letter, (mangled, shown) = self.random.choice(list(AROUND)), self.type(level)
-            return letter + mangled, shown + AROUND[letter]
+            return letter + mangled, shown if shown == "…" else shown + AROUND[letter]
         if kind == 4:
             mangled, shown = self.type(level)
             return f"A{level + 3}_{mangled}", f"{shown}[{level + 3}]"
@@ -110,6 +112,25 @@ def test_what_cannot_be_read_is_an_ellipsis_behind_what_can():
     # a substitution stands for something that was named before: it is left out at the begin, and an ellipsis inside
     assert demangled("_ZNS_3FooE") == "Foo"
     assert demangled("_Z4gemmI3FooS_PS0_T_E") == "gemm<Foo, …, …, …>"
+
+
+# as c++filt writes them, without results and parameters; an expression of a type is not read
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    {
+        "_Z1fISt6vectorIiEEvv": "f<std::vector<int>>", "_Z1fISt3FooEvv": "f<std::Foo>", "_Z1fISs3FooEvv": "f<std::string, Foo>",
+        "_ZL4gemmv": "gemm", "_ZN1aL4gemmEv": "a::gemm", "_Z1fIN2ns3BarESaIiEEvv": "f<ns::Bar, std::allocator<int>>",
+        "_Z1fIDtfp_EEvv": "f<…>", "_Z1fIDTfp_EEvv": "f<…>", "_Z1fIZ1gvE1xEvv": "f<…>", "_Z0v": "_Z0v",
+    }.items(),
+)  # fmt: skip
+def test_names_of_libraries_and_of_one_file(name, shown):
+    assert demangled(name) == shown
+
+
+def test_a_parameter_that_names_what_is_not_there_ends_the_list():
+    assert pointed_types("_Z1fPKfS_S0_i") == ["f32", "", "f32", ""]
+    assert [pointed_types(f"_Z1fPKfS{n}_i") for n in "12Z"] == [["f32"]] * 3
+    assert [pointed_types(name) for name in ("_Z1fS_", "_Z1f", "_Z1fi", "f", "_ZN1a1fEPf")] == [[], [], [""], [], []]
 
 
 ELEMENTS = {
