@@ -30,6 +30,9 @@ def changes(found, module, mbarriers=None):
     """[(sentence with places for lines, {number of the changed instruction: what it becomes})]"""
     told = []
     for one in candidates_of(found, module, mbarriers or {}):
+        # whether the rule proposes nothing else, and whether its text names other changes, too
+        assert one.is_all == one.text.startswith(("expect ", "fence.proxy", "wgmma.fence", "accumulators ", "wgmma.wait"))
+        assert one.is_beside == (found.code in ("X006", "X008", "X010", "X011") and not one.is_other)
         becomes = {edit.of.line - FIRST: ["*" if i is edit.of else shown(i) for i in edit.becomes] for edit in one.edits}
         named = re.findall(r"lines? (\d+(?:, \d+)*(?: and \d+)?)", one.text)
         lines = {int(n) - FIRST for some in named for n in re.findall(r"\d+", some)}
@@ -274,3 +277,49 @@ def test_scopes_and_orders_between_ctas_are_widened_nearest_first():
         *((f".{order[body[n].op]} instead of .relaxed in", becomes(n, ("relaxed", order[body[n].op]))) for n in (3, 2, 0)),
         (".gpu instead of .cta in", becomes(0, wide) | becomes(4, wide)),
     ]
+
+
+@pytest.mark.parametrize("has_number", [True, False])
+@pytest.mark.parametrize("parity", [0, 1, 3])
+@pytest.mark.parametrize("is_early", [True, False])
+def test_a_wait_gets_the_other_parity(has_number, parity, is_early):
+    """If it waits for a phase that is past, or not begun. In a register the parity is turned for this wait alone."""
+    given = str(parity) if has_number else "%r1"
+    module, body = code("mov.u32 %r1, 1;", f"W: mbarrier.try_wait.parity.shared.b64 %p1, [bar], {given};", "@!%p1 bra W;")
+    told = changes(at_instruction("X006", body[1], "", numbers={"parity": is_early}), module)
+    name, other = body[1].name, 1 - parity % 2
+    if has_number:
+        wanted = (f"parity {other} in", {1: [f"{name} %p1, [], {other}"]})
+    else:
+        wanted = ("the other parity (xor 1) in", {1: ["xor.b32 %r1, %r1, 1", "*", "xor.b32 %r1, %r1, 1"]})
+    assert [one for one in told if "where n counts" not in one[0]] == [wanted] * is_early
+    counted = [text for text, _ in told if "where n counts" in text]
+    starts = [parity % 2] if has_number else [1]  # the register's only value
+    counts = [("n" if n == 1 else f"(n / {n})") + " & 1" + " ^ 1" * start for n in (1, 2, 3, 4) for start in starts]
+    assert counted == [f"parity {text} in, where n counts the earlier passes of this wait" for text in counts]
+
+
+@pytest.mark.parametrize("apart", [16, 24])
+def test_accumulators_move_apart_where_their_addresses_are_computed(apart):
+    """A shift makes powers of two alone. First without the sums, which may be of other things."""
+    shift = apart.bit_length() - 1
+    module, body = code(
+        f"add.u32 %r2, %r1, {apart};", f"shl.b32 %r3, %r2, {shift};", f"mad.lo.u32 %r4, %r3, {apart}, %r9;", f"mul.lo.u32 %r9, %r8, {apart};", "add.u32 %r9, %r9, 7;",
+        "tcgen05.mma.cta_group::1.kind::f16 [%r4], %d1, %d2, %r5, %p1;", f"add.u32 %r6, %r1, {apart};", f"mad.lo.u32 %r12, %r11, 2, {apart};",
+        "tcgen05.st.sync.aligned.32x32b.x1.b32 [%r12], {%r6};",
+    )  # fmt: skip
+    for code_ in ("X012", "X017"):
+        told = changes(at_instruction(code_, body[8], "", numbers={"apart": apart, "columns": 32}), module)
+        others = {2: ["mad.lo.u32 %r4, %r3, 32, %r9"], 3: ["mul.lo.u32 %r9, %r8, 32"], 7: ["mad.lo.u32 %r12, %r11, 2, 32"]}
+        others |= {1: ["shl.b32 %r3, %r2, 5"]} if apart == 16 else {}
+        text = f"accumulators 32 columns apart instead of {apart} in"
+        assert told == [(text, others), (text, others | {0: ["add.u32 %r2, %r1, 32"]})]
+        for numbers in ({"apart": apart}, {"columns": 32}, {"apart": apart, "columns": "32"}, {"apart": 5, "columns": 32}):
+            assert not changes(at_instruction(code_, body[8], "", numbers=numbers), module)
+
+
+def test_other_findings_have_no_change():
+    module, body = code("mov.u32 %r1, 1;", "bar.sync 0;")
+    assert not changes(at_instruction("X001", body[1], "", numbers={"came": 5}), module)
+    cluster, body = code("barrier.cluster.wait.aligned;", "bar.sync 0;", "bar.sync 1, 64;")
+    assert not changes(at_instruction("X006", body[0], "", numbers={"came": 64}), cluster)
