@@ -323,3 +323,53 @@ def test_other_findings_have_no_change():
     assert not changes(at_instruction("X001", body[1], "", numbers={"came": 5}), module)
     cluster, body = code("barrier.cluster.wait.aligned;", "bar.sync 0;", "bar.sync 1, 64;")
     assert not changes(at_instruction("X006", body[0], "", numbers={"came": 64}), cluster)
+
+
+WAIT = "mbarrier.try_wait.parity.shared.b64 %p1, [bar], 0;"
+
+
+@pytest.mark.parametrize(
+    ("lines", "decides"),
+    [
+        ((f"W: {WAIT}", "@!%p1 bra W;"), True), ((WAIT, "@%p1 exit;"), True), ((WAIT, "@%p1 ret;"), True), ((WAIT, "nanosleep.u32 1;"), False),
+        ((WAIT, "not.pred %p2, %p1;", "@%p2 bra END;"), True), ((WAIT, "setp.eq.u32 %p1, %r1, 0;", "@%p1 bra END;"), False),
+        ((WAIT, "@%p3 setp.eq.u32 %p1, %r1, 0;", "@%p1 bra END;"), True), ((WAIT, "selp.u32 %r1, 1, 0, %p1;", "setp.eq.u32 %p2, %r1, 0;", "@%p2 bra END;"), True),
+        ((WAIT, "selp.u32 %r1, 1, 0, %p1;", "mov.u32 %r1, 0;", "setp.eq.u32 %p2, %r1, 0;", "@%p2 bra END;"), False), ((WAIT, "@%p1 mov.u32 %r1, 0;"), False),
+        ((WAIT, "bra FAR;", "BACK: @%p1 bra END;", "ret;", "FAR: bra BACK;"), True), ((WAIT, "ret;", "@%p1 bra END;"), False), ((WAIT, "trap;", "@%p1 bra END;"), False),
+        ((WAIT, "bra FAR;", "@%p1 bra END;", "FAR: nanosleep.u32 1;"), False), (("L: setp.eq.u32 %p2, %r1, 1;", "@%p1 bra END;", WAIT, "@%p2 bra L;"), True),
+        ((WAIT, "ts: .branchtargets ONE, TWO;", "brx.idx %r1, ts;", "ONE: nanosleep.u32 1;", "ret;", "TWO: @%p1 bra END;"), True),
+        ((WAIT, "L: nanosleep.u32 1;", "bra L;"), False), ((WAIT.replace(";", ", 100;"), "@%p1 bra END;"), True), ((WAIT, "@%p2 bra END;"), False), (("@%p2 bra END;", WAIT), False),
+    ],
+)  # fmt: skip
+def test_a_loop_is_put_around_a_wait_whose_answer_decides_no_branch(lines, decides):
+    """On any way that the threads may take, and in any register that has the answer."""
+    module, body = code("nanosleep.u32 2;", *lines, "END: ld.shared.u32 %r3, [bar];")
+    wait, load = (next(i for i in body if i.op == op) for op in ("mbarrier", "ld"))
+    found = [one for one in candidates_of(at_instruction("X004", load, ""), module, {}) if "until it is true" in one.text]
+    assert len(found) == (not decides)
+    for one in found:
+        (edit,) = one.edits
+        first, back = edit.becomes
+        ((label, n),) = edit.labels
+        assert (edit.of.line, first, n) == (wait.line, wait, 0)
+        assert (back.name, back.operands[0].name, back.guard.name, back.guard.negated) == ("bra", label, "%p1", True)
+        assert (one.is_all, one.is_other) == (False, True)
+    counted = [one for one in candidates_of(at_instruction("X004", load, ""), module, {}) if "where n counts" in one.text]
+    assert bool(counted) == decides
+    for one, stages in zip(counted, (1, 2, 3, 4), strict=bool(counted)):
+        (becomes, zero), first = (edit.becomes for edit in one.edits), len(module.functions["k"].registers)
+        count, parity = becomes[0].operands[1], becomes[0].operands[0]
+        assert [x.slot for x in (count, parity)] == [first, first + 1]
+        assert [x.name for x in one.edits[0].registers] == [count.name, parity.name]
+        assert [shown(i) for i in becomes] == [
+            f"div.u32 {parity.name}, {count.name}, {stages}", f"and.b32 {parity.name}, {parity.name}, 1", f"xor.b32 {parity.name}, {parity.name}, 0",
+            shown(wait).replace(", 0", f", {parity.name}", 1), f"@%p1 add.u32 {count.name}, {count.name}, 1",
+        ]  # fmt: skip
+        assert ([shown(i) for i in zero], zero[0].line) == ([f"mov.u32 {count.name}, 0", "nanosleep.u32 2"], FIRST)
+        assert (one.is_all, one.is_other, one.parities) == (False, True, (wait,))
+
+
+@pytest.mark.parametrize("wait", [f"@%p2 {WAIT}", WAIT.replace("%p1", "_"), WAIT.replace(".parity", "").replace("0;", "%d1;")])
+def test_a_wait_without_an_answer_of_its_own_gets_no_loop(wait):
+    module, body = code("mov.u32 %r1, 0;", wait, "ld.shared.u32 %r3, [bar];")
+    assert not [one for one in candidates_of(at_instruction("X004", body[2], ""), module, {}) if "until it is true" in one.text]
