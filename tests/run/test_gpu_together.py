@@ -364,3 +364,28 @@ def test_tensor_memory_that_one_cta_gives_back_too_early_is_found_as_where_all_d
     _, args = file.placed(gpu)
     done = gpu.run(ptx, dataclasses.replace(file.config(args), grid=(CTAS, 1, 1)))
     assert [f.code for f in done.findings] == codes
+
+
+ENDED = """.version 8.8
+.target sm_90a
+.address_size 64
+.shared .align 8 .b64 bar[2];
+.visible .entry k() {{
+.reg .pred %p<6>; .reg .b32 %r<9>;
+mov.u32 %r1, %tid.x; mov.u32 %r2, %ctaid.x; setp.eq.u32 %p1, %r1, 0; setp.eq.u32 %p2, %r1, 32; setp.eq.u32 %p3, %r2, {odd};
+mov.u32 %r3, bar; selp.u32 %r4, 8, 0, %p3; add.u32 %r5, %r3, %r4; xor.b32 %r6, %r4, 8; add.u32 %r6, %r3, %r6;
+@%p1 mbarrier.init.shared::cta.b64 [bar], 1; @%p1 mbarrier.init.shared::cta.b64 [bar+8], 1;
+wgmma.fence.sync.aligned; bar.sync 0;
+@%p2 mbarrier.arrive.shared::cta.b64 _, [bar+8];
+{meets}
+@%p1 mbarrier.inval.shared::cta.b64 [%r5];
+bar.sync 0; @%p1 mbarrier.inval.shared::cta.b64 [%r6]; ret; }}"""
+
+
+@pytest.mark.parametrize("odd", [0, 1, 2, 9])
+@pytest.mark.parametrize("meets", ["bar.sync 0;", ""])
+def test_the_cta_that_invalidates_the_mbarrier_in_use_is_found_and_no_other(meets, odd):
+    """CTA `odd` invalidates the second mbarrier, at which a warp arrives; the others invalidate the first one."""
+    done = Gpu("sm_90a").launch(ENDED.format(odd=odd, meets=meets), "k", grid=3, block=128, progress=False)
+    assert [f.code for f in done.findings] == ["X008"] * (not meets and odd < 3)
+    assert all(f"CTA {odd}" in f.message for f in done.findings)

@@ -539,3 +539,46 @@ def test_an_array_that_differs_is_told_at_the_first_write_to_global_memory(befor
     (found,) = dataclasses.replace(of_a_race, launch=launch, differing=(apart(),), appeared=()).findings
     lines = {text: n for n, text in enumerate(ptx.split("\n"), 1)}
     assert found.line == lines[f"@%p {before}" if is_first else "st.global.u32 [%o], 1; ret;"]
+
+
+PUBLISHED = """mov.u32 %r1, %ctaid.x; setp.ne.u32 %p1, %r1, 0;
+@%p1 bra TAKE;
+{data}
+{fence}
+{flag}
+ret;
+TAKE: ld.acquire.gpu.global.u32 %r2, [%d2+128];
+setp.eq.u32 %p1, %r2, 0;
+@%p1 bra TAKE;
+ld.relaxed.gpu.global.u32 %r3, [%d2];
+st.global.u32 [%d1], %r3;"""
+
+
+@pytest.mark.parametrize(
+    "flag",
+    [
+        "atom.relaxed.gpu.global.exch.b32 %r4, [%d2+128], 1;",
+        "red.relaxed.gpu.global.add.u32 [%d2+128], 1;",
+        "st.relaxed.gpu.global.u32 [%d2+128], 1;",
+    ],
+)
+@pytest.mark.parametrize("data", ["st.relaxed.gpu.global.u32 [%d2], 7;", "st.global.u32 [%d2], 7;"])
+@pytest.mark.parametrize("fence", ["fence.acq_rel.gpu;", ""])
+def test_a_fence_brings_the_data_before_an_atomic_operation_on_the_flag(fence, data, flag):
+    """With the fence no schedule shows the flag without the data; without it some do."""
+    text = f""".version 8.8
+.target sm_90a
+.address_size 64
+.visible .entry k(.param .u64 m, .param .u64 o) {{
+.reg .pred %p<3>; .reg .b32 %r<9>; .reg .b64 %d<9>;
+ld.param.u64 %d2, [m]; ld.param.u64 %d1, [o];
+{PUBLISHED.format(fence=fence, data=data, flag=flag)}
+ret;
+}}"""
+    found = set()
+    for schedule in ("latest", *range(9)):
+        gpu = smemsim.Gpu("sm_90a")
+        arrays = gpu.zeros(64, np.uint32), gpu.zeros(1, np.uint32)
+        gpu.launch(text, grid=2, block=1, args=[*arrays], schedule=schedule, progress=False, sanitize=False, limit=20_000)
+        found.add(int(arrays[1].numpy()[0]))
+    assert found == ({7} if fence else {0, 7})
