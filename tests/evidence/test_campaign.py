@@ -254,6 +254,48 @@ def test_a_product_that_is_not_doubled_with_its_operands_is_told():
     assert judged == found > 2
 
 
+@pytest.mark.parametrize(("block", "least", "most"), [(16, 8, 0x70), (32, 1, 0xF0)])
+def test_factors_of_a_scaled_product_are_doubled_where_they_have_room(block, least, most):
+    """The next binade of ue4m3 is 8 codes on, that of ue8m0 the next code. Below the normal numbers and near the largest
+    one nothing is said.
+    """
+    drawn = (arithmetic.Product(random.Random(seed)) for seed in itertools.count())
+    p = next(p for p in drawn if p.block == block and not p.any_bits and (p.given["scale_type"] == "ue4m3") == (block == 16))
+    law = arithmetic.LAWS["doubled"]
+    assert law(p, random.Random(0)) == ""
+    for code, says in ((least, ""), (least - 1, None), (most, ""), (most + 1, None), (0xC0, "")):  # the highest bit of ue4m3 says nothing
+        p.given["scale_a"][0, 0] = code
+        assert law(p, random.Random(0)) == says, code
+    p.given["scale_a"][0, 0] = most
+    plain = p.d
+    p.d = lambda **changes: plain(**{name: x + (name == "scale_a") for name, x in changes.items()}).astype(plain().dtype)
+    assert law(p, random.Random(0)).startswith("2A and 2C: D[")
+
+
+def test_numbers_that_have_no_double_are_not_judged():
+    """A that is subnormal or too large, or C that does not outweigh the zeros or overflows."""
+    drawn = (arithmetic.Product(random.Random(seed)) for seed in itertools.count())
+    p = next(p for p in drawn if p.types[0] == "f16" and p.types[2] == "f32" and not p.any_bits)
+    law, a, c = arithmetic.LAWS["doubled"], p.a.copy(), p.c.copy()
+    # codes of f16: 0, the smallest normal number and the one below, half of the largest number and all of it, infinity
+    for code, says in ((0, ""), (0x8000, ""), (0x0400, ""), (0x03FF, None), (0x7BFF - 0x400, ""), (0x7BFF, None), (0xFC00, None)):
+        p.a = a.copy()
+        p.a[0, 0] = code
+        assert law(p, random.Random(0)) == says, hex(code)
+    p.a = a
+    for code, says in (
+        (0x3F800000, ""),
+        (0xBF800000, ""),
+        (0x3F7FFFFF, None),
+        (0, None),
+        (0x7F7FFFFF, None),
+        (0x7F800000, None),
+        (0x7FC00000, None),
+    ):
+        p.c = np.full_like(c, code)  # f32: 1, -1, a bit less, 0, the largest number, infinity, NaN
+        assert law(p, random.Random(0)) == says, hex(code)
+
+
 def test_every_law_of_sums_holds_for_zeros_too_and_finds_one_wrong_bit():
     """The law on one element at a time and the exact one look at D itself, the others at what changed operands give."""
     found = collections.Counter()
