@@ -11,6 +11,7 @@ import re
 import struct
 import sys
 import time
+import types
 from types import SimpleNamespace
 
 import ml_dtypes
@@ -25,6 +26,7 @@ import triton_kernels
 from places import TESTS
 from smemsim import InputError, Unmodelled
 from smemsim.diagnosis import Progress
+from smemsim.diagnosis.progress import told
 from smemsim.run import LaunchConfig, RunOptions
 from smemsim.run.engine.arrays import as_numpy, storage
 from strategies import examples
@@ -727,6 +729,43 @@ def test_a_long_launch_prints_a_line_now_and_then_where_there_is_no_terminal(cap
     assert "smemsim: k: 2 of 1000 CTAs in 3 s\n" in told_of([3], capsys)
     assert "smemsim: k: 6 of 1000 CTAs in 5 s, about 8 minutes left\n" in told_of([3, 4, 5], capsys)
     assert told_of([3, 4, 5], capsys, quiet=True) == ""
+
+
+@pytest.mark.parametrize(
+    ("total", "waves", "said"),
+    [
+        # (seconds, CTAs) when a wave ends. The first one alone counts if it took more than 10 s.
+        (100, [(10.0, 1)], []), (100, [(10.5, 1)], ["1 of 100 CTAs took 10 s, the others will take about 17 minutes"]),
+        # More than ten minutes are worth a sentence.
+        (51, [(12.0, 1)], []), (52, [(12.0, 1)], ["1 of 52 CTAs took 12 s, the others will take about 10 minutes"]),
+        # Later waves count from the first one on, if they took more than a second and had CTAs.
+        (4000, [(5.0, 4), (6.0, 4)], []), (4000, [(5.0, 4), (7.0, 4)], ["8 of 4000 CTAs took 7 s, the others will take about 33 minutes"]), (4000, [(5.0, 4), (9.0, 0)], []),
+        # A line each 30 seconds, with the time left if it is known, and none at the end.
+        (20, [(5.0, 2), (30.0, 2)], []), (20, [(5.0, 2), (31.0, 2)], ["4 of 20 CTAs in 31 s, about 3 minutes left"]), (4, [(5.0, 2), (31.0, 2)], []),
+        (9, [(5.0, 2), (31.0, 2), (61.0, 2), (62.0, 2)], ["4 of 9 CTAs in 31 s, about 65 s left", "8 of 9 CTAs in 62 s, about 10 s left"]),
+        (20, [(5.0, 2), (31.0, 0)], ["2 of 20 CTAs in 31 s"]),
+        # After the sentence the next line comes 30 seconds later.
+        (1000, [(20.0, 2), (45.0, 2), (51.0, 2)], ["2 of 1000 CTAs took 20 s, the others will take about 2.8 hours", "6 of 1000 CTAs in 51 s, about 2.1 hours left"]),
+    ],
+)  # fmt: skip
+def test_what_is_said_of_progress_follows_from_the_times_of_its_waves(total, waves, said, capsys, monkeypatch):
+    now = [1000.0]
+    monkeypatch.setattr("smemsim.diagnosis.progress.time", types.SimpleNamespace(perf_counter=lambda: now[0]))
+    with Progress(total, "k") as progress:
+        for seconds, ctas in waves:
+            now[0] = 1000.0 + seconds
+            progress(ctas)
+    assert progress.done == sum(ctas for _, ctas in waves)
+    lines = [line.removeprefix("smemsim: k: ").partition("; ctas=")[0] for line in capsys.readouterr().err.splitlines()]
+    assert lines == said
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.4, "0 s"), (89.4, "89 s"), (90, "2 minutes"), (150, "2 minutes"), (5399, "90 minutes"), (5400, "1.5 hours"), (36 * 3600 - 1, "36.0 hours"), (36 * 3600, "1.5 days")],
+)  # fmt: skip
+def test_a_time_is_told_in_one_unit(seconds, text):
+    assert told(seconds) == text
 
 
 class Terminal(io.StringIO):
