@@ -562,3 +562,41 @@ def test_numbers_and_paths_of_other_libraries_are_a_scenarios(tmp_path):
         check(scenario | {"arch": tmp_path})
     with pytest.raises(InputError, match="arch = 'ff'"):
         check(scenario | {"arch": b"\xff"})
+
+
+FITS = {"dtype": "bf16", "extent": {"m": 64, "k": 16}, "stride": {"m": 32, "k": 2}}
+
+
+def of_tensor(**given):
+    return check({"arch": "sm_90a", "tensor": {"X": FITS | given}})
+
+
+@pytest.mark.parametrize(("key", "first", "unit"), [("extent", 1, "elements"), ("stride", 0, "bytes")])
+@pytest.mark.parametrize("axis", ["m", "k"])
+def test_extents_and_strides_are_whole_numbers_from_their_first_on(key, first, unit, axis):
+    """One element may lie at any stride, also at none."""
+    assert of_tensor(**{key: FITS[key] | {axis: first}}).codes == ()
+    for bad in (first - 1, -5, 1.5, True, "1", None, [1]):
+        with pytest.raises(InputError, match=rf"tensor\.X\.{key}.*(needs a whole number of {unit} from {first} on|whole number)"):
+            of_tensor(**{key: FITS[key] | {axis: bad}})
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"stride": {"m": 32}}, "has m, extent has m, k: needs the same axes"), ({"stride": {"m": 32, "k": 2, "n": 4}}, "has m, k, n, extent has m, k"),
+        ({"stride": {"m": 32, "k": 1}}, "k = 1: strides are bytes, and bf16 has 2"), ({"stride": {"m": 1, "k": 32}}, "m = 1: strides are bytes"),
+        ({"stride": {"m": 32, "k": 1}, "extent": {"m": 64, "k": 1}}, ""), ({"stride": {"m": 32, "k": 0}}, ""), ({"dtype": "e4m3", "stride": {"m": 32, "k": 1}}, ""),
+        ({"dtype": "e2m1", "stride": {"m": 32, "k": 1}}, ""), ({"dtype": "f32", "stride": {"m": 64, "k": 3}}, "k = 3: strides are bytes, and f32 has 4"),
+        ({"walks": {"n": [[2, 64, 0, 1]]}}, "n: needs axes of X (m, k)"), ({"walks": {"m": [[2, 64, 0, 1]]}}, ""), ({"walks": {"m": [[2, 0, 0, 0]]}}, ""),
+        *(({"walks": {"m": bad}}, "needs [[indices, bytes from one to the next") for bad in
+          ([], [[2, 64, 0]], [[0, 64, 0, 1]], [[2, -1, 0, 1]], [[2, 64, -1, 1]], [[2, 64, 2, 1]], [[2, 64, 0, True]], 5)),
+    ],
+)  # fmt: skip
+def test_a_tensor_has_one_stride_for_each_axis_and_no_elements_that_overlap(given, said):
+    if not said:
+        assert of_tensor(**given).codes == ()
+        return
+    with pytest.raises(InputError) as caught:
+        of_tensor(**given)
+    assert said in str(caught.value)
