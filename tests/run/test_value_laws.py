@@ -310,6 +310,72 @@ def once(program, store, load):
     return frozenset(done) or None
 
 
+UPDATING = [
+    "ld.global.u32 {a}, [%d1];", "ld.global.u32 {a}, [%d1];", "ld.global.u32 {a}, [%d1+4];", "ld.global.u32 {a}, [%d3];", "ld.global.u32 {a}, [%d3];",
+    "st.global.u32 [%d1], {a};", "st.global.u32 [%d1], {a};", "st.global.u32 [%d1+4], {a};", "st.global.u32 [%d3], {a};", "st.global.u32 [%d3], {a};",
+    "add.u32 {a}, {b}, 1;", "or.b32 {a}, {b}, 4;", "or.b32 {a}, {b}, 4;", "max.u32 {a}, {b}, 7;", "mov.u32 {a}, {b};", "mov.u32 {a}, 5;", "@{p} mov.u32 {a}, {b};",
+    "setp.lt.u32 {p}, {a}, 9;", "@{p} bra L{n};", "@{p} bra L{n};", "bra L{n};", "add.u64 %d3, %d3, 4;", "selp.b32 {a}, {b}, {a}, {p};", "@{p} exit;",
+]  # fmt: skip
+
+
+@functools.cache
+def updating(seed: int):
+    """Few registers and places, so that much is stored where it comes from; %d3 gets several values."""
+    drawn, lines = random.Random(seed), ["mov.u64 %d3, %d2;"]
+    at = sorted(drawn.randrange(11) for _ in range(2))
+    for n in range(11):
+        lines += [f"L{k}:" for k in range(2) if at[k] == n]
+        text = drawn.choice(UPDATING)
+        lines.append(text.format(a=f"%r{drawn.randrange(1, 3)}", b=f"%r{drawn.randrange(1, 3)}", p="%p1", n=drawn.randrange(2)))
+    return linked(LOADED + "\n".join(lines))
+
+
+def in_line(program, by):
+    """(store, load) at an address that changes: no label and no change of it in between."""
+    body, labels = program.inlined.body, {*program.inlined.labels.values()}
+    found = set()
+    for n, load in enumerate(body):
+        base = load.operands[1].base if load.op == "ld" and "global" in load.modifiers else None
+        if base is None or sum(base.slot in i.given for i in body) == 1:
+            continue
+        values = set(load.given)
+        for m in range(n + 1, len(body)):
+            i = body[m]
+            if m in labels:
+                break
+            if i.op == "st" and i.operands[0] == load.operands[1] and i.operands[1].slot in values:
+                found.add((i, load))
+            if base.slot in i.given:
+                break
+            if i.op in by and values & i.used:
+                values |= i.given
+            elif i.guard is None:
+                values -= i.given
+    return {(s, l) for s, l in found if not (polls_by(program, l, made_of(program, l, by)) and body.index(l) in reached(body.index(l), ways_of(program), {body.index(s)}))}  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(160))
+def test_updates_are_found_where_much_is_stored_again(seed):
+    program = updating(seed)
+    body = program.inlined.body
+    kinds = {}
+    for name, by in (("all", PASSES_ON), ("once", ONCE), ("bits", ONCE - {"selp"})):
+        steady = {(s, l) for s, l in stored_again(program, by) if sum(s.operands[0].base.slot in i.given for i in body) == 1}
+        places = {}
+        for store, load in steady | in_line(program, by):
+            places.setdefault((store.modifiers[-2], store.operands[0]), []).append((store, load))
+        kinds[name] = set()
+        for of_place in places.values():
+            done = {once(program, store, load) for store, load in of_place}
+            if None in done or len(done) > 1:
+                kinds[name] |= {id(store) for store, _ in of_place}
+    assert set(dataflow.updates(program)) == kinds["all"]
+    assert dataflow.accumulations(program) == kinds["all"] - kinds["once"]
+    assert dataflow.bounds(program) == kinds["bits"] - (kinds["all"] - kinds["once"])
+    for load in (i for i in body if i.op == "ld" and "param" not in i.modifiers):
+        assert dataflow.is_polled(program, load) == polls(program, load, ways_of(program)), load.text
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_updates_are_stores_of_what_is_made_of_their_own_place(seed):
     program = program_of(seed)
