@@ -275,6 +275,18 @@ def test_the_page_of_a_program_has_each_launch_and_what_became_of_it(ended, tmp_
     assert re.search(r"launches? 5, 6|5, 6", " ".join(re.sub(r"<[^>]*>", " ", page).split()))
 
 
+def test_a_headline_is_the_first_finding_else_the_first_remark_else_what_became_of_the_launch():
+    remark = {"code": "X014", "severity": "note", "what": "a remark", "fix": {"text": ""}, "because": ""}
+    found = launched(64).run["findings"]
+    assert launched(64).headline().startswith("X001")
+    assert of_run(findings=found, remarks=[remark]).headline() == launched(64).headline()
+    assert of_run(remarks=[remark]).headline().startswith("X014")
+    assert KINDS["refused"][0]().headline() == "no such kernel"
+    silent = dataclasses.replace(launched(32), run=None, said="fill: it was not simulated")
+    assert silent.headline() == silent.told == "launch 1, fill: it was not simulated"
+    assert of_run().headline() == launched(32).told
+
+
 # ---- What was checked
 
 

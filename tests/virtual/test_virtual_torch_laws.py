@@ -8,7 +8,18 @@ import itertools
 import numpy as np
 import pytest
 
-from smemsim.virtual import CudaError, Policy, VirtualDevice, process, torch_cuda, torch_graphs, torch_random, torch_taint, torch_tensors
+from smemsim.virtual import (
+    CudaError,
+    Policy,
+    VirtualDevice,
+    process,
+    torch_cuda,
+    torch_graphs,
+    torch_influence,
+    torch_random,
+    torch_taint,
+    torch_tensors,
+)
 from smemsim.virtual.torch_tensors import CPU, CUDA, PINNED, Tensors
 from torch_stand_in import Storage, Tensor, stand_in
 
@@ -340,7 +351,10 @@ def test_the_card_is_an_h200(torch, device):
         True, True, 1, 0, True, True,
     ]  # fmt: skip
     assert not names["can_device_access_peer"](0, 0)
-    assert names["cudart"]().cudaMemGetInfo() == torch_cuda._memory_info()
+    assert names["cudart"]().cudaMemGetInfo() == names["cudart"]().cudaMemGetInfo(0) == torch_cuda._memory_info()
+    assert [getattr(names["cudart"](), name)(*given) for name, given in (
+        ("cudaProfilerStart", ()), ("cudaProfilerStop", ()), ("cudaHostRegister", (1, 2, 0)), ("cudaHostUnregister", (1,)),
+    )] == [0] * 4  # fmt: skip
 
 
 # ---- What functions of torch do with memory
@@ -503,6 +517,7 @@ def test_a_tensor_without_memory_is_not_read(torch, tensors, looked):
     x = of_card(torch, tensors, 4)
     x.data_ptr = lambda: (_ for _ in ()).throw(RuntimeError("no storage"))
     assert looked("add", (x,)) == []
+    assert [found.tolist() for found in torch_influence.marks_of(x)] == [[], []]
     x.data_ptr = lambda: 0
     assert looked("add", (x,)) == []
 
