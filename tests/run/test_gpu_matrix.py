@@ -640,18 +640,6 @@ def test_registers_that_are_written_behind_the_fence_in_another_block_are_a_rema
     assert codes(WORD.encode(), WORD.encode(), before=before.format("add.u32 %r2, %r2, 1;")) == told
 
 
-@pytest.mark.parametrize("fence", ["", "wgmma.fence.sync.aligned;"])
-def test_registers_that_the_first_block_of_a_kernel_writes_behind_the_fence_are_a_remark(fence: str) -> None:
-    text = kernel(f"""
-    mov.u32 %r190, %tid.x; mov.u32 %r191, smem; mul.lo.u32 %r192, %r190, 16; add.u32 %r191, %r191, %r192; mov.b64 %rd3, {WORD.encode()};
-    mov.b32 %r0, 0; mov.b32 %r1, 0; mov.b32 %r2, 0; mov.b32 %r3, 0; st.shared.v4.b32 [%r191], {{%r0, %r0, %r0, %r0}}; fence.proxy.async.shared::cta;
-    wgmma.fence.sync.aligned; add.u32 %r2, %r2, 1; {fence} bra ON; ON: bar.sync 0;
-    wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {listed(0, 4)}, %rd3, %rd3, 1, 1, 1, 0, 0;
-    wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;""", shared=2048)  # fmt: skip
-    done = Gpu("sm_90a").launch(text, "k", block=128)
-    assert ["X014" in f.code for f in (*done.findings, *done.remarks) if f.code.startswith("X")] == [True] * (not fence), done.text()
-
-
 @pytest.mark.parametrize(("use", "told"), [("", []), ("add.u32 %r199, %r20, 1;", ["X017"])], ids=["of no use", "used"])
 def test_a_product_is_lost_where_somebody_has_a_use_for_it(use: str, told: list[str]) -> None:
     """A compiler that finds what becomes of a product to be of no use (every number is masked) drops that, and leaves
