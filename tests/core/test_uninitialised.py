@@ -101,12 +101,12 @@ def test_garbage_that_is_copied_is_uninitialised_there_too(apart):
         arrays[2].agrees()
 
 
-@pytest.mark.parametrize("apart", [0, 8, PERIOD - 16, 2, 1])
+@pytest.mark.parametrize("apart", [0, PERIOD - 16, 1])
 def test_garbage_is_followed_through_any_copies(apart):
     """Copies between three arrays, to and fro, with stores of whole words in between. A word is uninitialised if its bytes
     came, as a whole word, from one that is.
     """
-    for seed in range(12):
+    for seed in range(5):
         drawn = random.Random(seed)
         arrays = [Array(0x8000 + n * (0x1000 + apart), begin=4 * n, size=160) for n in range(3)]
         for _ in range(14):
