@@ -14,6 +14,7 @@ from smemsim import (
     GlobalMemory,
     InputError,
     SharedMemory,
+    SmemDescriptor,
     TensorMap,
     Unmodelled,
     explain_product,
@@ -23,9 +24,12 @@ from smemsim import (
     wgmma_registers,
 )
 from smemsim.cli import main
+from smemsim.core.spec.architectures import architecture
 from smemsim.core.spec.formats import FORMATS
+from smemsim.core.spec.swizzles import MODES, Swizzle
+from smemsim.diagnosis.descriptors.shapes import Shape
 from smemsim.diagnosis.pointers import pointer_faults
-from smemsim.diagnosis.product import element_bits, pattern
+from smemsim.diagnosis.product import Tile, element_bits, faults_of, pattern
 
 SIZES = {"bf16": 2, "f16": 2, "tf32": 4, "e4m3": 1, "s8": 1}
 MAPS = {1: "u8", 2: "u16", 4: "u32"}
@@ -638,3 +642,128 @@ def test_a_fault_of_pointers_reads_what_its_sentence_says(rows, k, sizes):
         assert source.tobytes() not in seen
         seen.add(source.tobytes())
     assert seen >= {source.tobytes() for source in every.values()}
+
+
+BASE = 1 << 14
+KIND = {"none": 16, "32B": 32, "64B": 64, "128B": 128}
+WALK = {"not at all": 0, "twice": 2, "half": 0.5, "1/16": 1 / 16, "16 times": 16, "4 times": 4}
+
+
+def laid(mode, rows, k):
+    """Where the elements (rows, k) of bf16 lie: panels as wide as the swizzle, each with all rows, before the XOR."""
+    row, byte = np.arange(rows)[:, None], 2 * np.arange(k)
+    width = KIND[mode]
+    return BASE + byte // width * rows * width + row * width + byte % width
+
+
+def xored(at, mode):
+    return at ^ (at >> 7 & KIND[mode] // 16 - 1) << 4
+
+
+class Operand:
+    """A tile of bf16 in memory, K-major, and what other words, or other writers, make of it."""
+
+    def __init__(self, mode, steps, blocks):
+        self.mode, self.steps = mode, steps
+        self.rows, self.k = 64 * blocks, 16 * steps
+        shape = Shape(architecture("sm_90a"), FORMATS["bf16"], "K", "packed", blocks, steps, 64, 16)
+        self.tile = Tile(shape, MODES[Swizzle(mode)])
+        right = self.tile.right
+        self.sbo, self.lbo, self.starts = right.stride, 16 if right.leading is None else right.leading, right.starts
+        self.held = self.memory(mode)
+
+    def memory(self, mode, kept=True):
+        """By address, the number of an element, in the order of rows; -2 for one that was not written."""
+        at = xored(laid(self.mode, self.rows, self.k), mode).ravel().tolist()
+        kept = np.broadcast_to(kept, (self.rows, self.k)).ravel().tolist()
+        return {address: n if is_there else -2 for n, (address, is_there) in enumerate(zip(at, kept, strict=True))}
+
+    def read(self, held=None, starts=None, **fields):
+        given = {"swizzle": self.mode, "leading_byte_offset": self.lbo, "stride_byte_offset": self.sbo} | fields
+        bare = SmemDescriptor(arch="sm_90a", **given).encode()
+        starts = (self.starts if starts is None else starts).tolist()
+        words = np.array([[bare | (start >> 4 & 0x3FFF) for start in own] for own in starts], np.uint64)
+        at = smemsim.operand_addresses(words, arch="sm_90a", dtype="bf16", major="K", rows=64, k=16).astype(np.int64)
+        held = self.held if held is None else held
+        found = np.array([held.get(address, -1) for address in at.ravel().tolist()]).reshape(at.shape)
+        return found.swapaxes(1, 2).reshape(self.rows, self.k)
+
+    def sentences(self):
+        """(how a sentence begins, what is read then)."""
+        starts, first = self.starts, self.starts[:, :1]
+
+        def half(m):
+            line, extent = (np.arange(self.rows)[:, None], self.rows) if m[2] == "rows" else (np.arange(self.k)[None] // 8, self.k // 8)
+            return self.read(self.memory(self.mode, (line >= extent // 2) == (m[1] == "first")))
+
+        def stride(m):
+            is_sbo, value, own = m[1] == "SBO", int(m[2]), int(m[3])
+            assert own == (self.sbo if is_sbo else self.lbo)
+            assert (m[4] or "").strip() == (
+                "(bytes where the field counts 16 B)"
+                if value == 16 * own % (1 << 18)
+                else "(shifted right twice)"
+                if 16 * value == own
+                else ""
+            )
+            return self.read(**{"stride_byte_offset" if is_sbo else "leading_byte_offset": value})
+
+        def as_in(m):
+            other = starts.copy()
+            other[:, int(m[1])] = starts[:, int(m[2])]
+            assert abs(int(m[1]) - int(m[2])) == 1
+            return self.read(starts=other)
+
+        def exchanged(m):
+            assert (int(m[1]), int(m[2])) == (self.sbo, self.lbo)
+            return self.read(leading_byte_offset=self.sbo, stride_byte_offset=self.lbo)
+
+        def swizzle(m):
+            assert (m[2], int(m[3] or 8 * KIND[m[1]])) == (self.mode, 8 * KIND[m[1]])
+            return self.read(swizzle=m[1], stride_byte_offset=int(m[3] or self.sbo))
+
+        return [
+            (r"read with swizzle (\w+) where they lie in (\w+)(?: \(SBO (\d+) B\))?", swizzle),
+            (r"read with base offset (\d) instead of 0", lambda m: self.read(base_offset=int(m[1]))),
+            (r"read with LBO and SBO exchanged \((\d+) and (\d+) B\)", exchanged),
+            (r"read with (SBO|LBO) (\d+) B instead of (\d+) B( \(.*\))?", stride),
+            (rf"written with swizzle (\w+) and read with {self.mode}", lambda m: self.read(self.memory(m[1]))),
+            (r"written without the (first|second) half of its (rows|K), which is 0", half),
+            (r"read with K steps (\d+) B apart all along, .*", lambda m: self.read(starts=first + int(m[1]) * np.arange(self.steps))),
+            (r"read with K steps that advance (not at all|twice|half|1/16|16 times|4 times).*",
+             lambda m: self.read(starts=first + ((starts - first) * WALK[m[1]]).astype(np.int64) // 16 * 16)),
+            (r"read in K step (\d+) as in step (\d+)", as_in),
+            (r"read with every K step one too far .*", lambda m: self.read(starts=np.hstack([starts[:, 1:], starts[:, -1:] + starts[:, 1:2] - first]))),
+            (r"read with blocks of rows (all the same|twice|half).*",
+             lambda m: self.read(starts=starts[:1] + ((starts - starts[:1]) * {"all the same": 0, "twice": 2, "half": 0.5}[m[1]]).astype(np.int64) // 16 * 16)),
+            (r"read (\d+) B (further|back) than it begins", lambda m: self.read(starts=starts + int(m[1]) * (1 if m[2] == "further" else -1))),
+        ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("mode", "steps", "blocks"), [("128B", 8, 1), ("64B", 4, 2), ("32B", 1, 1), ("none", 2, 1)])
+def test_each_fault_of_a_tile_reads_what_its_sentence_says(mode, steps, blocks):
+    """The elements of a tile in memory, read by the words of another descriptor, or written otherwise."""
+    operand = Operand(mode, steps, blocks)
+    assert (operand.read() == np.arange(operand.rows * operand.k).reshape(operand.rows, operand.k)).all()
+    told = []
+    for fault in faults_of(operand.tile):
+        for pattern_, reads in operand.sentences():
+            if found := re.fullmatch(pattern_, fault.text):
+                told.append(pattern_)
+                assert (fault.source == reads(found)).all(), fault.text
+    lacking = [pattern_ for pattern_, _ in operand.sentences() if pattern_ not in told]
+    assert all("K step" in one or "blocks" in one or "LBO and SBO" in one or "base offset" in one for one in lacking), lacking
+    assert not [one for one in lacking if ("K step" in one and steps > 4) or ("blocks" in one and blocks > 1)]
+    texts, own = [fault.text for fault in faults_of(operand.tile)], operand.sbo
+    people = {16 * own, own // 256 * 16, 0, 2 * own, own // 2, 4 * own, own // 4, 8 * own, own // 8, *(16 << n for n in range(10))} - {own}
+    strides = {int(m[1]) for m in (re.match(r"read with SBO (\d+) B", text) for text in texts) if m}
+    assert strides == {x for x in people if x % 16 == 0 and x < 1 << 18}
+    others = {"none", "32B", "64B", "128B"} - {mode}
+    assert {text for text in texts if text.startswith("written with swizzle")} == {
+        f"written with swizzle {x} and read with {mode}" for x in others
+    }
+    assert {m[1] for m in (re.match(r"read with swizzle (\w+) ", text) for text in texts) if m} == others
+    assert [int(m[1]) for m in (re.match(r"read with base offset (\d)", text) for text in texts) if m] == [*range(1, KIND[mode] // 16)]
+    pairs = {tuple(map(int, m.groups())) for m in (re.match(r"read in K step (\d+) as in step (\d+)", text) for text in texts) if m}
+    assert pairs == {(i, j) for i in range(steps) for j in (i - 1, i + 1) if 0 <= j < steps}
+    assert ("LBO and SBO exchanged" in " ".join(texts)) == (mode == "none")

@@ -255,7 +255,7 @@ FORMULAS = (
     # whose library is not there where CI runs: a stand-in for it calls them
     "smemsim.virtual.torch_", "smemsim.virtual.process",
     "smemsim.core.machine.padding", "smemsim.core.machine.uninitialised", "smemsim.core.ptx.demangle",
-    "smemsim.diagnosis.pointers", "smemsim.diagnosis.recognised", "smemsim.diagnosis.accumulators", "smemsim.diagnosis.schedules", "smemsim.diagnosis.costs", "smemsim.diagnosis.trials.candidates", "smemsim.diagnosis.progress",
+    "smemsim.diagnosis.pointers", "smemsim.diagnosis.recognised", "smemsim.diagnosis.accumulators", "smemsim.diagnosis.schedules", "smemsim.diagnosis.costs", "smemsim.diagnosis.trials.candidates", "smemsim.diagnosis.progress", "smemsim.diagnosis.descriptors.shapes",
 )  # fmt: skip
 # Modules that other people import, and topics of one module.
 SHOWN = {f"smemsim.testing.{name}" for name in ("oracles", "plugin", "recorder")} | {
