@@ -559,13 +559,28 @@ def test_lanes_that_branch_around_a_barrier_of_their_warp_are_told_at_it(name):
     assert not wrong or "thread (40, 0, 0)" in told["X011"]
 
 
-@pytest.mark.parametrize(("who", "name", "wrong"), [("%p9", "bar.sync", True), ("%p2", "bar.sync", False), ("%p9", "barrier.sync", False)])
+@pytest.mark.parametrize(("who", "name", "wrong"), [("%p9", "bar.sync", True), ("%p2", "bar.sync", False), ("%p9", "barrier.sync", True)])
 def test_lanes_do_not_pass_a_barrier_that_other_warps_complete_without_their_warp(who, name, wrong):
     """Lane 0 of warp 0, or all of the warp, branches around a barrier for one warp."""
     body = f"{PART} @{who} bra ON; {name} 1, 32; ON: bar.sync 0; {OUT}"
     told = found(body, np.zeros(64, np.uint32), block=64)
     assert set(told) == ({"X011"} if wrong else set())
     assert not wrong or "thread (0, 0, 0)" in told["X011"]
+
+
+@pytest.mark.parametrize("lanes", ["%p1", "!%p1", "%p2", "!%p2"])
+@pytest.mark.parametrize("alone", ["barrier.arrive 3, 64;", "barrier.cluster.arrive;", "barrier.cluster.arrive.relaxed;"])
+@pytest.mark.parametrize("meets", ["bar.sync 0;", "barrier.sync 0;", "bar.warp.sync -1;"])
+def test_lanes_that_come_to_a_barrier_alone_hang_if_the_others_wait_for_them(lanes: str, alone: str, meets: str):
+    """An H200 keeps such lanes until the others of their warp exit or come to such a barrier, too. There the wrong
+    kernel hangs, and the right ones end.
+    """
+    made, others = "and.b32 %r2, %r1, 31; setp.eq.u32 %p1, %r2, 0; setp.lt.u32 %p2, %r2, 16;", f"!{lanes}".replace("!!", "")
+    told = found(f"{made} @{lanes} {alone} {meets} {OUT}", np.zeros(64, np.uint32), block=64)
+    assert set(told) == {"X011"}
+    assert alone.split(" ", maxsplit=1)[0].strip(";") in told["X011"]
+    for right in (f"@{lanes} {alone}", f"{alone} {meets}", f"@{lanes} {alone} @{others} {alone} {meets}"):
+        assert found(f"{made} {right} {OUT}", np.zeros(64, np.uint32), block=64) == {}, right
 
 
 APART = "and.b32 %r2, %r1, 31; setp.lt.u32 %p1, %r2, 16; @%p1 bra A;\n{} bra END;\nA: {} END: {}"

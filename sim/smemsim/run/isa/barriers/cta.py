@@ -24,7 +24,7 @@ from smemsim.core.spec.traps import ILLEGAL_INSTRUCTION
 from smemsim.run.engine.traps import find_misuse, misuse, thread_name
 from smemsim.run.engine.wave import EXITED, WARP, Cta, Wait, are_whole_warps
 from smemsim.run.events import barrier_key
-from smemsim.run.isa.barriers.skipped_barriers import arrive, check_missing, check_skipped, have_parted, note_exits
+from smemsim.run.isa.barriers.skipped_barriers import check_missing, check_skipped, come, have_parted, note_alone, note_exits
 from smemsim.run.isa.registers import Read, Write
 from smemsim.run.isa.registry import ON_EXIT, End, Step, implements, unmodelled
 from smemsim.run.isa.threads.warps import bar_warp
@@ -283,6 +283,7 @@ def build_cluster(i: Instruction, c: Linker) -> Step:
 
 
 def _arrive(x: Wave, i: Instruction, *, relaxed: bool) -> None:
+    note_alone(x, i)
     check_parted(x, i, lambda key: key[0] == "barrier.cluster")
     for barrier, own in _by_cluster(x):
         over = barrier.idle[own] | barrier.told[own]
@@ -534,8 +535,7 @@ def _run(i: Instruction, number: Read, count: Read | None, form: _Form) -> Calla
     is_aligned = i.op == "bar" or "aligned" in i.modifiers
 
     def run(x: Wave, following: int) -> None:
-        if is_aligned:
-            arrive(x, i)
+        come(x, i, is_aligned=is_aligned, waits=form.waits)
         ids = _numbers(x, i, np.asarray(number(x)))
         counts = None if count is None else np.asarray(count(x))
         x.jump(following)

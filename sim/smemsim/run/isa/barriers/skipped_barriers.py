@@ -2,6 +2,10 @@
 
 Lanes that leave early, by `ret` before the barrier, take no part in it. Lanes that exit in a block that threads reach
 from the barrier too have only branched around it: the others of their warp waited there without them.
+
+At a barrier that some lanes may execute alone, as the PTX ISA has it, an H200 keeps these lanes until the others of
+their warp exit or come to such a barrier, too. If the others wait for them first, the kernel hangs (139 kernels, each
+run once).
 """
 
 from __future__ import annotations
@@ -14,7 +18,7 @@ from smemsim.base.distinct import distinct
 from smemsim.core.finding import Half
 from smemsim.core.ptx.module import Instruction
 from smemsim.run.engine.traps import thread_name
-from smemsim.run.engine.wave import WARP
+from smemsim.run.engine.wave import EXITED, WARP
 from smemsim.run.lower.cfg import behind, leads_past
 from smemsim.run.slots import Slot
 
@@ -22,7 +26,7 @@ if TYPE_CHECKING:
     from smemsim.run.engine.wave import Wave
     from smemsim.run.lower.program import Program
 
-__all__ = ["ACTED_IN", "arrive", "check_missing", "check_skipped", "have_parted", "note_exits"]
+__all__ = ["ACTED_IN", "check_missing", "check_skipped", "come", "have_parted", "meet", "note_alone", "note_exits"]
 
 
 # by thread, the block in which it has exited, or -1
@@ -65,18 +69,83 @@ class _LastActs:
 ACTED_IN: Slot[_LastActs] = Slot(_LastActs)
 
 
-def arrive(x: Wave, i: Instruction) -> None:
+def come(x: Wave, i: Instruction, *, is_aligned: bool, waits: bool) -> None:
+    """The running threads come to a barrier of their CTA."""
+    if is_aligned:
+        _arrive(x, i)
+    if waits:
+        meet(x, i)
+    if not is_aligned:
+        note_alone(x, i)
+
+
+def _arrive(x: Wave, i: Instruction) -> None:
     """The running threads arrive at a barrier by an instruction of their whole warp: lanes that are not there may
     execute only what follows it.
     """
     threads = x.threads
-    begins = threads[::WARP]
-    if len(threads) == x.total or (
-        len(threads) % WARP == 0 and not (begins % WARP).any() and (threads[WARP - 1 :: WARP] - begins == WARP - 1).all()
-    ):
+    if _are_whole(x, threads):
         return
     check_skipped(x, i, [x.at], threads)
     ACTED_IN(x).blocks.reshape(-1, WARP)[distinct(threads // WARP)] = -1
+
+
+def _are_whole(x: Wave, threads: np.ndarray) -> bool:
+    """Are threads those of whole warps?"""
+    begins = threads[::WARP]
+    return len(threads) == x.total or (
+        len(threads) % WARP == 0 and not (begins % WARP).any() and bool((threads[WARP - 1 :: WARP] - begins == WARP - 1).all())
+    )
+
+
+class _Alone:
+    """By thread: the site of the barrier to which it has come without others of its warp, and the site of the barrier
+    at which its warp meets; 0 if there is none.
+    """
+
+    def __init__(self, x: Wave) -> None:
+        self.at, self.met = np.zeros((2, x.total // WARP, WARP), np.int32)
+
+
+# there if some lanes of a warp have executed a barrier that is not for the whole warp
+_ALONE: Slot[_Alone] = Slot(_Alone)
+
+
+def note_alone(x: Wave, i: Instruction) -> None:
+    """The running threads execute a barrier that lanes of a warp may execute alone."""
+    if _are_whole(x, x.threads):
+        return
+    here = np.zeros((x.total // WARP, WARP), bool)
+    here.reshape(-1)[x.threads] = True
+    lacks = (~here & (x.pc.reshape(-1, WARP) < EXITED)).any(axis=1)
+    some = here & lacks[:, None]
+    if some.any():
+        _ALONE(x).at[some] = i.site
+
+
+def meet(x: Wave, i: Instruction) -> None:
+    """The running threads come to a barrier at which they wait. X011 if all of a warp come here, and some had come to
+    another barrier before, where an H200 keeps them until the others come to one, too.
+    """
+    alone = _ALONE.peek(x)
+    if alone is None:
+        return
+    alone.met.reshape(-1)[x.threads] = i.site
+    lives = x.pc.reshape(-1, WARP) < EXITED
+    kept = lives & (alone.at != 0) & (alone.at != i.site)
+    for warp in np.flatnonzero(kept.any(axis=1) & (~lives | (alone.met == i.site)).all(axis=1)).tolist():
+        own, others = np.flatnonzero(kept[warp]), np.flatnonzero(lives[warp] & ~kept[warp])
+        first = x.program.sites.get(int(alone.at[warp, own[0]]))
+        alone.at[warp], alone.met[warp] = 0, 0
+        if len(others) and first is not None:
+            waits = f"{thread_name(x, warp * WARP + int(others[0]))} ({i.name}), without the first barrier"
+            x.launch.find(
+                "X011", first, f"only {len(own)} threads of a warp execute {first.name}: an H200 keeps them there until the other lanes exit "
+                "or come to such a barrier, but these wait for them, and the kernel hangs", "move the barrier out of the branch",
+                because="test programs on an H200", halves=(
+                    Half("arrive", f"{thread_name(x, warp * WARP + int(own[0]))} ({first.name})", first), Half("wait", waits, i),
+                ),
+            )  # fmt: skip
 
 
 def note_exits(x: Wave, threads: np.ndarray, *, is_awaited: bool) -> None:

@@ -16,6 +16,7 @@ from smemsim.core.ptx.module import Immediate, Instruction, Operand, Pair, Regis
 from smemsim.core.spec.operation_types import REDUX_TYPES
 from smemsim.run.engine.traps import thread_name
 from smemsim.run.engine.wave import ALL, FULL_MASK, GATHERING, PARKED, WARP
+from smemsim.run.isa.barriers.skipped_barriers import meet
 from smemsim.run.isa.modifiers import Modifiers
 from smemsim.run.isa.registry import ON_EXIT, Gate, Plain, Step, implements, limit, unmodelled
 from smemsim.run.slots import Slot
@@ -346,7 +347,7 @@ def bar_warp(i: Instruction, c: Linker) -> Step:
         x.select(free)
         return True
 
-    return Gate(opens, lambda x: None)
+    return Gate(opens, lambda x: meet(x, i))
 
 
 _WARP_BARRIERS: Slot[list[int]] = Slot(
