@@ -4,7 +4,7 @@ Lanes that leave early, by `ret` before the barrier, take no part in it. Lanes t
 from the barrier too have only branched around it: the others of their warp waited there without them.
 
 At a barrier that some lanes may execute alone, as the PTX ISA has it, an H200 keeps these lanes until the others of
-their warp exit or come to such a barrier, too. If the others wait for them first, the kernel hangs (139 kernels, each
+their warp exit or come to such a barrier, too. If the others wait for them first, the kernel hangs (194 kernels, each
 run once).
 """
 
