@@ -1163,6 +1163,13 @@ def test_a_store_of_the_same_value_does_not_hide_the_first_one(first, second, se
     assert races(TOLD.format(f"{STORES} {first}", second), np.zeros(2, np.uint32), np.zeros(1, np.uint32), grid=2) == severities
 
 
+@pytest.mark.parametrize(("guard", "severities"), [("", {"wrong"}), ("@!%p1 bra END;", set())], ids=["executed", "skipped"])
+def test_a_sum_uses_what_is_read_also_if_it_adds_0(guard, severities):
+    """order.unused_read: CTA 0 reads a word and adds its value, CTA 1 writes the word."""
+    uses = f"ld.global.u32 %r2, [%d20]; {guard} red.global.add.u32 [%d21], %r2;"
+    assert races(TOLD.format(uses, STORES), np.zeros(1, np.uint32), np.zeros(1, np.uint32), grid=2) == severities
+
+
 @pytest.mark.parametrize(
     "again", ["", "ld.global.u32 %r10, [%d20];", "ld.relaxed.gpu.global.u32 %r10, [%d20];"], ids=["", "again", "again, relaxed"]
 )

@@ -100,6 +100,8 @@ class GlobalShadow:
         """The running threads read `size` bytes each."""
         if self.before is not None:
             self.before.look(i, piece.memory, piece.at, size, self.x.threads >> 5, writes=False)
+        if i.op in ATOMICS:  # that have changed nothing in this run: they use their operands
+            self.history.unused.executes(i, self.first + (self.x.threads >> 5), self.history.warps)
         array = self.table.read_array(i, piece.memory, size)
         if array is None:
             return
