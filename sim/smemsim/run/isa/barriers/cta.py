@@ -24,7 +24,7 @@ from smemsim.core.spec.traps import ILLEGAL_INSTRUCTION
 from smemsim.run.engine.traps import find_misuse, misuse, thread_name
 from smemsim.run.engine.wave import EXITED, WARP, Cta, Wait, are_whole_warps
 from smemsim.run.events import barrier_key
-from smemsim.run.isa.barriers.skipped_barriers import check_missing, check_skipped, come, have_parted, note_alone, note_exits
+from smemsim.run.isa.barriers.skipped_barriers import check_missing, check_skipped, come, have_parted, meet, note_alone, note_exits
 from smemsim.run.isa.registers import Read, Write
 from smemsim.run.isa.registry import ON_EXIT, End, Step, implements, unmodelled
 from smemsim.run.isa.threads.warps import bar_warp
@@ -483,7 +483,7 @@ def build_barrier(i: Instruction, c: Linker) -> Step:
     """All forms of `barrier` and of `bar`, which is `barrier.aligned`."""
     rest = [m for m in i.modifiers if m not in ("cta", "aligned")]
     if rest[:1] == ["warp"] and rest[1:] == ["sync"]:
-        return bar_warp(i, c)
+        return bar_warp(i, c, meet)
     if rest[:1] == ["cluster"]:
         return build_cluster(i, c)
     operands = list(i.operands)

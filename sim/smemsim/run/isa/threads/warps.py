@@ -16,7 +16,6 @@ from smemsim.core.ptx.module import Immediate, Instruction, Operand, Pair, Regis
 from smemsim.core.spec.operation_types import REDUX_TYPES
 from smemsim.run.engine.traps import thread_name
 from smemsim.run.engine.wave import ALL, FULL_MASK, GATHERING, PARKED, WARP
-from smemsim.run.isa.barriers.skipped_barriers import meet
 from smemsim.run.isa.modifiers import Modifiers
 from smemsim.run.isa.registry import ON_EXIT, Gate, Plain, Step, implements, limit, unmodelled
 from smemsim.run.slots import Slot
@@ -327,9 +326,9 @@ def build_activemask(i: Instruction, c: Linker) -> Step:
     return lambda x: write(x, ballot(x, None))
 
 
-def bar_warp(i: Instruction, c: Linker) -> Step:
+def bar_warp(i: Instruction, c: Linker, meet: Callable[[Wave, Instruction], None]) -> Step:
     """`bar.warp.sync membermask`: any of these instructions will do, so that both sides of a branch may have one of
-    their own.
+    their own. Threads that have met there are told to `meet`.
     """
     members = _own_members(i, c, i.operands[0])
 
