@@ -122,25 +122,13 @@ def pytest_collection_finish():
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _what_a_file_of_tests_keeps_stays(request):
+def _what_a_file_of_tests_keeps_stays():
     """So does what is left when a file of tests is over: of twelve thousand tests that is so much that to look through
-    it all takes a second. To find and free what launches leave is a tenth of their time: it stays too, if there is room.
+    it all takes a second.
     """
     yield
-    if request.path.parent not in WHOSE_FACTS_STAY or not _has_room():
-        gc.collect()
+    gc.collect()
     gc.freeze()
-
-
-def _has_room():
-    """Does this process have less than an eighth of the memory that it may have, and do its launches?"""
-    from smemsim.base import budget
-
-    try:
-        pages = int(pathlib.Path("/proc/self/statm").read_text().split()[1])
-    except OSError:  # not Linux
-        return False
-    return max(pages * os.sysconf("SC_PAGE_SIZE"), budget.limit() - budget.left()) < budget.limit() // 8
 
 
 def files_of_checkout():
