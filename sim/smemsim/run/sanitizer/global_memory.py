@@ -40,6 +40,11 @@ if TYPE_CHECKING:
 __all__ = ["GlobalShadow", "GlobalsOfFirst"]
 
 
+def _returns(i: Instruction) -> bool:
+    """Does an instruction update memory and return what was there?"""
+    return i.op == "atom"
+
+
 class GlobalShadow:
     """Compare the accesses of one wave to global memory with the recorded ones, and record them."""
 
@@ -270,7 +275,8 @@ class GlobalShadow:
 
     @functools.cached_property
     def _has_atom(self) -> bool:
-        return self.x.launch.program.has(lambda i: i.op == "atom")
+        found: bool = self.x.launch.program.has(_returns)
+        return found
 
     def _keep_observed(self, array: ArrayShadow, at: np.ndarray, size: int) -> None:
         """The running threads are about to write over atomics of their warps. The results of these have shown earlier

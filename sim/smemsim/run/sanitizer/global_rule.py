@@ -227,7 +227,8 @@ class GlobalRule:
         """
         kinds, which = np.unique(suspects[:, loops.EPOCH] & loops.INDEX, return_inverse=True)
         found = np.array([not repeats(self.x.launch.program, self.history.numbers.instructions[n]) for n in kinds.tolist()], bool)
-        return found[which] & (suspects[:, loops.ROLE] == loops.WRITER)
+        would_change: np.ndarray = found[which] & (suspects[:, loops.ROLE] == loops.WRITER)
+        return would_change
 
     def _following(self, warps: np.ndarray, suspects: np.ndarray) -> np.ndarray:
         """Which suspicious accesses are of CTAs that one multiprocessor runs one after the other (rule
