@@ -104,7 +104,8 @@ class _Alone:
     """
 
     def __init__(self, x: Wave) -> None:
-        self.at, self.met = np.zeros((2, x.total // WARP, WARP), np.int32)
+        shape = x.total // WARP, WARP
+        self.at, self.met = np.zeros(shape, np.int32), np.zeros(shape, np.int32)
 
 
 # there if some lanes of a warp have executed a barrier that is not for the whole warp
