@@ -133,7 +133,7 @@ def meet(x: Wave, i: Instruction) -> None:
         return
     alone.met.reshape(-1)[x.threads] = i.site
     lives = x.pc.reshape(-1, WARP) < EXITED
-    kept = lives & (alone.at != 0) & (alone.at != i.site)
+    kept: np.ndarray = lives & (alone.at != 0) & (alone.at != i.site)
     for warp in np.flatnonzero(kept.any(axis=1) & (~lives | (alone.met == i.site)).all(axis=1)).tolist():
         own, others = np.flatnonzero(kept[warp]), np.flatnonzero(lives[warp] & ~kept[warp])
         first = x.program.sites.get(int(alone.at[warp, own[0]]))
