@@ -118,8 +118,7 @@ def note_alone(x: Wave, i: Instruction) -> None:
         return
     here = np.zeros((x.total // WARP, WARP), bool)
     here.reshape(-1)[x.threads] = True
-    lacks = (~here & (x.pc.reshape(-1, WARP) < EXITED)).any(axis=1)
-    some = here & lacks[:, None]
+    some = here & (~here & (x.pc.reshape(-1, WARP) < EXITED)).any(axis=1, keepdims=True)
     if some.any():
         _ALONE(x).at[some] = i.site
 
@@ -133,7 +132,7 @@ def meet(x: Wave, i: Instruction) -> None:
         return
     alone.met.reshape(-1)[x.threads] = i.site
     lives = x.pc.reshape(-1, WARP) < EXITED
-    kept: np.ndarray = lives & (alone.at != 0) & (alone.at != i.site)
+    kept = lives & (alone.at != 0) & (alone.at != i.site)
     for warp in np.flatnonzero(kept.any(axis=1) & (~lives | (alone.met == i.site)).all(axis=1)).tolist():
         own, others = np.flatnonzero(kept[warp]), np.flatnonzero(lives[warp] & ~kept[warp])
         first = x.program.sites.get(int(alone.at[warp, own[0]]))
