@@ -140,8 +140,8 @@ def meet(x: Wave, i: Instruction) -> None:
         if len(others) and first is not None:
             waits = f"{thread_name(x, warp * WARP + int(others[0]))} ({i.name}), without the first barrier"
             x.launch.find(
-                "X011", first, f"only {len(own)} threads of a warp execute {first.name}: an H200 keeps them there until the other lanes exit "
-                "or come to such a barrier, but these wait for them, and the kernel hangs", "move the barrier out of the branch",
+                "X011", first, f"{_lanes(len(own))} of a warp came to {first.name} alone, and the other lanes wait for {'it' if len(own) == 1 else 'them'}: the kernel hangs",
+                "move the barrier out of the branch", why="such a barrier keeps lanes until all others of their warp exit or come to one",
                 because="test programs on an H200", halves=(
                     Half("arrive", f"{thread_name(x, warp * WARP + int(own[0]))} ({first.name})", first), Half("wait", waits, i),
                 ),
@@ -213,6 +213,10 @@ def _find(x: Wave, i: Instruction, threads: np.ndarray, other: Half) -> None:
         "move the barrier out of the branch", because="PTX ISA 9.1 §9.7.13.1",
         halves=(Half("arrive", f"{thread_name(x, int(threads[0]))} ({i.name})", i), other),
     )  # fmt: skip
+
+
+def _lanes(count: int) -> str:
+    return "one lane" if count == 1 else f"{count} lanes"
 
 
 def _acts(program: Program, n: int) -> bool:
