@@ -322,7 +322,8 @@ def _mapped(descriptor: int, base: int, offset: int, places: int) -> int:
     assert _libc is not None
     for attempt in range(2 * places):
         if attempt == places:
-            gc.collect()  # devices that are no longer used
+            gc.unfreeze()  # a device that is no longer used may be among what a program has frozen
+            gc.collect()
         at = base + attempt % places * RANGE_BYTES
         found = _libc.mmap(
             at, RANGE_BYTES, mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_SHARED | _FIXED_NOREPLACE | _NORESERVE, descriptor, offset
