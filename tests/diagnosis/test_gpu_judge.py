@@ -764,7 +764,11 @@ def test_the_last_line_says_what_was_not_judged():
 
 
 @pytest.mark.parametrize(
-    ("name", "most", "told"), [("MOST", 2, "of a CTA after its first 2 (16)"), ("MOST_PIECES", 1, "first 1 different ones (4)")]
+    ("name", "most", "told"),
+    [
+        ("MOST", 2, "a CTA after its first 2 matrix instructions (16 instructions)"),
+        ("MOST_PIECES", 1, "first 1 different ones (4 instructions)"),
+    ],
 )
 def test_limits_are_told_where_they_are_met(monkeypatch, name: str, most: int, told: str):
     monkeypatch.setattr(recorded, name, most)

@@ -81,12 +81,12 @@ OF_BYTES = KINDS["mxf8f6f4"]
 
 def after_most() -> str:
     """The reason why instructions of a CTA with very many of them are not checked."""
-    return f"instructions of a CTA after its first {MOST:,}"
+    return f"a CTA after its first {MOST:,} matrix instructions"
 
 
 def of_other_ctas() -> str:
     """The reason why instructions are not checked if very many CTAs differ."""
-    return f"instructions of CTAs that do something other than the first {MOST_PIECES} different ones"
+    return f"CTAs that do something other than the first {MOST_PIECES} different ones"
 
 
 class _ReadAlike(NamedTuple):
