@@ -634,7 +634,7 @@ _COUNTERS = RuleTopic(
 
 _BARRIERS = RuleTopic(
     "Barriers of a CTA",
-    "These rules are about bar.sync, barrier.sync and bar.arrive with a thread count.",
+    "These rules are about bar.sync, barrier.sync, bar.arrive and barrier.cluster.",
     {
         "barrier.in_turn": RuleText(
             "More warps than the barrier counts",
@@ -642,6 +642,13 @@ _BARRIERS = RuleTopic(
             "Which warps are first is unspecified.",
             "Four warps execute `bar.sync 1, 64`: all go on. With three warps, the last one waits for ever.",
             "It reports X010, and with three warps also X006.",
+        ),
+        "barrier.alone": RuleText(
+            "Lanes that come to a barrier alone",
+            "Some lanes of a warp execute a barrier that is not .aligned (barrier.sync, barrier.arrive, barrier.cluster.arrive). "
+            "They stay there until the other lanes of the warp exit or execute such a barrier, too.",
+            "Lane 0 executes `barrier.arrive 3, 64`, and the others branch around it. Then all of them come to `bar.sync 0`. The kernel hangs.",
+            "It reports X011, also for barrier.cluster.arrive.aligned. It reports nothing if the lanes meet only at a shuffle or a vote, or at another barrier.arrive or barrier.cluster.arrive.",
         ),
         "barrier.arrive_sync": RuleText(
             "bar.arrive, then bar.sync in the same phase",

@@ -3,9 +3,8 @@
 Lanes that leave early, by `ret` before the barrier, take no part in it. Lanes that exit in a block that threads reach
 from the barrier too have only branched around it: the others of their warp waited there without them.
 
-At a barrier that some lanes may execute alone, as the PTX ISA has it, an H200 keeps these lanes until the others of
-their warp exit or come to such a barrier, too. If the others wait for them first, the kernel hangs (194 kernels, each
-run once).
+Lanes may also come to a barrier alone that is not .aligned. If the others of their warp wait for them before they exit
+or come to such a barrier, the kernel hangs (rule barrier.alone).
 """
 
 from __future__ import annotations
@@ -142,7 +141,7 @@ def meet(x: Wave, i: Instruction) -> None:
             x.launch.find(
                 "X011", first, f"{_lanes(len(own))} of a warp came to {first.name} alone, and the other lanes wait for {'it' if len(own) == 1 else 'them'}: the kernel hangs",
                 "move the barrier out of the branch", why="such a barrier keeps lanes until all others of their warp exit or come to one",
-                because="test programs on an H200", halves=(
+                because="seen on an H200 (rule barrier.alone)", halves=(
                     Half("arrive", f"{thread_name(x, warp * WARP + int(own[0]))} ({first.name})", first), Half("wait", waits, i),
                 ),
             )  # fmt: skip
