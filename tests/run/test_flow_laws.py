@@ -9,6 +9,7 @@ import types
 
 import pytest
 
+from flow import reached
 from smemsim.core.ptx import read_module
 from smemsim.run.lower import cfg, link, waits
 
@@ -70,17 +71,6 @@ def ways_of(program, unknown=()) -> list[list[int]]:
             next_.add(labels[i.operands[0].name])
         ways.append(sorted(next_))
     return [*ways, []]
-
-
-def reached(begin, ways, past=()):
-    """What paths of one step or more lead to; they end at what is in `past`."""
-    found, left = set(), [begin]
-    while left:
-        for n in ways[left.pop()]:
-            if n not in found:
-                found.add(n)
-                left += [n] * (n not in past)
-    return found
 
 
 def blocks_of(program, unknown=()):

@@ -5,6 +5,7 @@ import random
 
 import pytest
 
+from flow import reached
 from smemsim.core.ptx import read_module
 from smemsim.run.lower import dataflow, link
 
@@ -157,16 +158,6 @@ def ways_of(program):
     ends = ("bra", "exit", "ret")
     after = [{n + 1} if i.op not in ends or i.guard is not None else set() for n, i in enumerate(body)]
     return [after[n] | ({labels[i.operands[0].name]} if i.op == "bra" else set()) for n, i in enumerate(body)] + [set()]
-
-
-def reached(begin, ways, past=()):
-    found, left = set(), [begin]
-    while left:
-        for n in ways[left.pop()]:
-            if n not in found:
-                found.add(n)
-                left += [n] * (n not in past)
-    return found
 
 
 def made_of(program, load, by) -> set[int]:
