@@ -18,7 +18,7 @@ import numpy as np
 from smemsim.capture.cases import RESERVED_BITS
 from smemsim.capture.mma_kernels import THREADS, Instruction
 from smemsim.capture.wgmma_kernels import WINDOW_BEGIN
-from smemsim.core.spec.wgmma import INVALID_METADATA_2_4, METADATA_1_2, WGMMA_M, WGMMA_TYPES, WgmmaTypes
+from smemsim.core.spec.wgmma import ASCENDING_METADATA_2_4, INVALID_METADATA_2_4, METADATA_1_2, WGMMA_M, WGMMA_TYPES, WgmmaTypes
 
 WINDOW_END = 0x10000  # of the suites here
 # one image serves both types of a mixed instruction
@@ -80,7 +80,6 @@ def a_blocks() -> tuple[np.ndarray, dict[str, list[int]]]:
     return np.stack(tables), of
 
 
-ORDERED = (0b0100, 0b1000, 0b1100, 0b1001, 0b1101, 0b1110)  # lower index first
 DISTINCT = tuple(sorted(set(range(16)) - INVALID_METADATA_2_4))
 
 
@@ -88,7 +87,7 @@ DISTINCT = tuple(sorted(set(range(16)) - INVALID_METADATA_2_4))
 def metadata_blocks() -> tuple[np.ndarray, dict[int, list[int]]]:
     """uint32[block, thread] of eight random nibbles each, and which blocks suit groups of 2 and of 4."""
     rng = np.random.default_rng(9100)
-    pools = [(4, ORDERED)] * 5 + [(4, DISTINCT)] * 3 + [(2, tuple(METADATA_1_2))] * 5
+    pools = [(4, ASCENDING_METADATA_2_4)] * 5 + [(4, DISTINCT)] * 3 + [(2, tuple(METADATA_1_2))] * 5
     tables, of = [], {2: [], 4: []}
     for group, pool in pools:
         of[group].append(len(tables))

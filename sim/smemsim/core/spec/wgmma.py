@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 __all__ = [
+    "ASCENDING_METADATA_2_4",
     "A_REGISTERS",
     "INVALID_METADATA_2_4",
     "IN_FLIGHT",
@@ -39,6 +40,7 @@ INTEGER_N = (8, 16, 24, *range(32, 257, 16))
 
 # Four bits of metadata stand for one group of K; PTX ISA 9.1 §9.7.15.6.1 calls the rest undefined. An H200 has a
 # meaning for all sixteen values (`layout.fragments.sparse_k`, trace wgmma_metadata).
+ASCENDING_METADATA_2_4 = (0b0100, 0b1000, 0b1100, 0b1001, 0b1101, 0b1110)  # the lower place first
 INVALID_METADATA_2_4 = frozenset((0b0000, 0b0101, 0b1010, 0b1111))  # both elements in one place
 # of tf32, the only meaningful values: the element is the group's first or second
 METADATA_1_2 = frozenset((0b0100, 0b1110))

@@ -26,7 +26,7 @@ from smemsim.core.machine.tmem.layout import ScaleLayout
 from smemsim.core.spec.findings import Severity
 from smemsim.core.spec.shared_memory import CHUNK
 from smemsim.core.spec.tensor_memory import LANES, WARP_LANES
-from smemsim.core.spec.wgmma import METADATA_1_2
+from smemsim.core.spec.wgmma import ASCENDING_METADATA_2_4, METADATA_1_2
 from smemsim.core.words.instr import InstrDescriptor
 from smemsim.diagnosis.operands.factors import CELL, Brought, Factors, Rows, Use, bytes_at
 from smemsim.diagnosis.operands.orders import exchanged, is_affine, is_in_order, is_in_runs, is_regular
@@ -59,7 +59,6 @@ LEAST_SPREAD = 8  # of unused bytes that count as scale factors: so far from the
 LEAST_BLOCK = 8  # rows of a block with one factor
 # times as many bytes as are missing, and bytes: so far from the used ones may others be that count
 FAR, FARTHEST = 8, 1 << 20
-ASCENDING = frozenset((0b0100, 0b1000, 0b1001, 0b1100, 0b1101, 0b1110))  # two places of four, as metadata
 QUAD = 4  # threads of which a sparsity selector names some
 LEAST_OTHERS = 4  # different values of threads that no selector names
 LIKE = 0.5  # share of unused bytes that must be so near
@@ -110,7 +109,7 @@ def other_threads(factors: Factors) -> list[Finding]:
 def are_metadata(words: np.ndarray, a_type: str) -> bool:
     """Can all of these words be metadata, of ascending places?"""
     nibbles = words[:, None] >> np.arange(0, 32, 4, dtype=words.dtype) & 15
-    return bool(np.isin(nibbles, [*(METADATA_1_2 if a_type == "tf32" else ASCENDING)]).all())
+    return bool(np.isin(nibbles, [*(METADATA_1_2 if a_type == "tf32" else ASCENDING_METADATA_2_4)]).all())
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
