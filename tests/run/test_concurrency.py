@@ -1219,6 +1219,17 @@ def run(kernel: Kernel, *, ahead: int = 0, **options: object) -> smemsim.Run:
     return done
 
 
+@pytest.mark.parametrize("first", [4, 6], ids=["the third cluster", "none"])
+def test_an_mbarrier_of_another_cta_is_named_by_rank_and_by_cta(first):
+    """The CTAs of this cluster give the copy their own mbarrier; the others map it to the CTA that gets the bytes."""
+    counted = f"mov.u32 %r30, %ctaid.x; setp.lt.u32 %p11, %r30, {first}; @%p11 mapa.shared::cluster.u32 %r12, %r12, %r10;"
+    done = run(Kernel("", pushed(counted=counted, wait=waits()), cluster=2, grid=6))
+    assert done.findings == []
+    assert [(f.code, f.what) for f in done.remarks] == [
+        ("X010", "the copy writes to rank 1 of the cluster (CTA 5), and its mbarrier is in rank 0 of the cluster (CTA 4)")
+    ] * (first == 4)
+
+
 @pytest.mark.parametrize("kernel", [k for k in KERNELS if not k.found], ids=lambda k: k.name)
 def test_a_right_kernel_is_silent(kernel, snapshot):
     done = run(kernel)

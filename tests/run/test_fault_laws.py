@@ -110,7 +110,7 @@ def test_a_shared_address_out_of_bounds_ends_with_the_error_of_its_rank(cluster)
             assert why == f"the access traps: CUDA error {error}"
             begins = f"4 bytes at shared address {at:#x} are out of bounds: "
             if rank >= cluster:
-                assert what == f"{begins}bits 31:24 name CTA {rank}; the cluster has {cluster}"
+                assert what == f"{begins}bits 31:24 name rank {rank}; the cluster has {cluster} CTA{'s' * (cluster > 1)}"
                 assert fix == "give mapa a rank of the cluster"
             else:
                 past = "right after" if offset == ROOM else f"{offset - ROOM} bytes past"

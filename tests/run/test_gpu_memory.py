@@ -189,7 +189,7 @@ def test_an_address_in_a_cta_that_the_cluster_has_not_ends_the_kernel_where_it_i
     assert found(text, np.zeros(16, np.uint32), grid=2, cluster=2) == {}
     codes = found(text + "@%p2 " + use, np.zeros(16, np.uint32), grid=2, cluster=2)
     assert list(codes) == ["X001"]
-    assert "name CTA 2; the cluster has 2" in codes["X001"]
+    assert "name rank 2; the cluster has 2 CTAs" in codes["X001"]
 
 
 # ---- traps
@@ -215,7 +215,7 @@ def test_an_address_in_a_cta_that_the_cluster_has_not_ends_the_kernel_where_it_i
         ),
         ("mov.u32 %r2, sm; st.shared.b32 [%r2+2], %r1;", "X002", "not a multiple of the 4 bytes"),
         ("ld.local.b32 %r2, [loc+64];", "X001", "local memory has 16 bytes"),
-        ("mov.u32 %r2, sm; or.b32 %r2, %r2, 0x3000000; ld.shared::cluster.b32 %r3, [%r2];", "X001", "name CTA 3; the cluster has 1"),
+        ("mov.u32 %r2, sm; or.b32 %r2, %r2, 0x3000000; ld.shared::cluster.b32 %r3, [%r2];", "X001", "name rank 3; the cluster has 1 CTA"),
         ("atom.global.add.u32 %r2, [%d20+1024], 1;", "X001", "past the end"),
         ("atom.global.add.u32 %r2, [%d20+2], 1;", "X002", "not a multiple of the 4 bytes"),
         ("cp.async.cg.shared.global [sm], [%d20+8], 16;", "X002", "not a multiple of the 16 bytes"),
@@ -698,7 +698,7 @@ def test_what_is_said_of_caches_is_for_global_memory():
         ("ld.global.u32 %r2, [%d20+12];", (12,), "right after"),
         ("ld.global.u32 %r2, [%d20+16];", (12,), "4 bytes past the end of"),
         ("ld.global.u32 %r2, [%d20+-4];", (12,), "4 bytes before"),
-        ("mov.u32 %r2, 0x02000400; ld.shared::cluster.u32 %r2, [%r2];", (), "bits 31:24 name CTA 2; the cluster has 1"),
+        ("mov.u32 %r2, 0x02000400; ld.shared::cluster.u32 %r2, [%r2];", (), "bits 31:24 name rank 2; the cluster has 1 CTA"),
     ],
 )
 def test_an_access_outside_says_how_far_from_what(body, sizes, words):

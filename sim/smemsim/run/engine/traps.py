@@ -43,6 +43,7 @@ __all__ = [
     "misaligned",
     "miscount",
     "misuse",
+    "no_rank",
     "outside",
     "reserved",
     "shared_error",
@@ -92,6 +93,12 @@ def shared_error(x: Wave, address: int) -> int:
     if rank and (not x.launch.is_clustered or rank >= LAUNCH_LIMITS.cluster):
         return ILLEGAL_INSTRUCTION
     return LAUNCH_FAILURE if rank >= x.launch.cluster_size else ILLEGAL_ADDRESS
+
+
+def no_rank(x: Wave, rank: int) -> str:
+    """What bits 31:24 of a shared address do, of a rank that the cluster does not have."""
+    size = x.launch.cluster_size
+    return f"name rank {rank}; the cluster has {size} CTA{'s' * (size > 1)}"
 
 
 OVERRUN, RESERVED = "overrun", "reserved"  # kinds of X001 after which the kernel goes on
@@ -210,7 +217,7 @@ def foreign(x: Wave, i: Instruction, address: int, thread: int) -> NoReturn:
     """A `.shared::cta` address of a thread in the window of another CTA of the cluster: the kernel ends."""
     message = f"{i.name}: shared address {address:#x} lies in another CTA's window, which only .shared::cluster and generic addresses reach"
     x.launch.find(
-        "X001", i, f"shared address {address:#x} is in the window of CTA rank {address >> RANK_SHIFT} of the cluster, not of the own CTA",
+        "X001", i, f"shared address {address:#x} is in the window of rank {address >> RANK_SHIFT} of the cluster, not of the own CTA",
         "take the address of the shared variable itself (mov, cvta.to.shared), or use ld or st with .shared::cluster",
         because="measured on an H200, trace reserved_shared", halves=(Half("access", f"{thread_name(x, thread)} ({i.name})", i),),
         why=f"bits 31:24 of a .shared address are the rank of the CTA; {i.name} reaches the own CTA only",
@@ -315,7 +322,7 @@ def _about_shared(x: Wave, address: int, size: int) -> tuple[str, str]:
             "give an address of shared memory: of a .shared variable, or a generic one that cvta.shared made",
         )
     if rank >= x.launch.cluster_size:
-        return f"bits 31:24 name CTA {rank}; the cluster has {x.launch.cluster_size}", "give mapa a rank of the cluster"
+        return f"bits 31:24 {no_rank(x, rank)}", "give mapa a rank of the cluster"
     past = (
         "right after"
         if offset == end

@@ -21,7 +21,7 @@ from smemsim.core.spec.traps import ILLEGAL_ADDRESS
 from smemsim.run.async_ops import BY_ONE_THREAD, AsyncOp, SharedWrite, facts_of
 from smemsim.run.engine.in_flight import Undo, defer
 from smemsim.run.engine.map_names import beyond_array
-from smemsim.run.engine.traps import shared_error, warp_name
+from smemsim.run.engine.traps import no_rank, shared_error, warp_name
 from smemsim.run.engine.wave import OFFSET_MASK, RANK_SHIFT, WARP
 from smemsim.run.isa.barriers.mbarrier import State, bring, each_of, mbarrier_of, states_of
 from smemsim.run.isa.registry import unmodelled
@@ -301,7 +301,7 @@ def own_address(i: Instruction, cta: Cta, address: int) -> int:
     if rank != cta.rank:
         rank = ClusterAddress.decode(address).cta_rank
         raise unmodelled(
-            i, f"{address:#x} is in CTA {rank} of the cluster, and .shared::cta is the executing CTA's own memory (CTA {cta.rank})"
+            i, f"{address:#x} is in rank {rank} of the cluster, and .shared::cta is the executing CTA's own memory (rank {cta.rank})"
         )
     return address & OFFSET_MASK
 
@@ -315,19 +315,30 @@ def check_ranks(x: Wave, i: Instruction, *addresses: int, mbar: int | None = Non
     """
     for address in addresses:
         if (rank := (address & 0xFFFFFFFF) >> RANK_SHIFT) >= x.launch.cluster_size:
-            message = f"bits 31:24 of shared address {address:#x} name CTA {rank}; the cluster has {x.launch.cluster_size}"
-            stop(x, i, "X001", message, "give mapa a rank of the cluster", shared_error(x, address))
+            stop(
+                x,
+                i,
+                "X001",
+                f"bits 31:24 of shared address {address:#x} {no_rank(x, rank)}",
+                "give mapa a rank of the cluster",
+                shared_error(x, address),
+            )
     if mbar is not None and (rank := (mbar & 0xFFFFFFFF) >> RANK_SHIFT) >= x.launch.cluster_size:
-        raise unmodelled(i, f"an mbarrier in CTA {rank} of a cluster that has {x.launch.cluster_size}")
+        raise unmodelled(i, f"an mbarrier in rank {rank} of a cluster of {x.launch.cluster_size}")
 
 
-def one_cta(x: Wave, i: Instruction, dst: int, mbar: int) -> None:
-    """X010, a remark, if the mbarrier that counts a copy is in another CTA than its destination."""
+def _rank_name(x: Wave, cta: Cta, rank: int) -> str:
+    """A CTA of the cluster of another one, by its rank."""
+    return f"rank {rank} of the cluster (CTA {member(x, cta, rank).number})"
+
+
+def one_cta(x: Wave, i: Instruction, cta: Cta, dst: int, mbar: int) -> None:
+    """X010, a remark, if the mbarrier that counts a copy of a CTA is in another CTA than its destination."""
     to, counted = (dst & 0xFFFFFFFF) >> RANK_SHIFT, (mbar & 0xFFFFFFFF) >> RANK_SHIFT
     if to != counted:
         x.launch.find(
-            "X010", i, f"the copy writes to CTA {to} of the cluster, and its mbarrier is in CTA {counted}",
-            why=f"the PTX ISA requires one CTA for both; hardware ignores the rank: the mbarrier at {mbar & OFFSET_MASK:#x} of CTA {to} counts the bytes", repair=f"mapa for the mbarrier too, with the rank of CTA {to}",
+            "X010", i, f"the copy writes to {_rank_name(x, cta, to)}, and its mbarrier is in {_rank_name(x, cta, counted)}",
+            why=f"the PTX ISA requires one CTA for both; hardware ignores the rank of the mbarrier: the one at {mbar & OFFSET_MASK:#x} of rank {to} counts the bytes", repair=f"mapa for the mbarrier too, with rank {to}",
             because="PTX ISA 9.1 §9.7.9.25.4.1; trace multicast_traps", milder=Severity.NOTE,
         )  # fmt: skip
 

@@ -85,7 +85,7 @@ def build_in(i: Instruction, c: Linker) -> Step:
             if not between:
                 _check_reach(x, i, thread, src, count)
             if not is_multicast:
-                one_cta(x, i, dst, barrier)
+                one_cta(x, i, cta, dst, barrier)
             if to_space == "shared::cta":
                 own_address(i, cta, dst)
             _note_size(x, i, count, None if between else src)
@@ -158,7 +158,7 @@ def build_reduce(i: Instruction, c: Linker) -> Step:
         for (cta, thread), (dst, src, count, *barrier) in each_issuer(x, [to, at, size, *mbar]):
             check_ranks(x, i, *((src,) if is_global else (src, dst)), mbar=barrier[0] if barrier else None)
             if barrier:
-                one_cta(x, i, dst, barrier[0])
+                one_cta(x, i, cta, dst, barrier[0])
             else:
                 _check_reach(x, i, thread, dst, count)
             with stops(x, i, _reason):

@@ -166,7 +166,7 @@ def _check_addresses(x: Wave, i: Instruction, tm: TensorMap, issued: Issued) -> 
 def _one_cta(x: Wave, i: Instruction, tm: TensorMap, issued: Issued) -> None:
     """Loads for one CTA, whose mbarrier counts them."""
     dst, _, barrier, *_ = issued.values
-    one_cta(x, i, dst, barrier)
+    one_cta(x, i, issued.issuers[0][0], dst, barrier)
 
 
 def _own_address(x: Wave, i: Instruction, tm: TensorMap, issued: Issued) -> None:
