@@ -1133,6 +1133,30 @@ def test_frames_one_box_apart_are_right_if_all_rows_are_loaded(
     assert (bool(missed), found.judged.instructions) == (not codes, 0 if missed else 4 * tiles * grid)
 
 
+@pytest.mark.parametrize("side", [0, 1])
+@pytest.mark.parametrize("wrong", ["", "A", "B"])
+def test_beside_frames_the_products_of_other_tensors_are_judged_as_always(side: int, wrong: str):
+    """Frames are taken out of what is compared; a sum of two matrices in the same launch stays, with its fault."""
+    gpu = Gpu("sm_90a")
+    x, w = tensor(gpu, (64, 320), (BOX, 32), name="x"), tensor(gpu, (ROWS, 2 * BOX), (BOX, ROWS), name="w")
+    matrices = [tensor(gpu, (256, 256), (BOX, ROWS), name=name) for name in "AB"]
+    loads, products = [], []
+    for n in range(2):
+        at = 2 * n * TILE
+        loads += [Load(side, at + m * TILE // 2, (BOX * n + m * 32, "%y"), TILE // 2) for m in range(2)]
+        loads.append(Load(1 - side, at + TILE, (BOX * n, 0)))
+        products += steps(*((at, at + TILE) if side == 0 else (at + TILE, at)))
+    for n in range(4):
+        at = (4 + 2 * n) * TILE
+        loads += [Load(2 + m, at + m * TILE, (BOX * (3 if n == 2 and wrong == "AB"[m] else n), 64 + 64 * m)) for m in range(2)]
+        products += steps(at, at + TILE, d=32)
+    maps = (x, w) if side == 0 else (w, x)
+    found = run(kernel(4, loads, products, before="shr.u32 %y, %y, 1;"), gpu, *maps, *matrices, grid=2)
+    assert [f.code for f in found.findings] == ["R508"] * bool(wrong), found.text()
+    assert all(f"k = 192 of {wrong}" in f.message for f in found.findings)
+    assert any("frames" in reason for reason in found.judged.missed)
+
+
 SLICES = 3 << 62 | 16 >> 4 << 16  # a descriptor of rows of 32 bytes with their swizzle, without SBO
 
 
@@ -1474,6 +1498,20 @@ def test_a_tile_from_elsewhere_is_found_if_each_tile_is_a_sum_of_its_own():
     assert summed(right, sums=False).findings == []
     found = summed(but(0, (2,), lambda k, row: (192, row)), sums=False)
     assert [f.code for f in found.findings] == ["R508"], found.text()
+
+
+@pytest.mark.parametrize("is_wrong", [False, True])
+def test_tiles_of_other_rows_are_no_part_of_a_sum_however_far_their_k(is_wrong: bool):
+    """Four tiles, each a sum of its own, and then four of other rows of A and of B that lie further along k: blocks of
+    a matrix. The fault of the first four is found as if these were alone.
+    """
+
+    def at(side: int, n: int) -> tuple[object, object]:
+        return 64 * (3 if is_wrong and (side, n) == (0, 2) else n), ("%y", 64)[side] if n < 4 else (128, 192)[side]
+
+    found = summed(at, tiles=8, k=512, sums=False)
+    assert [f.code for f in found.findings] == ["R508"] * is_wrong, found.text()
+    assert "not checked: whether A and B have the same k" not in found.summary()
 
 
 RIGHT: dict[str, tuple[Callable[[int, int], tuple[object, object]], dict[str, int], bool]] = {

@@ -136,6 +136,28 @@ def test_comments_may_stand_wherever_blanks_may(name):
     assert meaning(read_module(text)) == meaning(MODULES[name])
 
 
+# one of each directive that may stand outside of functions, and of those that may follow it
+DIRECTIVES = """.version 8.8 .target sm_90a, debug, texmode_unified .address_size 64 .file 1 "a.cu", 12, 34 .file 2 "b.h" .extern .global .b8 x[]; .global .u64 y[2] = {generic(x), 1}; .const .align 8 .b8 z[8] = {1, 2};
+.func f(.param .b32 a) { ret; } .func g(.param .b32 a); .alias g, f; .func g2(.param .b32 a); .alias g2, f; .pragma "nounroll";
+.section .debug { .b8 1 .b8 2 } .weak .func (.reg .b32 r) h() { .loc 1 2 3 mov.b32 r, 1; ret; } .shared .align 16 .b8 w[32]; .weak .entry
+k(.param .u64 p) .reqntid 32, 1 .minnctapersm 1 { .reg .pred %p<2>; .reg .b32 %r<3>; .pragma "nounroll"; .shared .b32 v[2]; L: @!%p1 bra L;
+{ .reg .b32 inner; call (inner), h, (); add.u32 %r1, inner, 1; } P: .callprototype (.param .b32 _) _ (.param .b32 _); T: .branchtargets L, M;
+M: brx.idx %r1, T; ret; } .entry last() { ret; }"""
+
+
+def dense(text):
+    """A text whose only blanks are those between words, and in front of directives."""
+    parts = re.split(r'("[^"\n]*")', re.sub(r"//.*", "", text))
+    return "".join(p if p[:1] == '"' else re.sub(r"\s*([;{}()\[\],=])\s*", r"\1", re.sub(r"\s+", " ", p)) for p in parts).strip()
+
+
+@pytest.mark.parametrize("text", [*TEXTS.values(), DIRECTIVES], ids=[*TEXTS, "directives"])
+def test_no_blank_is_needed_beside_punctuation(text):
+    assert meaning(read_module(dense(text))) == meaning(read_module(text))
+    spread = "".join(p if p[:1] == '"' else re.sub(r"([;{}()\[\],=])", r"\n \1 \n", p) for p in re.split(r'("[^"\n]*")', dense(text)))
+    assert meaning(read_module(spread)) == meaning(read_module(text))
+
+
 def test_a_variable_may_be_declared_before_and_behind_its_definition():
     declared = ".extern .global .u32 x[4];\n"
     x = read_module(HEAD + declared + ".visible .global .u32 x[4] = {7};\n" + declared).variables["x"]
@@ -551,6 +573,8 @@ REFUSALS = {
     HEAD + ".entry k(.reg .b32 a) { ret; }": "a: a parameter of an entry is in .param space",
     HEAD + ".entry k(.param .b8 a[]) { ret; }": "a: a parameter of an entry is in .param space, and has a size",
     HEAD + ".entry k(.param .v2 .b32 a) { ret; }": "a: a .param is one number or an array of one extent",
+    ".version 8.8 .target sm_90a, dbug": ".target: unknown word 'dbug'; did you mean 'debug'?",
+    ".version 8.8 .target sm_90a, debug, texmode": ".target: unknown word 'texmode'",
     ".target sm_90a .version 8.8": ".target stands elsewhere",
     ".version 8.8 .target sm_90a .entry k() { ret; } .address_size 64": ".address_size stands elsewhere",
     HEAD + '# 1 "x" .global .b32 x;': "a directive expected outside of functions",

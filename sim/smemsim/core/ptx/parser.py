@@ -624,7 +624,7 @@ _DEEPEST_BRACES = 200  # braces within braces
 _HEAD = re.compile(rf"\s*(?:([{{}};])|(\.\w+)|({NAME})\s*:(?!:)|(?=[^\s]))", re.ASCII)
 _MNEMONIC = re.compile(r"[a-z]\w*(?:(?:\.|::)\w+)*", re.ASCII)
 _LOCATION = re.compile(
-    rf"\s*(\d{{1,9}})\s+(\d{{1,9}})(?:[ \t]+(\d{{1,9}}))?"
+    rf"\s*(\d{{1,9}})\s+(\d{{1,9}})(?:\s+(\d{{1,9}}))?"
     rf"(?:\s*,\s*function_name\s+({NAME})(?:\s*\+\s*\d+)?(?:\s*,\s*inlined_at\s+(\d+)\s+(\d+)(?:\s+(\d+))?)?)?",
     re.ASCII,
 )
@@ -868,10 +868,10 @@ class _BodyReader:
 # ---- Reading a PTX file: its head, its variables and its functions (PTX ISA 9.1, chapters 4, 5 and 11)
 
 
-_FILE = re.compile(r'\.file[ \t]+(\d{1,9})[ \t]+"([^"\n]*)"(?:[ \t]*,[ \t]*\d+[ \t]*,[ \t]*\d+)?', re.ASCII)
+_FILE = re.compile(r'\.file\s+(\d{1,9})\s+"([^"\n]*)"(?:\s*,\s*\d+\s*,\s*\d+)?', re.ASCII)
 _HEADS = {
     ".version": re.compile(r"\s*(\d+\.\d+)", re.ASCII),
-    ".target": re.compile(r"\s*([\w ]+(?:,\s*[\w ]+)*)", re.ASCII),
+    ".target": re.compile(r"\s*(\w+(?:\s*,\s*\w+)*)", re.ASCII),
     ".address_size": re.compile(r"\s*(32|64)\b", re.ASCII),
 }
 _OUTSIDE = (".entry", ".func", ".section", ".alias", *_HEADS, *(f".{word}" for word in (*LINKAGE, *SPACES)))
