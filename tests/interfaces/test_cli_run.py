@@ -622,6 +622,32 @@ def test_what_is_wrong_in_a_launch_file_is_one_sentence(run, change):
     assert is_one_sentence(done.stderr)
 
 
+SHAPES = {
+    f"[{', '.join(['64'] * 300)}]": "arrays[0] (x): shape: has 300 extents; needs at most 32",
+    "[4_000_000, 4_000_000, 0x7fff_ffff_ffff]": "arrays[0] (x): shape = [4000000, 4000000, 140737488355327]: needs 0 to 268,435,456 elements",
+    "[0, 4_000_000_000_000]": "needs 0 to 268,435,456 elements",
+    "[-1]": "shape = [-1]: needs a list of whole numbers, such as [128, 64]",
+    "[true]": "shape = [True]: needs a list of whole numbers",
+    f"[{'9' * 5000}]": "l.toml: holds a number of thousands of digits",
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_shape_that_no_array_has_is_refused_before_memory_is_asked_for(run, shape):
+    pathlib.Path("l.toml").write_text(LAUNCH.replace("[100]", shape))
+    done = run("run l.toml")
+    assert done.exit_code == 2, done.output
+    assert SHAPES[shape] in one_line(done.stderr)
+
+
+@pytest.mark.parametrize("text", ['{"grid": 4, "grid": 4}', f"{'a.' * 65}b = 1"])
+def test_a_launch_file_that_cannot_be_read_is_named(run, text):
+    pathlib.Path("l.json" if text[0] == "{" else "l.toml").write_text(text)
+    done = run(f"run k.ptx --launch l.{'json' if text[0] == '{' else 'toml'}")
+    assert done.exit_code == 2, done.output
+    assert done.stderr.startswith("smemsim: l.")
+
+
 JSON = st.recursive(
     st.none()
     | st.booleans()

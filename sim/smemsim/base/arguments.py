@@ -12,6 +12,7 @@ from typing import Any
 from smemsim.base.errors import InputError
 
 __all__ = [
+    "MOST_BITS",
     "SAMPLE",
     "choice",
     "closest",

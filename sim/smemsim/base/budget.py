@@ -17,7 +17,7 @@ import threading
 import weakref
 from typing import Any
 
-from smemsim.base.arguments import shown, whole
+from smemsim.base.arguments import MOST_BITS, shown, whole
 from smemsim.base.errors import InputError
 
 __all__ = ["amount", "ask", "hold", "left", "limit", "set_limit", "told"]
@@ -55,6 +55,8 @@ def amount(text: str, name: str = VARIABLE) -> int:
 
 def told(size: int) -> str:
     """A number of bytes for a sentence."""
+    if size.bit_length() > MOST_BITS:
+        return f"more than 2^{MOST_BITS} B"
     for unit, one in (("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20)):
         if size >= one:
             return f"{size / one:,.1f} {unit}"

@@ -433,12 +433,17 @@ class Source:
         return TableError(f"{self.name}{line}: {error}", path, located=True)
 
     def parsed(self) -> Any:
-        """The tables of the text. ValueError for what is no TOML or JSON, InputError for
-        what takes for ever to read.
+        """The tables of the text. TOMLDecodeError or JSONDecodeError for what is no TOML or JSON, InputError for a key
+        that stands twice, a number of thousands of digits, and what takes for ever to read.
         """
         if not self.text.strip():
             return {}
-        return parse_toml(self.text) if self.is_toml else json.loads(self.text, object_pairs_hook=_each_once)
+        try:
+            return parse_toml(self.text) if self.is_toml else json.loads(self.text, object_pairs_hook=_each_once)
+        except (InputError, tomllib.TOMLDecodeError, json.JSONDecodeError):
+            raise
+        except ValueError:  # Python reads no decimal number of more than 4300 digits
+            raise InputError("holds a number of thousands of digits; a word has at most 64 bits") from None
 
 
 def _each_once(pairs: list[tuple[str, object]]) -> dict[str, object]:

@@ -572,8 +572,6 @@ def _parsed(source: Source) -> object:
         raise TableError(f"{source.name}:{e.lineno}: {e.msg} (column {e.colno})", located=True) from None
     except InputError as e:
         raise TableError(f"{source.name}: {e}", located=True) from None
-    except ValueError:  # Python reads no decimal number of thousands of digits
-        raise TableError(f"{source.name}: holds a number of thousands of digits; a word has at most 64 bits", located=True) from None
 
 
 TEXTS = ("title", "source", "raw", "layout")  # what stays a text though it looks like a number

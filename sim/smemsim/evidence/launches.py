@@ -36,7 +36,7 @@ from smemsim.core.tables import Key, Kind, Source, TableError, as_in, check_tabl
 from smemsim.core.words.tensor_map import TensorMap
 from smemsim.diagnosis.numbers import Tolerance
 from smemsim.evidence.format import Suite
-from smemsim.evidence.recipes import EMPTY, WIDTHS, array_of
+from smemsim.evidence.recipes import EMPTY, WIDTHS, array_of, extents
 from smemsim.run.engine.arrays import DeviceArray, number_bytes, storage
 from smemsim.run.engine.device import Device
 from smemsim.run.engine.launch import LaunchConfig, RunOptions, three
@@ -292,10 +292,11 @@ def _check_recipe(path: Path, table: Any) -> None:
         raise _mistake(path / "dtype", table["dtype"], "needs the name of an element type")
     if "dtype" in table and "file" in table and (not isinstance(table["dtype"], str) or table["dtype"] not in FORMATS):
         raise _mistake(path / "dtype", table["dtype"], f"not an element type{suggestion(table['dtype'], FORMATS)}")
-    if "shape" in table and not is_list_of(table["shape"], lambda extent: is_whole(extent) and extent >= 0):
-        raise TableError(
-            f"{path} ({name}): shape = {shown(table['shape'])}: needs a list of whole numbers, such as [128, 64]", path / "shape"
-        )
+    if "shape" in table:
+        try:
+            extents(table["shape"])
+        except ValueError as e:
+            raise TableError(f"{path} ({name}): {e}", path / "shape") from None
     if "file" not in table and not {"dtype", "shape", "distribution"} <= table.keys():
         raise TableError(f"{path} ({name}): needs dtype, shape and distribution, or file{as_in('arrays', KEYS['arrays'])}", path)
 
@@ -592,14 +593,14 @@ def read_launch_file(
     source = Source.of_text(path, read_text(path, MOST_LAUNCH))
     try:
         raw = source.parsed()
-        _not_a_launch(raw, path)
-        about = checked(raw, source)
-    except (InputError, TableError):
-        raise
-    except RecursionError:
-        raise InputError(f"{path}: not TOML or JSON (nested too deeply)") from None
+    except InputError as e:
+        raise InputError(f"{path}: {e}") from None
     except ValueError as e:
         raise InputError(f"{path}: not TOML or JSON ({e})") from None
+    except RecursionError:
+        raise InputError(f"{path}: nested too deeply") from None
+    _not_a_launch(raw, path)
+    about = checked(raw, source)
     for where, name in _files(about, named_ptx=ptx is None):
         if named_inside(path.parent, name, allowed) is None:
             raise InputError(

@@ -12,13 +12,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from smemsim.base.arguments import shown, suggestion, whole
+from smemsim.base.arguments import is_whole, shown, suggestion, whole
 from smemsim.base.budget import ask
 from smemsim.base.errors import TraceError
 from smemsim.core.arithmetic.values import from_float64
 from smemsim.core.spec.formats import FORMATS
 
-__all__ = ["array_of", "random_bits"]
+__all__ = ["array_of", "extents", "random_bits"]
 
 
 PLAIN = {"f16": np.float16, "f32": np.float32, "f64": np.float64}
@@ -27,6 +27,7 @@ PLAIN |= {f"s{bits}": np.dtype(f"int{bits}").type for bits in (8, 16, 32, 64)}
 NARROW = {"bf16": np.uint16, "e4m3": np.uint8, "e5m2": np.uint8}  # numpy has no such type: raw bits
 WIDTHS = {name: np.dtype(kind).itemsize for name, kind in (PLAIN | NARROW).items()}
 MOST_ELEMENTS = 1 << 28
+MOST_EXTENTS = 32  # every numpy has arrays of as many
 FLOATS = {name: FORMATS[name] for name in WIDTHS if name in FORMATS and FORMATS[name].is_float}
 
 
@@ -180,9 +181,7 @@ def array_of(recipe: Mapping[str, Any]) -> np.ndarray:
         dtype = recipe["dtype"]
         if not isinstance(dtype, str) or dtype not in WIDTHS:
             raise ValueError(f"dtype = {shown(dtype)}: needs one of {' '.join(WIDTHS)}{suggestion(dtype, WIDTHS)}")
-        if not isinstance(recipe["shape"], (list, tuple)):
-            raise ValueError(f"shape = {shown(recipe['shape'])}: needs a list of whole numbers")
-        shape = tuple(whole("shape", n) for n in recipe["shape"])
+        shape = extents(recipe["shape"])
         seed = whole("seed", recipe.get("seed", 0), minimum=0, most_bits=64)
         kind, given = _distribution(recipe["distribution"], dtype)
         storage = np.dtype(PLAIN.get(dtype) or NARROW[dtype])
@@ -190,6 +189,21 @@ def array_of(recipe: Mapping[str, Any]) -> np.ndarray:
     except (TypeError, ValueError, ArithmeticError) as e:
         called = f"array {recipe['name']}" if recipe.get("name") else "array"
         raise TraceError(f"{called} cannot be made: {e}") from None
+
+
+def extents(shape: Any) -> tuple[int, ...]:
+    """The shape of an array as a tuple. ValueError with a sentence for one that no array has here."""
+    if not isinstance(shape, (list, tuple)) or not all(_is_extent(n) for n in shape):
+        raise ValueError(f"shape = {shown(shape)}: needs a list of whole numbers, such as [128, 64]")
+    if len(shape) > MOST_EXTENTS:
+        raise ValueError(f"shape: has {len(shape)} extents; needs at most {MOST_EXTENTS}")
+    if math.prod(shape) > MOST_ELEMENTS or max(shape, default=0) > MOST_ELEMENTS:
+        raise ValueError(f"shape = {shown(list(shape))}: needs 0 to {MOST_ELEMENTS:,} elements")
+    return tuple(map(int, shape))
+
+
+def _is_extent(n: Any) -> bool:
+    return not isinstance(n, bool) and (isinstance(n, int) or is_whole(n)) and n >= 0
 
 
 def _distribution(what: Any, dtype: str) -> tuple[str, Any]:
@@ -219,7 +233,5 @@ def _distribution(what: Any, dtype: str) -> tuple[str, Any]:
 
 def _drawn(kind: str, given: Any, dtype: str, storage: np.dtype[Any], seed: int, shape: tuple[int, ...]) -> np.ndarray:
     count, distribution = math.prod(shape), DISTRIBUTIONS[kind]
-    if min(shape, default=1) < 0 or count > MOST_ELEMENTS:
-        raise ValueError(f"shape = {shown(list(shape))}: needs 0 to {MOST_ELEMENTS:,} elements")
     ask(f"shape = {shown(list(shape))}", count * (storage.itemsize + distribution.work))
     return distribution.draw(_Draw(given, dtype, storage, seed, count))
