@@ -463,6 +463,27 @@ def test_what_is_wrong_in_a_space_is_told_by_it(what, monkeypatch):
     assert found.shown
 
 
+def leaves(tree, at=()):
+    """The numbers and words of a scenario, by where they stand."""
+    if not isinstance(tree, (dict, list)):
+        return {at: tree}
+    items = tree.items() if isinstance(tree, dict) else enumerate(tree)
+    return {place: leaf for key, one in items for place, leaf in leaves(one, (*at, key)).items()}
+
+
+def test_the_scenario_of_a_missed_fault_is_the_small_plan_with_the_fault_alone(monkeypatch):
+    """What is shown can be read, and run again: it is that of the plan that is left after all that it needs not."""
+    monkeypatch.setattr(faults, "check", lambda scenario: SLOW(findings=(), codes=()))
+    wrong = [one.shown for number in range(12, 23) if (one := space("check").case(7, 1, number)).wrong]
+    assert len(wrong) >= 3
+    for shown in wrong:
+        assert shown["small"] != shown["plan"]
+        plan = leaves({key: of for key, of in faults.unchecked(**shown["small"]).scenario(shown["form"]).items() if key != "expect"})
+        told = leaves(shown["scenario"])
+        assert 1 <= len({*plan.items()} ^ {*told.items()}) <= 8
+        assert faults.reads_right(shown["scenario"]) is False
+
+
 def test_an_instruction_descriptor_that_is_classified_otherwise_is_made_small(monkeypatch):
     right, monkey = idesc._by_problems, 1 << 20
     monkeypatch.setattr(idesc, "_by_problems", lambda word, kind: "odd" if word & monkey else right(word, kind))

@@ -1805,6 +1805,21 @@ def test_lanes_that_free_the_stage_of_both_ctas_are_a_remark(stages: int, tiles:
     assert ("X008", "wrong") in codes_of(wrong)
 
 
+@pytest.mark.parametrize("lanes", [1, 2, 3])
+@pytest.mark.parametrize("count", [1, 2, 3])
+@pytest.mark.parametrize("rank", ["div.u32 %r28, %r3, {lanes};", "and.b32 %r28, %r3, 1;"], ids=["side by side", "in turn"])
+def test_several_lanes_and_arrivals_free_the_stage_of_each_cta(lanes: int, count: int, rank: str):
+    """However the arrivals of a phase are shared out among lanes and their counts: with one more expected it hangs."""
+    arrive = f"""setp.lt.u32 %p12, %r3, {2 * lanes}; {rank.format(lanes=lanes)} mapa.shared::cluster.u32 %r26, %r12, %r28; bar.warp.sync -1;
+@%p12 mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r26], {count};"""
+
+    def ring(expected: int) -> str:
+        return re.sub(r"(mbarrier\.init\S* \[bar\+(?:16|24)\]), 2", rf"\1, {expected}", multicast_ring(arrive))
+
+    assert codes_of(Kernel("", ring(2 * lanes * count), cluster=2)) == [("X010", "note")]
+    assert "X006" in {code for code, _ in codes_of(Kernel("", ring(2 * lanes * count + 1), cluster=2))}
+
+
 def test_the_lane_that_frees_one_cta_after_the_other():
     """A warp that knows that the first arrival has come knows nothing of the second one; of the first it does where it
     knows the second.

@@ -142,7 +142,7 @@ DIRECTIVES = """.version 8.8 .target sm_90a, debug, texmode_unified .address_siz
 .section .debug { .b8 1 .b8 2 } .weak .func (.reg .b32 r) h() { .loc 1 2 3 mov.b32 r, 1; ret; } .shared .align 16 .b8 w[32]; .weak .entry
 k(.param .u64 p) .reqntid 32, 1 .minnctapersm 1 { .reg .pred %p<2>; .reg .b32 %r<3>; .pragma "nounroll"; .shared .b32 v[2]; L: @!%p1 bra L;
 { .reg .b32 inner; call (inner), h, (); add.u32 %r1, inner, 1; } P: .callprototype (.param .b32 _) _ (.param .b32 _); T: .branchtargets L, M;
-M: brx.idx %r1, T; ret; } .entry last() { ret; }"""
+M: brx.idx %r1, T; ret; } .func .attribute(.unified(1, 2)) u() { ret; } .entry last() .pragma "a;b"; .maxntid 32 .pragma "c"; { ret; }"""
 
 
 def dense(text):
@@ -582,6 +582,8 @@ REFUSALS = {
     HEAD + ".global .b8 x[2] = {0(y)};": "x: 0(...) must be one byte of an address",
     HEAD + ".global .b8 x[999999999] = {1};": "smemsim takes 268435456 at most",
     HEAD + ".func f() { ret; }\n.func f() { ret; }": "line 5: a function f has two bodies",
+    HEAD + ".func f();\n.entry f() { ret; }": "f was declared in line 4 with other parameters",
+    HEAD + ".func f();\n.func f(.param .b32 a) { ret; }": "f was declared in line 4 with other parameters",
     HEAD + ".func f();\n.func f(.param .b32 x) { ret; }": "f was declared in line 4 with other parameters",
     HEAD + ".func f(.param .b32 x, .param .b32 x);": "x is declared twice among the parameters",
     HEAD + ".func f();\n.func g();\n.alias f, g;": "line 6: alias f: g has no body in this file",
