@@ -2,8 +2,10 @@
 
 import dataclasses
 import functools
+import itertools
 import json
 import pathlib
+import random
 import re
 import shutil
 import tarfile
@@ -14,11 +16,14 @@ import pytest
 from click.testing import CliRunner
 
 import smemsim
+from drawn import Drawn, around, inside, middle
 from gpu_faults import KERNELS
 from places import ROOT
 from smemsim import InputError
 from smemsim.cli import main
-from smemsim.diagnosis import Pipeline
+from smemsim.core.picture.svg import MARGIN, svg
+from smemsim.diagnosis import Pipeline, pipeline_picture
+from smemsim.diagnosis.pipeline_picture import Bar, Lane
 from smemsim.run.engine import grid
 from smemsim.run.pipeline import Costs, PipelineRecorder
 
@@ -48,6 +53,7 @@ mbarrier.try_wait.parity.shared::cta.b64 P, [at], parity;"""
 
 
 WRONG = WAIT.sub(of_the_stage_before, RIGHT)
+NEVER_FREE = "// ".join(RIGHT.rsplit("mbarrier.arrive.shared::cta.b64 _, ", 1))  # no thread releases a stage
 
 
 def ran(text, tmp_path, *, costs=None, **options):
@@ -66,7 +72,7 @@ def usual(text):
 @pytest.fixture(scope="module", autouse=True)
 def _shared_runs():
     """The kept facts of a test do not depend on the tests that shared a run with it."""
-    for text in (RIGHT, WRONG):
+    for text in (RIGHT, WRONG, NEVER_FREE):
         usual(text)
 
 
@@ -186,6 +192,129 @@ def test_of_a_kernel_that_hangs_no_ring_is_called_right(tmp_path, instead, overd
     elsewhere = loads._replace(instruction=other, missing=loads.missing._replace(reads=0))
     assert pipeline.awaited(elsewhere) is None
     assert pipeline.notes() == []
+
+
+# ---- the picture
+
+OF_KIND = {f"g {name}": kind for kind, name in pipeline_picture.FILLS.items()}
+
+
+@pytest.mark.parametrize("text", [RIGHT, WRONG, NEVER_FREE], ids=["right", "wrong", "hangs"])
+def test_a_picture_has_all_its_rows_and_a_legend_of_what_is_drawn(text):
+    pipeline = usual(text)[2]
+    drawn = Drawn(pipeline.svg())
+    drawn.check()
+    rows = sorted(box[1] for box in drawn.rects["g e"] if box[0] == pipeline_picture.LEFT and box[2] == drawn.whole[2] - MARGIN)
+    names = sorted(box[1] for said, boxes in drawn.texts.items() for box in boxes if box[2] == pipeline_picture.LEFT - 8)
+    assert len(rows) == len(names) == pipeline.svg().count(" class='s r'") + pipeline.svg().count(' class="s r"')
+    assert all(row < name < row + pipeline_picture.BOX for row, name in zip(rows, names, strict=True))
+    legend = min(box[1] for said, boxes in drawn.texts.items() if said in ("stages:", "roles:", "engines:") for box in boxes)
+    for kind, boxes in drawn.rects.items():
+        if kind in OF_KIND and kind != "g e":  # both among the rows and in the legend
+            assert {box[1] < legend - 8 for box in boxes} == {True, False}, kind
+    for name, tip in (("dep", "s"), ("late", "alarm")):  # from the stage that is full or free to the role that has waited
+        points = [line for line in drawn.lines.get(name, ()) if line[0][1] < legend - 8]
+        assert all(line[0][1] - pipeline_picture.BOX in rows and line[-1][1] > line[0][1] for line in points), tip
+        assert bool(points) == any(line[0][1] > legend - 8 for line in drawn.lines.get(name, ()))
+    says = [(box, said) for said, boxes in drawn.texts.items() for box in boxes if box[1] > legend - 8 and said[-1] != ":" and said != "1"]
+    boxes = [box for kind, boxes in drawn.rects.items() if kind[0] in "gs" for box in boxes if box[1] > legend - 8]
+    boxes += [
+        around((x, y - 1, x, y + 1) for x, y in line)
+        for name in ("dep", "late")
+        for line in drawn.lines.get(name, ())
+        if line[0][1] > legend - 8
+    ]
+    for box, said in says:  # each has its sample on the left
+        (sample,) = [one for one in boxes if 0 < box[0] - one[2] < 16 and one[1] < middle(box)[1] < one[3] + 10]
+        assert sample[3] < drawn.whole[3]
+        assert inside(box, (0, 0, drawn.whole[2] - MARGIN + 1, drawn.whole[3])), said
+    assert all(any(inside(box, one) for one in itertools.chain(*drawn.rects.values())) for box in drawn.texts["1"])
+    plain = pipeline.text().splitlines()
+    assert max(map(len, plain)) <= 110
+    marks, explained = "".join(line[26:] for line in plain if re.match(r"(stage \d|MMAs|loads:|tensor core|accum)", line)), " ".join(plain)
+    for mark, says in (
+        ("-", "load under way"),
+        ("=", "full"),
+        ("#", "being read"),
+        ("x", "waits for more than"),
+        ("~", "waits"),
+        ("!", "waits for ever"),
+    ):
+        assert (mark in marks) == (f"{mark} {says}" in explained), mark
+
+
+BEGIN, END = 100.0, 1100.0
+
+
+def bars_of(seed):
+    """A row of random bars, one behind the other, from before the picture's begin to behind its end. Some labels just
+    fit.
+    """
+    rng = random.Random(seed)
+    time, bars = -100.0, []
+    while time < 1400:
+        begin, time = time, time + rng.choice((0, 1, 20, 60, 61.5, 90, 300)) * rng.random()
+        labels = tuple(rng.choice("abc") * n for n in sorted(rng.sample(range(1, 30), rng.randint(0, 3)), reverse=True))
+        kind = rng.choice([*pipeline_picture.FILLS, "issue", "kept"])
+        most = int(((time - begin) * (pipeline_picture.WIDTH - pipeline_picture.LEFT - MARGIN) / 1000 - 2) / pipeline_picture.LETTER)
+        labels = ("a" * most, *labels) if most > 0 and rng.random() < 0.5 else labels
+        labels = labels if kind != "load" else tuple(says[:3] for says in labels)  # the number of a load
+        bars.append(Bar(kind, begin, time, labels, f"<{len(bars)}>"))
+        time += rng.choice((0, 30))
+    return bars
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_every_bar_is_drawn_from_its_begin_to_its_end_and_labels_are_inside(seed):
+    bars, y = bars_of(seed), 100.0
+    lane = Lane("roles", "n" * (seed * 5 + 1), tuple(bars))
+    drawing = pipeline_picture.Drawing((lane,), (), BEGIN, END)
+    drawn = Drawn(svg(pipeline_picture.WIDTH, 200, pipeline_picture._lane_svg(lane, drawing, y), "", None))
+    row = (pipeline_picture.LEFT, y, pipeline_picture.WIDTH - MARGIN, y + pipeline_picture.BOX)
+    left, _, right, bottom = row
+    texts = [(box, said) for said, boxes in drawn.texts.items() for box in boxes]
+    for box, said in texts:
+        assert inside(box, drawn.whole), said
+    for n, bar in enumerate(bars):
+        begin, end = (left + min(max(time - BEGIN, 0), 1000) / 1000 * (right - left) for time in (bar.begin, bar.end))
+        is_seen = bar.end >= BEGIN and bar.begin <= END and (end > begin or bar.kind == "issue")
+        assert (f"<{n}>" in drawn.cells) == is_seen, bar
+        if not is_seen:
+            continue
+        if bar.kind == "issue":
+            assert drawn.cells[f"<{n}>"] == pytest.approx((begin - 1, y, begin + 1, bottom), abs=0.11)
+            continue
+        assert drawn.cells[f"<{n}>"] == pytest.approx((begin, y, end, bottom), abs=0.11)
+        fitting = [says for says in bar.labels if len(says) * pipeline_picture.LETTER <= end - begin - 2]
+        wanted = fitting[0] if fitting else bar.label if bar.kind == "load" else ""
+        own = [(box, said) for box, said in texts if abs(box[0] - begin - 3) < 0.1 and said[0] in "abc"]
+        assert [said for _, said in own] == [wanted] * bool(wanted) or (not wanted and len(own) <= 1), bar
+        if fitting:
+            assert inside(own[0][0], (begin, y, end + 1, bottom))
+        plates = [box for box in drawn.rects.get("e", ()) if abs(box[0] - begin - 1) < 0.1]
+        assert len(plates) <= 1
+        if plates:
+            assert begin < plates[0][0] < own[0][0][0]
+            assert own[0][0][2] - 1.5 <= plates[0][2] <= end + 0.11
+            assert y < plates[0][1] < plates[0][3] < bottom
+        assert bool(plates) == (bar.kind == "kept" and bool(wanted))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_row_of_text_has_the_marks_of_its_bars_and_labels_where_there_is_room(seed):
+    kinds = {kind: mark for kind, mark in pipeline_picture.MARKS.items() if kind not in ("load", "issue", "stuck", "work")}
+    bars = [bar for bar in bars_of(seed) if bar.kind in kinds]
+    row = pipeline_picture._row(Lane("roles", "n", tuple(bars)), pipeline_picture.Drawing((), (), BEGIN, END))
+    width = pipeline_picture.COLUMNS - pipeline_picture.NAMES
+    wanted = [" "] * width
+    for bar in bars:
+        begin, end = (int((time - BEGIN) / 1000 * width) for time in (bar.begin, bar.end))
+        for column in range(max(begin, 0), min(end, width)):
+            wanted[column] = kinds[bar.kind]
+        label = next((says for says in bar.labels if len(says) <= end - begin - 3), "")
+        if len(label) > 3 and 0 <= begin + 2 < width:
+            wanted[begin + 2 : min(begin + 2 + len(label), width)] = label[: width - begin - 2]
+    assert row == "".join(wanted)
 
 
 def test_a_hang_has_the_sentences_of_its_rings_without_the_option(tmp_path):
