@@ -38,22 +38,23 @@ class Failing(Program):
         return what
 
 
+# An error that was raised keeps the frames that it came through, and with them the device: each test makes its own.
 @pytest.mark.parametrize(
     ("error", "code", "told", "refused", "dead"),
     [
-        (CudaError(911, "why"), 911, [], [], 0),
-        (FindingsError(Found()), 719, [], [], 0),
-        (Unmodelled("x"), 801, ["not modelled: x"], ["not modelled: x"], 0),
-        (InputError("y"), 1, ["y"], [], 0),
-        (KeyboardInterrupt(), 719, [], [], 719),
-        (MemoryError(), 999, [NO_ROOM], [NO_ROOM], 0),
-        (MemoryError("z"), 999, [f"{NO_ROOM}: z"], [f"{NO_ROOM}: z"], 0),
-        (ValueError("w"), 999, ["internal error in fails, please report it:"], ["internal error in fails: ValueError: w"], 0),
+        (lambda: CudaError(911, "why"), 911, [], [], 0),
+        (lambda: FindingsError(Found()), 719, [], [], 0),
+        (lambda: Unmodelled("x"), 801, ["not modelled: x"], ["not modelled: x"], 0),
+        (lambda: InputError("y"), 1, ["y"], [], 0),
+        (KeyboardInterrupt, 719, [], [], 719),
+        (MemoryError, 999, [NO_ROOM], [NO_ROOM], 0),
+        (lambda: MemoryError("z"), 999, [f"{NO_ROOM}: z"], [f"{NO_ROOM}: z"], 0),
+        (lambda: ValueError("w"), 999, ["internal error in fails, please report it:"], ["internal error in fails: ValueError: w"], 0),
     ],
 )
 def test_every_error_has_its_code_and_is_told_once(error, code, told, refused, dead):
     program = Failing()
-    assert program.answer("fails", [error]) == (code, ())
+    assert program.answer("fails", [error()]) == (code, ())
     assert [text.splitlines()[0] for text in program.told] == told
     assert (program.device.code.refused, program.device.error) == (refused, dead)
     assert program.device.turn.depth == 0

@@ -149,12 +149,14 @@ def test_a_launch_of_this_process_takes_its_arguments_from_their_addresses(calls
 @pytest.mark.parametrize(
     ("error", "code", "reason", "told"),
     [
-        (CudaError(911, "why"), 911, "why", []),
-        (FindingsError(types.SimpleNamespace(findings=("a finding",), remarks=())), 719, None, []),
-        (SmemsimError("a sentence"), 1, "a sentence", ["a sentence"]),
+        (lambda: CudaError(911, "why"), 911, "why", []),
+        (lambda: FindingsError(types.SimpleNamespace(findings=("a finding",), remarks=())), 719, None, []),
+        (lambda: SmemsimError("a sentence"), 1, "a sentence", ["a sentence"]),
     ],
 )
 def test_each_error_of_a_call_is_one_of_cuda(calls, error, code, reason, told):
+    error = error()
+
     def fails():
         raise error
 

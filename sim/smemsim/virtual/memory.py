@@ -320,9 +320,11 @@ def _file(size: int) -> int:
 def _mapped(descriptor: int, base: int, offset: int, places: int) -> int:
     """Map a part of the file at `base`, or at the next free place after it."""
     assert _libc is not None
-    for attempt in range(2 * places):
+    for attempt in range(3 * places):
         if attempt == places:
-            gc.unfreeze()  # a device that is no longer used may be among what a program has frozen
+            gc.collect()  # devices that are no longer used
+        elif attempt == 2 * places:
+            gc.unfreeze()  # they may be among what a program has frozen, through which a collection takes longer
             gc.collect()
         at = base + attempt % places * RANGE_BYTES
         found = _libc.mmap(
