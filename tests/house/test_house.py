@@ -213,6 +213,7 @@ INNER = {
     "smemsim.diagnosis.result.sums",
     "smemsim.diagnosis.scenario",
     "smemsim.diagnosis.tile",
+    "smemsim.diagnosis.pipeline_picture",
     "smemsim.core.machine.mma_sync",
     "smemsim.core.machine.tcgen05",
     "smemsim.planning.make",
@@ -251,7 +252,7 @@ FORMULAS = (
     # and those that compute with arrays or texts, and know nothing of a launch
     *(f"smemsim.run.sanitizer.{name}" for name in ("byte_masks", "global_loops", "operation_sets", "settled_bytes", "shard_record", "strong_bytes")),
     # what an instruction costs, what a program's text says, and the words of a message
-    "smemsim.run.counters.", "smemsim.run.cohort", "smemsim.run.engine.schedule", *(f"smemsim.run.lower.{name}" for name in ("cfg", "dataflow", "lane_private", "sums", "waits")), "smemsim.virtual.calls.wire",
+    "smemsim.run.counters.", "smemsim.run.cohort", "smemsim.run.engine.schedule", *(f"smemsim.run.lower.{name}" for name in ("cfg", "dataflow", "lane_private", "sums", "waits")), "smemsim.run.jit.constants", "smemsim.virtual.calls.wire",
     # whose library is not there where CI runs: a stand-in for it calls them
     "smemsim.virtual.torch_", "smemsim.virtual.process",
     "smemsim.core.machine.padding", "smemsim.core.machine.uninitialised", "smemsim.core.ptx.demangle",

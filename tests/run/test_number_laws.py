@@ -4,8 +4,7 @@ import itertools
 
 import pytest
 
-from smemsim.core.ptx import read_module
-from smemsim.core.ptx.module import Immediate
+from smemsim.core.ptx import Immediate, read_module
 from smemsim.run.jit.constants import constants, in_numbers, is_joint
 from smemsim.run.lower import link
 
