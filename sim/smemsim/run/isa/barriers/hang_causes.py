@@ -55,11 +55,9 @@ def _seen(barrier: Mbarrier, x: Wave) -> int:
     passed, state = barrier.state.passed, barrier.state
     begin = barrier.cta.rank * x.stride // WARP
     waiting = {n for wait, _ in barrier.waits for n in (x.tid[wait.threads] // WARP).tolist()}
-    by_warp = {
-        n: int(most) for n, most in enumerate(passed.by_thread.reshape(-1, WARP).max(axis=1).tolist() if len(passed.by_thread) else [])
-    }
-    arrivers = [most for n, most in by_warp.items() if begin + n in state.arrivals.warps]
-    others = [by_warp.get(n, 0) for n in waiting | {n for n, most in by_warp.items() if most} if begin + n not in state.arrivals.warps]
+    by_warp = [*enumerate(passed.by_thread.reshape(-1, WARP).max(axis=1, initial=0).tolist())]
+    arrivers = [most for n, most in by_warp if begin + n in state.arrivals.warps]
+    others = [most for n, most in by_warp if (most or n in waiting) and begin + n not in state.arrivals.warps]
     return max(others) if others and max(arrivers, default=0) >= passed.seen > max(others) else passed.seen
 
 
@@ -96,7 +94,8 @@ def suspicion(barrier: Mbarrier, i: Instruction, x: Wave) -> tuple[int, str]:
     if not any(state.done.values()):
         return _nothing_came(barrier, i, x)
     own = {id(wait) for wait, _ in barrier.waits}
-    stuck = {(int(warp), id(wait) in own) for wait in x.positions.waiting for warp in distinct(wait.threads // WARP)}
+    first = (barrier.cta.index - barrier.cta.rank) * x.stride // WARP  # warps that arrive are numbered in their cluster
+    stuck = {(int(warp) - first, id(wait) in own) for wait in x.positions.waiting for warp in distinct(wait.threads // WARP)}
     # threads that arrived before go on, or wait too
     is_held = state.arrivals.warps & {warp for warp, _ in stuck}
     before = x.program.at(*state.done["arrives"])

@@ -1,0 +1,95 @@
+"""Laws of what is said of kernels that hang: random programs of waits and arrivals, wherever their CTAs are."""
+
+import random
+import re
+
+import numpy as np
+import pytest
+
+from smemsim import Gpu
+
+BARS = 3
+# (seed, CTAs of a cluster): ten of 520 that are told the most different sentences
+PROGRAMS = [(74, 1), (74, 2), (219, 2), (157, 2), (46, 2), (177, 1), (2, 1), (176, 1), (90, 1), (44, 1)]
+
+
+def steps_of(rng, warp, cluster):
+    """What a warp does: arrivals, expected bytes, copies, waits and barriers, which mostly do not fit those of others."""
+    for n in range(rng.randint(1, 5)):
+        bar, parity, label = rng.randrange(BARS), rng.randrange(2), f"L{warp}_{n}"
+        at, other = f"[%r2+{8 * bar}]", f"add.u32 %r5, %r2, {8 * bar}; mapa.shared::cluster.u32 %r5, %r5, {rng.randrange(cluster)};"
+        lanes = rng.choice(("@%p1 ", "@%p1 ", ""))
+        yield rng.choice(
+            [
+                f"{lanes}mbarrier.arrive.shared.b64 _, {at};",
+                f"{label}: mbarrier.try_wait.parity.shared.b64 %p5, {at}, {parity}; @!%p5 bra {label};",
+                f"{label}: mbarrier.try_wait.parity.shared.b64 %p5, {at}, {parity}; @!%p5 bra {label};",
+                f"{label}: mbarrier.test_wait.parity.shared.b64 %p5, {at}, {parity}; @!%p5 bra {label};",
+                f"@%p1 mbarrier.arrive.expect_tx.shared.b64 _, {at}, {16 * rng.randint(1, 2)};",
+                f"@%p1 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r6+{64 * warp}], [%d1], 16, {at};",
+                f"{other} {lanes}mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r5];",
+                f"mbarrier.arrive_drop.shared.b64 _, {at};",
+                f"bar.sync {rng.randint(1, 2)}, {32 * rng.randint(2, 3)};",
+                "@%p1 exit;",
+            ]
+        )
+
+
+def kernel(counts, parts, place):
+    """A kernel of three warps; in other clusters than that of this number all threads end at once."""
+    inits = " ".join(f"@%p0 mbarrier.init.shared.b64 [%r2+{8 * n}], {count};" for n, count in enumerate(counts))
+    lines = "\n".join(part.replace("; ", ";\n") for part in parts)
+    return f""".version 8.3
+.target sm_90a
+.address_size 64
+.visible .entry k(.param .u64 out) {{ .reg .pred %p<9>; .reg .b32 %r<9>; .reg .b64 %d<4>; .shared .align 8 .b64 bar[4]; .shared .align 16 .b8 sm[1024];
+mov.u32 %r1, %tid.x; mov.u32 %r2, bar; mov.u32 %r3, %clusterid.x; mov.u32 %r6, sm; ld.param.u64 %d1, [out];
+setp.ne.u32 %p3, %r3, {place}; @%p3 ret;
+setp.eq.u32 %p0, %r1, 0; and.b32 %r4, %r1, 31; setp.eq.u32 %p1, %r4, 0; shr.u32 %r4, %r1, 5;
+{inits}
+fence.mbarrier_init.release.cluster; barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;
+setp.eq.u32 %p7, %r4, 1; @%p7 bra W1; setp.eq.u32 %p7, %r4, 2; @%p7 bra W2;
+{lines}
+E: barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned; ret; }}"""
+
+
+def program(seed, cluster, place):
+    """A kernel of three warps that do what comes."""
+    rng = random.Random(seed)
+    counts = [rng.choice((1, 1, 2, 3, 32)) for _ in range(BARS)]
+    return kernel(counts, [f"W{warp}: {' '.join(steps_of(rng, warp, cluster))} bra E;" for warp in range(3)], place)
+
+
+def said(seed, cluster, place):
+    """All that is told, as of CTAs from 0 on."""
+    gpu = Gpu("sm_90a")
+    out = gpu.array(np.zeros(64, np.uint32))
+    done = gpu.launch(program(seed, cluster, place), "k", grid=3 * cluster, block=96, cluster=cluster, args=[out], progress=False)
+    texts = [" ".join(f"{f.severity} {f}".split()) for f in (*done.findings, *done.remarks)]
+    return sorted(re.sub(r"(CTAs? \(?|first: \(?)(\d+)", lambda m: f"{m[1]}{int(m[2]) - place * cluster}", text) for text in texts)
+
+
+@pytest.mark.parametrize(("seed", "cluster"), PROGRAMS)
+def test_a_hang_is_told_the_same_in_each_cluster_of_a_wave(seed, cluster):
+    told = said(seed, cluster, 0)
+    assert told
+    assert said(seed, cluster, 1 + seed % 2) == told
+
+
+@pytest.mark.parametrize("cluster", [1, 2])
+@pytest.mark.parametrize("place", [0, 2])
+@pytest.mark.parametrize("goes_on", [True, False])
+def test_whoever_waits_elsewhere_is_not_told_to_arrive_once_more(goes_on, place, cluster):
+    """Warp 1 arrives once, and ends or waits at another mbarrier for ever; warp 0 waits for a second phase."""
+    wait = "{0}: mbarrier.try_wait.parity.shared.b64 %p5, [%r2+{1}], {2}; @!%p5 bra {0};"
+    first = f"W0: {wait.format('A', 0, 0)}\n{wait.format('B', 0, 1)} bra E;"
+    second = f"W1: @%p1 mbarrier.arrive.shared.b64 _, [%r2];\n{'' if goes_on else wait.format('D', 8, 0)} bra E;"
+    text = kernel([1, 1, 1], [first, second, "W2: bra E;"], place).replace(
+        "E: barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;", "E:"
+    )
+    gpu = Gpu("sm_90a")
+    done = gpu.launch(text, "k", grid=3 * cluster, block=96, cluster=cluster, args=[gpu.array(np.zeros(64, np.uint32))], progress=False)
+    once_more = [f.line for f in done.findings if "arrive once more" in f.repair]
+    assert {f.code for f in done.findings} == {"X006"}
+    assert once_more == [next(n for n, line in enumerate(text.splitlines(), 1) if line.startswith("B:"))] * goes_on
+    assert ("bar[1]" in str(done.findings[0])) != goes_on  # the first cause
