@@ -4,6 +4,7 @@ import dataclasses
 import hashlib
 import json
 import random
+import re
 import shutil
 import subprocess
 import time
@@ -11,7 +12,7 @@ import time
 import pytest
 
 import smemsim
-from smemsim.campaign.spaces import concurrent, space
+from smemsim.campaign.spaces import concurrent, concurrent_chains, space
 from tools.capture import concurrent_programs as card
 
 FORMS = [form for family in concurrent.FAMILIES.values() for form in family.forms]
@@ -126,6 +127,49 @@ def test_a_launch_file_is_the_same_launch(tmp_path):
     assert findings
     assert [finding.code for finding in run.findings] == [finding[0] for finding in findings]
     assert (tuple(arrays[name].numpy().tobytes() for name in concurrent.ARRAYS), run.launch.status) == (left, status)
+
+
+# ---- chains
+
+
+@pytest.mark.parametrize("kind", dict.fromkeys(kind.__name__ for kind in concurrent_chains.KINDS))
+def test_a_right_chain_is_silent_and_a_broken_one_is_not(kind, monkeypatch):
+    monkeypatch.setattr(concurrent_chains, "KINDS", [getattr(concurrent_chains, kind)])
+    for seed in range(2):
+        right, broken = (concurrent_chains.draw(random.Random(seed), broken=share) for share in (0, 1))
+        assert (right.link, bool(broken.link)) == ("", True)
+        found, wrong = right.outcome(tiers=""), broken.outcome(tiers="")
+        assert concurrent_chains.wrong_verdict(right, found) == ""
+        assert concurrent_chains.wrong_verdict(broken, wrong) == ""
+        assert concurrent_chains.wrong_verdict(dataclasses.replace(right, link="none"), found) == "no finding and no remark: none"
+        assert concurrent_chains.wrong_verdict(dataclasses.replace(broken, link=""), wrong) or wrong[3]
+
+
+def test_other_words_of_a_right_chain_are_reported():
+    chain = concurrent_chains.Chain(("st.global.u32 [%output], 7;",), 1, 1, made=(1, 0, 0))
+    assert concurrent_chains.wrong_verdict(chain, chain.outcome()) == "a right program leaves other words in `out`"
+    assert concurrent_chains.wrong_verdict(chain, "InternalError: why") == "InternalError: why"
+
+
+def test_all_links_of_chains_break_and_a_seed_draws_the_same_chains():
+    texts = [concurrent_chains.draw(random.Random(seed)).text() for seed in range(200)]
+    links = {re.sub(r" (in round|\(stage) .*", "", text.split("\n// ")[1].partition("\n")[0]) for text in texts}
+    assert len(links) > 50
+    assert hashlib.sha256(json.dumps(texts[:40]).encode()).hexdigest()[:16] == "4514a42d4ad03401"
+
+
+def test_a_chain_of_the_campaign():
+    case = space("chains").case(0, 0, 1)
+    assert (case.wrong, "// " in case.shown["kernel.ptx"]) == ("", True)
+
+
+@pytest.mark.skipif(shutil.which("ptxas") is None, reason="needs ptxas")
+def test_ptxas_takes_chains(tmp_path):
+    source = tmp_path / "chains.ptx"
+    for seed in range(6):
+        source.write_text(concurrent_chains.draw(random.Random(seed)).text())
+        done = subprocess.run(["ptxas", "-arch=sm_90a", source, "-o", tmp_path / "x.cubin"], capture_output=True, text=True, check=False)
+        assert not done.returncode, done.stderr
 
 
 # ---- on a card, which is another smemsim here

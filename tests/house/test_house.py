@@ -181,6 +181,7 @@ INNER = {
     "smemsim.campaign.spaces.boxes",
     "smemsim.campaign.spaces.cohorts",
     "smemsim.campaign.spaces.concurrent",
+    "smemsim.campaign.spaces.concurrent_chains",
     "smemsim.campaign.spaces.faults",
     "smemsim.campaign.spaces.idesc",
     "smemsim.campaign.spaces.keys",

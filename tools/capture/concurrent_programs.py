@@ -3,7 +3,8 @@
     python -m tools.capture.concurrent_programs --seed 1 --seconds 480 --jobs 16 --out rows.jsonl
     python -m tools.capture.concurrent_programs --seed 1 --only 17 --write FOLDER
 
-The programs are the deterministic ones of `smemsim campaign concurrent`; seed and number name one. Many processes run
+The programs are the deterministic ones of `smemsim campaign concurrent`, and those of `chains`, which are right or have
+one broken link; seed and number name one. Many processes run
 them in smemsim. The silent ones run several times on the card, each batch in a process of its own: a trap or a hang
 ends this process only. `--out` gets a line of JSON for each program that differs, traps, hangs, or is an internal
 error. The last line has the totals. A program that differs in all runs is made small. `--only` with `--write` needs no
@@ -33,15 +34,18 @@ import numpy as np
 from smemsim.base.errors import InputError, SmemsimError
 from smemsim.base.processes import pool
 from smemsim.campaign.space import drawn, shrunk
+from smemsim.campaign.spaces import concurrent_chains
 from smemsim.campaign.spaces.concurrent import ARRAYS, WORDS, Program, draw, simpler
 
 __all__ = ["Silent", "main", "modelled", "on_card", "program_of", "rows_of_batch"]
 
 CHUNK = 8  # programs that a process runs in smemsim at a time
-BATCH = 64  # programs that a process runs on the card
+BATCH = 256  # programs that a process runs on the card
 RUNS = 12  # of a program on the card
 MODEL_SECONDS = 30.0  # of a program in smemsim
-CARD_SECONDS = 25.0  # of a program on the card, with the start of the process
+CARD_SECONDS = 6.0  # of a program on the card
+START_SECONDS = 25.0  # of a process of a batch, and to make a program small
+CHAINS = 0.4  # of the programs: those of `chains`, half of them right
 SHOWN = 4  # differing words of an array
 SMALLER = 40  # programs that are tried to make one small
 STARTS = 3  # of a process of a batch that ends before its first program
@@ -68,7 +72,10 @@ class Modelled(NamedTuple):
 
 def program_of(seed: int, number: int) -> Program:
     """A program by its number. It runs without a schedule, as the card does."""
-    return dataclasses.replace(draw(drawn("card", seed, 0, number), is_deterministic=True), schedule=None)
+    rng = drawn("card", seed, 0, number)
+    if rng.random() < CHAINS:
+        return concurrent_chains.draw(rng, broken=0.5)
+    return dataclasses.replace(draw(rng, is_deterministic=True), schedule=None)
 
 
 # ---- In smemsim
@@ -206,7 +213,7 @@ def rows_of_batch(
         theirs.close()
         running: int | None = None
         is_late = True
-        while ours.poll(seconds):
+        while ours.poll(START_SECONDS if running is None else seconds):
             try:
                 number, told = ours.recv()
             except EOFError:

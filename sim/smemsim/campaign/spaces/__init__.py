@@ -24,6 +24,7 @@ _MODULES = {
     "ptx": "ptx",
     "cohorts": "cohorts",
     "concurrent": "concurrent",
+    "chains": "concurrent_chains",
 }
 NAMES = (*_MODULES, *(f"idesc-{kind}" for kind in KINDS))
 ORACLE_NAMES = (

@@ -16,7 +16,7 @@ import itertools
 import random
 import re
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -95,6 +95,7 @@ class Program:
     value. `has_zeros`: the array `out` begins with zeros, and not uninitialised.
     """
 
+    box: ClassVar[int] = BOX
     steps: tuple[Any, ...]
     warps: int
     ctas: int
@@ -117,7 +118,10 @@ class Program:
 
     def maps(self, addresses: dict[str, int]) -> list[TensorMap]:
         """The tensor maps of `in` and `out`."""
-        return [TensorMap.tiled(**_MAP, global_address=addresses[name], global_strides=(), arch="sm_90a") for name in ("in", "out")]
+        return [
+            TensorMap.tiled(**_MAP, box_dim=[self.box], global_address=addresses[name], global_strides=(), arch="sm_90a")
+            for name in ("in", "out")
+        ]
 
     def config(self, args: list[Any]) -> LaunchConfig:
         """The shape of the launch."""
@@ -136,7 +140,7 @@ class Program:
     def launch_file(self) -> dict[str, Any]:
         """A launch file for `smemsim run`."""
         recipes = {"in": {"values": self.inputs()["in"].tolist()}, "out": "zeros" if self.has_zeros else "empty", "flags": "zeros"}
-        maps = [{"map": {**_MAP, "global_address": name, "global_strides": []}} for name in ("in", "out")]
+        maps = [{"map": {**_MAP, "box_dim": [self.box], "global_address": name, "global_strides": []}} for name in ("in", "out")]
         return {
             "entry": "concurrent",
             "arch": "sm_90a",
@@ -150,7 +154,7 @@ class Program:
         }
 
 
-_MAP: dict[str, Any] = {"data_type": "u32", "global_dim": [WORDS], "box_dim": [BOX], "element_strides": [1], "interleave": "none", "swizzle": "none",
+_MAP: dict[str, Any] = {"data_type": "u32", "global_dim": [WORDS], "element_strides": [1], "interleave": "none", "swizzle": "none",
                         "l2_promotion": "none", "oob_fill": "zeros"}  # fmt: skip
 
 
