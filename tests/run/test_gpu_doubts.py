@@ -760,6 +760,36 @@ def test_registers_of_a_are_nobodys_to_overwrite(use, told, remarks):
     assert (codes(run), [f.code for f in run.remarks if f.code == "X007"]) == (told, remarks)
 
 
+def by_another(d: str, a: str, n: int = 8) -> str:
+    product = f"wgmma.mma_async.sync.aligned.m64n{n}k16.f32.bf16.bf16 {d}, {a}, %rd2, 0, 1, 1, {'0, 0' if a == '%rd2' else '0'};"
+    return f"{product} wgmma.commit_group.sync.aligned;"
+
+
+FENCE = "wgmma.fence.sync.aligned;"
+BY_WGMMA = {
+    "D is A": (by_another(listed(11, 4), listed(1, 4)), [], ["X007"]),
+    "D is A, fence": (FENCE + by_another(listed(11, 4), listed(1, 4)), ["X007"], []),
+    "D is A, wait and fence": (WAITED + FENCE + by_another(listed(11, 4), listed(1, 4)), [], []),
+    "D is A, exchanged, fence": (FENCE + by_another(listed(11, 4), "{%r2, %r1, %r4, %r3}"), [], ["X007"]),
+    "a part of D is A, fence": (
+        f"{by_another(listed(11, 8), '%rd2', 16)} {FENCE} {by_another(listed(31, 4), listed(15, 4))}",
+        [],
+        ["X007"],
+    ),
+    "A is another one's": (FENCE + by_another(listed(11, 4), listed(40, 4)), [], []),
+    "A is D": (FENCE + by_another(listed(40, 4), "%rd2"), [], ["X007"]),
+    "A is D, wait and fence": (WAITED + FENCE + by_another(listed(40, 4), "%rd2"), [], []),
+}
+
+
+@pytest.mark.parametrize("grid", [1, 3])
+@pytest.mark.parametrize(("use", "told", "remarks"), BY_WGMMA.values(), ids=BY_WGMMA)
+def test_a_wgmma_may_not_use_registers_of_another_one_in_flight(use, told, remarks, grid):
+    """Without a fence, ptxas serialises both. With one, and A that is D, it does not: an H200 reads A too early."""
+    run = launched(in_flight(use.replace("; ", ";\n "), listed(40, 4)), grid=grid)
+    assert (codes(run), [f.code for f in run.remarks if f.code == "X007"]) == (told, remarks)
+
+
 # ---- the shared memory of another CTA
 
 ASYNC = "ld.shared.b32 %r6, [%r2+4]; st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%r8], {%r5, %r6, %r5, %r5}, [%r9];"

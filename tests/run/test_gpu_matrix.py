@@ -595,6 +595,8 @@ def test_a_wgmma_without_a_fence_or_without_data_is_found() -> None:
         ("add.u32 %r199, %r2, 1; mov.b32 %r2, %r199;", ["X014"]),
         ("setp.lt.u32 %p2, %r190, 999; @%p2 bra ON; wgmma.fence.sync.aligned; ON: @!%p2 add.u32 %r2, %r2, 1;", ["X014"]),
         ("add.u32 %r2, %r2, 1; wgmma.fence.sync.aligned;", []),
+        ("setp.lt.u32 %p2, %r190, 999; add.u32 %r2, %r2, 1; @%p2 wgmma.fence.sync.aligned;", ["X014"]),
+        ("setp.lt.u32 %p2, %r190, 999; add.u32 %r2, %r2, 1; @!%p2 wgmma.fence.sync.aligned;", ["X014"]),
         ("add.u32 %r199, %r2, 1;", []),
         ("mov.b32 %r2, %r190; mov.b32 %r3, 0;", []),
         ("add.u32 %r2, %r2, 1; mov.b32 %r2, 0;", []),
@@ -622,6 +624,35 @@ def test_a_new_sum_reads_no_registers_of_d_that_are_written_behind_the_fence(for
     for register, is_read in (("%r3", reads_d), ("%r4", "shared" not in form), ("%r7", "shared" not in form), ("%r8", False)):
         found = codes(WORD.encode(), WORD.encode(), before=f"{head} and.b32 {register}, {register}, {register};", text=text)
         assert found == ["X014"] * is_read, register
+
+
+OF_TF32 = f"wgmma.mma_async.sync.aligned.m64n8k8.f32.tf32.tf32 {listed(0, 4)}, %rd3, %rd4, %p1, 1, 1;"
+INTO_A = f"wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {listed(4, 4)}, %rd3, %rd4, 0, 1, 1, 0, 0;"
+FROM_A = f"wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {listed(0, 4)}, {listed(4, 4)}, %rd4, 0, 1, 1, 0; // %r8"
+OVER = "wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;"
+FENCE = "wgmma.fence.sync.aligned;"
+
+
+@pytest.mark.parametrize(
+    ("before", "text", "told"),
+    [
+        (OF_TF32, PLAIN, ["X014"]),
+        (OF_TF32 + OVER, PLAIN, ["X014"]),
+        (OF_TF32 + FENCE, PLAIN, []),
+        (PLAIN, PLAIN, []),
+        (OF_TF32, PLAIN.replace("%p1", "0"), ["X017"]),
+        (f"{OF_TF32} {FENCE} {PLAIN}", OF_TF32, ["X014"]),
+        (f"{OF_TF32} setp.lt.u32 %p2, %r190, 999; @%p2 bra ON; {FENCE} ON:", PLAIN, ["X014"]),
+        (f"{OF_TF32} {OVER} mov.b32 %r0, 0; mov.b32 %r1, 0; mov.b32 %r2, 0; mov.b32 %r3, 0;", PLAIN, []),
+        (INTO_A + OVER, FROM_A, ["X014"]),
+        (INTO_A + OVER + FENCE, FROM_A, []),
+        (FROM_A + OVER, FROM_A, []),
+    ],
+    ids=["shapes", "shapes, waited", "shapes, fence", "one shape", "a new sum", "shapes, the second pair", "shapes, a fence on one way", "constants", "A", "A, fence", "A is read twice"],
+)  # fmt: skip
+def test_a_wgmma_may_only_add_to_the_d_of_one_of_its_shape_without_a_fence(before: str, text: str, told: list[str]) -> None:
+    """PTX ISA 9.1 §9.7.15.7.1: the order of sums of one shape needs no wgmma.fence."""
+    assert codes(WORD.encode(), WORD.encode(), before=before, text=text) == told
 
 
 # The registers of D are written behind the fence, or with a fence behind, in one of two loops.

@@ -19,6 +19,8 @@ __all__ = [
     "METADATA_1_2",
     "OPERAND_ROW_BYTES",
     "UNFENCED",
+    "UNFENCED_A",
+    "UNFENCED_SHAPE",
     "WGMMA_M",
     "WGMMA_THREADS",
     "WGMMA_TYPES",
@@ -105,7 +107,9 @@ class Guarded(NamedTuple):
 
 # Read off the machine code of small kernels: ptxas 13.0.88, sm_90a, -O0 to -O3 (compiled). It sees D of a wgmma as a
 # value like any other. Only of A in registers it does not: a loop that loads A anew without wgmma.wait_group overwrites
-# the registers that the last round's wgmma may still read.
+# the registers that the last round's wgmma may still read. A wgmma may also take D of another one as A ("multiplied").
+# If a wgmma.fence is between the two, and A has D's registers in D's order, ptxas adds no wait: on an H200 five of six
+# elements were wrong, or all (50 runs of two kernels, no trace).
 # fmt: off
 IN_FLIGHT: dict[str, Guarded] = {
     "D read":    Guarded("ptxas inserts the wait before the first use, or serialises all wgmma of the function", ("C7517", "C7514"), True),
@@ -113,7 +117,14 @@ IN_FLIGHT: dict[str, Guarded] = {
     "D written": Guarded("ptxas takes another register, or serialises all wgmma of the function", ("C7515", "C7511"), True),
     "A read":    Guarded("wgmma only reads this register (A), and ptxas leaves this instruction as it is", (), True),
     "A written": Guarded("ptxas leaves the write as it is", (), False),
+    "D multiplied": Guarded("ptxas serialises all wgmma of the function", ("C7513", "C7511"), True),
+    "D multiplied, fenced": Guarded("ptxas leaves the wgmma as it is, and an H200 then reads A too early", (), False),
+    "A accumulated": Guarded("ptxas serialises all wgmma of the function", ("C7513",), True),
 }
 # fmt: on
 # For registers of A or D that were written after the last wgmma.fence (-O1 to -O3; compiled).
 UNFENCED = Guarded("ptxas inserts warpgroup.arrive before the wgmma", ("C7519",), True)
+# The same if an earlier wgmma has written them: as its D, which is A now; or as its D, of another shape. An H200 leaves
+# the same bytes with and without a fence between two shapes (50 runs of two kernels, no trace).
+UNFENCED_A = Guarded("ptxas serialises all wgmma of the function", ("C7513",), True)
+UNFENCED_SHAPE = Guarded("ptxas leaves the wgmma as they are, and an H200 adds right", (), True)

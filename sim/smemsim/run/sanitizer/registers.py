@@ -17,10 +17,11 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from smemsim.core.finding import Half
-from smemsim.core.ptx.module import Address, Instruction
+from smemsim.core.ptx.module import Address, Instruction, Operand, Register, Vector
 from smemsim.core.spec.findings import Severity
 from smemsim.core.spec.wgmma import IN_FLIGHT
 from smemsim.run.lower.cfg import following, leads_past
+from smemsim.run.lower.unfenced import unfenced
 from smemsim.run.sanitizer.operations import GROUP, Operation, Operations, Renumbering
 from smemsim.run.sanitizer.synchronisation import CommitGroups
 from smemsim.run.sanitizer.uninitialised import accumulator_without_value
@@ -171,6 +172,11 @@ def _bits(i: Instruction) -> int:
     return i.slot_bits
 
 
+def _in_order(operand: Operand) -> list[int]:
+    """The slots of a vector's registers, in their order."""
+    return [item.slot for item in operand.items if isinstance(item, Register)] if isinstance(operand, Vector) else []
+
+
 # ---- Registers of asynchronous instructions: not to be touched before these are waited for (PTX ISA 9.1 §9.7.15.7)
 
 
@@ -194,6 +200,7 @@ class RegistersInFlight:
         # are these the first CTA's, which stands for all?
         self.are_of_first = x.cohort is not None and x.cohort.is_apart
         self.in_flight = self.of_sums = 0
+        self._of_a = self._of_d = 0  # those in flight that some wgmma reads as A, or writes as D
         self._held: dict[
             int, tuple[Operation, int]
         ] = {}  # operations that have registers, by their bits, in the order in which they took them
@@ -221,6 +228,7 @@ class RegistersInFlight:
         self.in_flight, self.of_sums, self._naming, self._blanks = first.in_flight, first.of_sums, first._naming, first._blanks
         self._held, self._takes, self._sums, self._filled, self._told = first._held, first._takes, first._sums, first._filled, first._told
         self._read = first._read
+        self._of_a, self._of_d = first._of_a, first._of_d
 
     def unfold(self) -> None:
         """The tables become those of all CTAs."""
@@ -262,6 +270,10 @@ class RegistersInFlight:
         elif ops[0].cohort is None:
             self.unfold()
         blank, held, mask, before = self._blank(sums), self._held, _mask(slots), self._sums
+        of_d = _mask(sums)
+        of_a = mask & ~of_d
+        if of_a & self._of_d or of_d & self._of_a:
+            self._by_others(ops, slots - sums, sums)
         for op, adds in zip(ops, goes_on, strict=False):  # of all CTAs, which do the same where one stands for them
             key = int(op.warps[0]), sums
             if blank or not adds or key not in before:
@@ -274,6 +286,28 @@ class RegistersInFlight:
             self._takes += 1
             held[self._takes] = op, mask
         self.in_flight |= mask
+        self._of_a |= of_a
+        self._of_d |= of_d
+
+    def _by_others(self, ops: Sequence[Operation], of_a: frozenset[int], sums: frozenset[int]) -> None:
+        """X007 for wgmma that read A in the D of another one in flight, or write D over its A."""
+        for op in ops:
+            i, warps = op.instruction, set(op.warps.tolist())
+            for slot in sorted(of_a):
+                for other in self._holding(slot, warps):
+                    if slot in other.registers.results:
+                        self._touched(i, slot, other, "multiplied, fenced" if self._reads_early(i, other.instruction) else "multiplied")
+            for slot in sorted(sums):
+                for other in self._holding(slot, warps):
+                    if slot not in other.registers.results | other.registers.copies:
+                        self._touched(i, slot, other, "accumulated")
+
+    def _reads_early(self, i: Instruction, other: Instruction) -> bool:
+        """Does ptxas let a wgmma read A before another one has written it as D? If a wgmma.fence is between the two,
+        and the registers of D are in A in their order.
+        """
+        d, a = _in_order(other.operands[0]), _in_order(i.operands[1])
+        return id(i) not in unfenced(self.x.program) and any(a[n : n + len(d)] == d for n in range(len(a)))
 
     def sums(self, op: Operation, slots: frozenset[int], *, goes_on: bool) -> None:
         """A wgmma leaves a sum in these registers.
@@ -382,6 +416,8 @@ class RegistersInFlight:
         if done:
             self._held = {n: (op, bits) for n, (op, bits) in self._held.items() if op.registers.are_held}
             self.in_flight = functools.reduce(operator.or_, {bits for _, bits in self._held.values()}, 0)
+            self._of_a &= self.in_flight
+            self._of_d &= self.in_flight
 
     def named(self, block: Block) -> None:
         """The running threads execute a block that names no register in flight: the finished sums that it names count
@@ -458,15 +494,18 @@ class RegistersInFlight:
         """X007: an instruction uses a register of a wgmma in flight. If ptxas makes it right, it is a remark."""
         operand = "D" if slot in op.registers.results | op.registers.copies else "A"
         rule = IN_FLIGHT[f"{operand} {how}"]
+        others = "an earlier wgmma" if i.op == "wgmma" else "wgmma"
         if (op.instruction.site, how) in self._told:
             return
         self._told.add((op.instruction.site, how))
         told = f" ({' or '.join(rule.told)})" if rule.told else ""
         why = "registers of a wgmma must not be accessed before wgmma.wait_group"
+        if not rule.is_safe:
+            why = f"{why}: {rule.does}"
         if rule.is_safe:
             why = f"no failure is known: {rule.does}{told}. But the PTX ISA leaves it undefined before wgmma.wait_group"
         self.x.launch.find(
-            "X007", i, f"register {self._register(slot)} is {_TOUCHES[how]} while wgmma may still {'write' if operand == 'D' else 'read'} it", why=why,
+            "X007", i, f"register {self._register(slot)} is {_TOUCHES[how]} while {others} may still {'write' if operand == 'D' else 'read'} it", why=why,
             halves=(Half("access", i.name, i), Half("wgmma", op.instruction.name, op.instruction)), repair=self._wait_before(i, op.instruction),
             because="PTX ISA 9.1 §9.7.15.7", milder=Severity.NOTE if rule.is_safe else None,
         )  # fmt: skip
@@ -480,4 +519,7 @@ class RegistersInFlight:
         return f"after {mma.at}: wgmma.commit_group.sync.aligned; {wait}"
 
 
-_TOUCHES = {"read": "used", "copied": "copied", "written": "overwritten"}
+_TOUCHES = {
+    "read": "used", "copied": "copied", "written": "overwritten",
+    "multiplied": "read as A", "multiplied, fenced": "read as A", "accumulated": "overwritten as D",
+}  # fmt: skip
