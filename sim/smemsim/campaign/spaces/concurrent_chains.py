@@ -785,6 +785,161 @@ ld.global.u32 %x0, [%gin]; add.u32 %x0, %x0, {added}; shl.b32 %y, %t, 2; add.u32
     return Chain(tuple(steps), warps, cluster, cluster=cluster)
 
 
+def _multicast(m: _Maker) -> Chain:
+    """Two CTAs copy halves of each tile to both, through a ring of stages."""
+    rng = m.rng
+    stages, rounds, consumers = rng.choice((1, 2, 2, 3)), rng.randrange(2, 6), rng.choice((1, 2))
+    size, added, late = 128 * consumers, rng.randrange(9), rounds > stages
+    half = size // 2
+    free = m.link("the other CTA does not free its stage", str(2 * consumers), str(consumers), late)
+    is_local = free == str(consumers)
+    bars = " ".join(
+        f"mbarrier.init.shared::cta.b64 [%bars+{8 * n}], 1; mbarrier.init.shared::cta.b64 [%bars+{EMPTY + 8 * n}], {free};"
+        for n in range(stages)
+    )
+    meet = "barrier.cluster.arrive.release; barrier.cluster.wait.acquire;"
+    begin = m.only("%first", bars) + m.link(
+        "no barrier of the cluster at the beginning", f" fence.mbarrier_init.release.cluster; {meet}", " bar.sync 0;"
+    )
+    place = f"""rem.u32 %st, %n, {stages}; div.u32 %ph, %n, {stages}; and.b32 %ph, %ph, 1; xor.b32 %pe, %ph, 1; mad.lo.u32 %buf, %st, {size}, %tile;
+mad.lo.u32 %full, %st, 8, %bars; add.u32 %empty, %full, {EMPTY}; mad.lo.u32 %peerempty, %st, 8, %peerbars; add.u32 %peerempty, %peerempty, {EMPTY};"""
+    claim = m.link(
+        "no wait for empty",
+        m.wait("%empty", m.link("the wait for empty has the other parity", "%pe", "%ph"), rng.choice(("", ".acquire.cluster"))),
+        "",
+        late,
+    )
+    expected = m.link("half of the bytes are expected", str(size), str(half))
+    ranks = m.link("the copy goes to one CTA", "3", "1")
+    copy = f"mad.lo.u32 %z, %rank, {half}, %buf; mad.lo.u32 %y, %rank, {half}, 0; mad.lo.u32 %y, %n, {size}, %y; cvt.u64.u32 %g, %y; add.u64 %g, %g, %input; mov.b16 %h, {ranks}; {_BULK}.multicast::cluster [%z], [%g], {half}, [%full], %h;"
+    produce = m.only("%p0", f"{claim} mbarrier.arrive.expect_tx.shared::cta.b64 _, [%full], {expected}; {copy}")
+    take = m.link(
+        "no wait for full",
+        m.wait("%full", m.link("the wait for full has the other parity", "%ph", "%pe"), rng.choice(("", ".acquire.cluster"))),
+        "",
+    )
+    remote = "" if is_local else "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%peerempty];"
+    signal = f"{m.link('no bar.warp.sync before empty', 'bar.warp.sync -1;', '', late)} {m.only('%leader', f'mbarrier.arrive.release.cluster.shared::cta.b64 _, [%empty]; {remote}')}"
+    read = "mad.lo.u32 %y, %gw, 128, %buf; mad.lo.u32 %y, %lane, 4, %y; ld.shared.u32 %x0, [%y]; fence.proxy.async.shared::cta;"
+    both = m.link("empty before the reads", f"{read} {signal}", f"{signal} {read}", late)
+    write = f"add.u32 %x0, %x0, {added}; mad.lo.u32 %y, %cta, {rounds}, %n; mul.wide.u32 %gout, %y, {size}; mad.lo.u32 %y, %gw, 128, 0; mad.lo.u32 %y, %lane, 4, %y; cvt.u64.u32 %g, %y; add.u64 %g, %g, %gout; add.u64 %g, %g, %output; st.global.u32 [%g], %x0;"
+    other, end, loops = m.label(), m.label(), (m.label(), m.label())
+    again = f"add.u32 %n, %n, 1; setp.lt.u32 %more, %n, {rounds};"
+    steps = [
+        ".reg .b16 %h; mov.u32 %rank, %cluster_ctarank; xor.b32 %y, %rank, 1; mapa.shared::cluster.u32 %peerbars, %bars, %y; setp.eq.u32 %p0, %t, 0;",
+        begin,
+        f"setp.ge.u32 %q, %warp, 1; @%q bra {other};",
+        f"mov.u32 %n, 0; {loops[0]}: {place} {produce} {again} @%more bra {loops[0]}; bra {end};",
+        f"{other}: sub.u32 %gw, %warp, 1; mov.u32 %n, 0; {loops[1]}: {place} {take} {both} {write} {again} @%more bra {loops[1]};",
+        f"{end}: {m.link('no barrier of the cluster at the end', meet, '')}",
+    ]
+    return Chain(tuple(steps), 1 + consumers, 2, cluster=2, made=(rounds * size // 4, 0, added))
+
+
+def _multiplied(m: _Maker) -> Chain:
+    """A warpgroup multiplies tiles of a ring of stages by wgmma."""
+    rng = m.rng
+    stages, rounds = rng.choice((1, 2, 2, 3)), rng.randrange(2, 6)
+    late, behind = rounds > stages, stages > 1 and rng.random() < 0.4  # the group before is freed
+    bars = " ".join(
+        f"mbarrier.init.shared::cta.b64 [%bars+{8 * n}], 1; mbarrier.init.shared::cta.b64 [%bars+{EMPTY + 8 * n}], 4;"
+        for n in range(stages)
+    )
+    begin = m.only("%first", bars) + m.link("no barrier after the mbarriers begin", " bar.sync 0;", "")
+    place = f"""rem.u32 %st, %n, {stages}; div.u32 %ph, %n, {stages}; and.b32 %ph, %ph, 1; xor.b32 %pe, %ph, 1; mad.lo.u32 %buf, %st, 256, %tile; mad.lo.u32 %full, %st, 8, %bars; add.u32 %empty, %full, {EMPTY};"""
+    claim = m.link("no wait for empty", m.wait("%empty", m.link("the wait for empty has the other parity", "%pe", "%ph")), "", late)
+    copy = f"mul.wide.u32 %g, %n, 256; add.u64 %g, %g, %input; {_BULK} [%buf], [%g], 256, [%full];"
+    produce = m.only("%p0", f"{claim} mbarrier.arrive.expect_tx.shared::cta.b64 _, [%full], 256; {copy}")
+    take = m.link("no wait for full", m.wait("%full", m.link("the wait for full has the other parity", "%ph", "%pe")), "")
+    fence = m.link("no wgmma.fence", "wgmma.fence.sync.aligned;", "")
+    multiply = "shr.u32 %y, %buf, 4; cvt.u64.u32 %w, %y; or.b64 %w, %w, %desc; wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f0, %f1, %f2, %f3}, {%x0, %x1, %x2, %x3}, %w, 1, 1, 1, 0;"
+    commit = m.link("no commit", "wgmma.commit_group.sync.aligned;", "")
+    pending = 1 if behind else 0
+    wait = m.link(
+        f"wgmma.wait_group {pending + 1}",
+        f"wgmma.wait_group.sync.aligned {pending};",
+        f"wgmma.wait_group.sync.aligned {pending + 1};",
+        late or not behind,
+    )
+    wait = m.link("no wgmma.wait_group", wait, "", late or not behind)
+    at, guard = "%empty", "%leader"
+    before = ""
+    if behind:
+        before = f"add.u32 %at, %st, {stages - 1}; rem.u32 %at, %at, {stages}; mad.lo.u32 %at, %at, 8, %bars; add.u32 %at, %at, {EMPTY}; setp.ne.u32 %q, %n, 0; and.pred %q, %q, %leader;"
+        at, guard = m.link("the stage of the pending group is freed", "%at", "%empty", late), "%q"
+    signal = f"{before} {m.only(guard, f'mbarrier.arrive.shared::cta.b64 _, [{at}];')}"
+    both = m.link("empty before the wait", f"{wait} {signal}", f"{signal} {wait}", late)
+    end, other, loops = m.label(), m.label(), (m.label(), m.label())
+    again = f"add.u32 %n, %n, 1; setp.lt.u32 %more, %n, {rounds};"
+    last = "wgmma.wait_group.sync.aligned 0;" if behind else ""
+    last = m.link("no wgmma.wait_group at the end", last, "", behind)
+    steps = [
+        ".reg .f32 %f<4>; .reg .b64 %desc; mov.f32 %f0, 0f00000000; mov.f32 %f1, 0f00000000; mov.f32 %f2, 0f00000000; mov.f32 %f3, 0f00000000; mov.u64 %desc, 0x80000; setp.eq.u32 %p0, %t, 128;",
+        "mov.u32 %x0, 0x3c003c00; mov.u32 %x1, 0x3c004000; mov.u32 %x2, 0x40003c00; mov.u32 %x3, 0x3c003c00;",
+        begin,
+        f"setp.lt.u32 %q, %warp, 4; @%q bra {other};",
+        f"mov.u32 %n, 0; {loops[0]}: {place} {produce} {again} @%more bra {loops[0]}; bra {end};",
+        f"{other}: mov.u32 %n, 0; {loops[1]}: {place} {take} {fence} {multiply} {commit} {both} {again} @%more bra {loops[1]}; {last}",
+        "mul.wide.u32 %g, %t, 16; add.u64 %g, %g, %output; st.global.v4.f32 [%g], {%f0, %f1, %f2, %f3};",
+        f"{end}:",
+    ]
+    return Chain(tuple(steps), 5, 1)
+
+
+def _rounds(m: _Maker) -> Chain:
+    """All CTAs meet several times at a counter in global memory, and read what others wrote."""
+    rng = m.rng
+    warps, ctas, rounds = rng.choice((1, 2)), rng.choice((2, 3, 4)), rng.randrange(1, 4)
+    threads = 32 * warps
+    steps = [_PLACES.replace("{mask}", "0"), "ld.global.u32 %x0, [%gin]; mov.u64 %gout, %output;"]
+    for n in range(rounds):
+        m.round = f" in round {n}"
+        is_fenced = rng.random() < 0.5
+        first = m.link("no barrier before the counter", "bar.sync 0;", "bar.warp.sync -1;", warps > 1)
+        release = m.link("no fence before the counter", "fence.acq_rel.gpu;", "", is_fenced) if is_fenced else ""
+        red = "red.relaxed.gpu" if is_fenced else m.link("the counter is relaxed", "red.release.gpu", "red.relaxed.gpu")
+        after = m.link("no fence after the counter", "fence.acq_rel.gpu;", "", is_fenced) if is_fenced else ""
+        load = "ld.relaxed.gpu" if is_fenced else m.link("the wait is relaxed", "ld.acquire.gpu", "ld.relaxed.gpu")
+        last = m.link("no barrier after the wait", "bar.sync 0;", "bar.warp.sync -1;", warps > 1)
+        label = m.label()
+        wait = f"{release} {red}.global.add.u32 [%flags+64], 1; {label}: {load}.global.u32 %y, [%flags+64]; setp.lt.u32 %q, %y, {ctas * (n + 1)}; @%q bra {label}; {after}"
+        at = 2048 * (n % 2)
+        step = rng.randrange(1, ctas)
+        steps += [
+            f"mul.wide.u32 %g, %thread, 4; add.u64 %g, %g, %output; st.global.u32 [%g+{at}], %x0;",
+            f"{first} {m.only('%first', wait)} {last}",
+            f"add.u32 %y, %cta, {step}; rem.u32 %y, %y, {ctas}; mad.lo.u32 %y, %y, {threads}, %t; mul.wide.u32 %g, %y, 4; add.u64 %g, %g, %output; ld.global.u32 %x1, [%g+{at}]; add.u32 %x0, %x0, %x1;",
+        ]
+    m.round = ""
+    steps.append("mul.wide.u32 %g, %thread, 4; add.u64 %g, %g, %output; st.global.u32 [%g+4096], %x0;")
+    return Chain(tuple(steps), warps, ctas)
+
+
+def _summed(m: _Maker) -> Chain:
+    """Each CTA waits for the one before it, and adds to its sum."""
+    rng = m.rng
+    ctas, warps = rng.choice((2, 3, 4)), rng.choice((1, 2))
+    threads = 32 * warps
+    label = m.label()
+    is_fenced = rng.random() < 0.5
+    acquire = "ld.relaxed.gpu" if is_fenced else m.link("the wait is relaxed", "ld.acquire.gpu", "ld.relaxed.gpu")
+    after = m.link("no fence after the wait", "fence.acq_rel.gpu;", "") if is_fenced else ""
+    wait = f"{label}: {acquire}.global.u32 %y, [%w+-4]; setp.eq.u32 %q, %y, 0; @%q bra {label}; {after}"
+    meets = m.link("no barrier after the wait", "bar.sync 0;", "bar.warp.sync -1;", warps > 1)
+    before = m.link("no barrier before the flag", "bar.sync 0;", "bar.warp.sync -1;", warps > 1)
+    store = "st.relaxed.gpu" if is_fenced else m.link("the flag is relaxed", "st.release.gpu", "st.relaxed.gpu")
+    fence = m.link("no fence before the flag", "fence.acq_rel.gpu;", "") if is_fenced else ""
+    skip = m.label()
+    flag = f"{before} {m.only('%first', f'{fence} {store}.global.u32 [%w], 1;')}"
+    sums = m.link("the flag is set before the sum", f"st.global.u32 [%gout], %x0; {flag}", f"{flag} st.global.u32 [%gout], %x0;")
+    steps = [
+        _PLACES.replace("{mask}", "0"),
+        f"ld.global.u32 %x0, [%gin]; setp.eq.u32 %p0, %cta, 0; @%p0 bra {skip}; {m.only('%first', wait)} {meets} ld.global.u32 %x1, [%gout+{-4 * threads}]; add.u32 %x0, %x0, %x1; {skip}:",
+        sums,
+    ]
+    return Chain(tuple(steps), warps, ctas)
+
+
 def _ring(m: _Maker) -> Chain:
     """A ring of stages between groups of warps."""
     ctas = m.rng.choice((1, 1, 2, 4))
@@ -793,7 +948,24 @@ def _ring(m: _Maker) -> Chain:
     return Chain(tuple(steps), ring.warps, ctas, made=(ctas * ring.rounds * ring.bytes // 4, ring.mask, ring.added))
 
 
-KINDS = (_ring, _ring, _ring, _multistage, _staged, _passed, _passed, _last, _locked, _lanes, _cluster, _cluster)
+KINDS = (
+    _ring,
+    _ring,
+    _ring,
+    _multistage,
+    _staged,
+    _passed,
+    _passed,
+    _last,
+    _locked,
+    _lanes,
+    _cluster,
+    _cluster,
+    _multicast,
+    _multiplied,
+    _rounds,
+    _summed,
+)
 
 
 def _written(rng: random.Random, broken: str) -> tuple[_Maker, Chain]:
