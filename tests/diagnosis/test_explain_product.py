@@ -533,6 +533,9 @@ def test_a_d_that_an_epilogue_has_converted_is_told_all_the_same(to):
     [
         (lambda a, b: (a[:, :-32], b[:, :-32]), "k 96 to 127 were missing from the sum (the last 32 of 128: a loop over K that ends too early"),
         (lambda a, b: (np.hstack([a, a[:, 32:64]]), np.hstack([b, b[:, 32:64]])), "k 32 to 63 were added twice"),
+        (lambda a, b: (np.hstack([a, *[a[:, 32:64]] * 2]), np.hstack([b, *[b[:, 32:64]] * 2])), "k 32 to 63 were added 3 times"),
+        (lambda a, b: (np.hstack([a, *[a[:, 32:64]] * 3]), np.hstack([b, *[b[:, 32:64]] * 3])), "k 32 to 63 were added 4 times"),
+        (lambda a, b: (np.hstack([a[:, :96], *[a[:, :24]] * 2]), np.hstack([b[:, :96], *[b[:, :24]] * 2])), "k 96 to 127 were missing from the sum and k 0 to 23 were added 3 times"),
         (lambda a, b: (a.ravel()[np.arange(64)[:, None] * 64 + np.arange(128)], b), "A was read with rows 64 elements apart instead of 128: they overlap"),
         (lambda a, b: (a, b.T.ravel()[np.arange(128) * 60 + np.arange(64)[:, None]]), "B was read with k 60 elements apart instead of 64 (where rows are contig"),
         (lambda a, b: (a[:, np.arange(128) // 32 * 16 + np.arange(128) % 32], b), "A was read with blocks of 32 k 16 apart: they overlap"),

@@ -59,13 +59,20 @@ def _is_loop(counts: np.ndarray) -> bool:
 
 
 def _gives(c: Compared, counts: np.ndarray) -> bool:
-    """Is the product D, with each k as often as that?"""
+    """Is the product D, with each k as often as that?
+
+    A times 2 or 4 has numbers of A's type. A times 3 may have none: so the product is added once more for these k.
+    """
     side, name = c.product.a, c.product.types[0]
-    terms = c.product.terms("A") * counts
-    bits = from_float64(terms, name)
-    same = counts == 1
+    factors = np.where(counts == 3, 2, counts)
+    bits = from_float64(c.product.terms("A") * factors, name)
+    same = factors == 1
     bits[:, same] = side.flat()[:, same]
-    return c.explained(c.product.having("A", side.steps(bits.astype(side.bits.dtype))))
+    own = side.steps(bits.astype(side.bits.dtype))
+    more = np.where(side.steps((counts == 3)[None]), side.bits, 0)  # (steps, M, K), zeros for all other k
+    again = np.flatnonzero(more.any(axis=(1, 2)))
+    product = c.product.instructions([*range(len(own)), *again.tolist()]) if again.size else c.product
+    return c.explained(product.having("A", np.concatenate([own, more[again]]).astype(own.dtype)))
 
 
 def _told(counts: np.ndarray) -> str:
