@@ -269,6 +269,8 @@ def sweep(
     >>> report.ok, report.cases, report.spaces[0].classes["none moved by 0"]
     (True, 131072, 131072)
     """
+    if progress is not None and not callable(progress):
+        raise InputError(f"progress = {shown(progress)}: needs a function that takes the Progress, or None")
     names = list(dict.fromkeys(_names(spaces)))
     swept = [space(name) for name in names]
     of = _shard(shard)

@@ -8,6 +8,7 @@ import functools
 import itertools
 import json
 import math
+import os
 import pathlib
 import sys
 from collections.abc import Callable
@@ -371,7 +372,7 @@ def _launch(path: pathlib.Path, o: dict[str, Any]) -> tuple[LaunchFile, str]:
     from smemsim.core.tables import Source
     from smemsim.evidence.launches import KERNEL, LaunchFile, checked, read_launch_file, read_text
 
-    if path.is_dir() or path.suffix in (".toml", ".json"):
+    if os.path.isdir(path) or path.suffix in (".toml", ".json"):
         if o["launch_path"] is not None:
             raise InputError(f"{path} and --launch {o['launch_path']}: two launch files")
         launch = read_launch_file(path, allowed=o["sources"])

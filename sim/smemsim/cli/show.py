@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pathlib
 from typing import TYPE_CHECKING, Any
 
@@ -133,7 +134,7 @@ def show(
 
 def _is_file(text: str) -> bool:
     """Is the text a path? Words have no dot and no slash."""
-    return pathlib.Path(text).suffix in (".toml", ".json") or pathlib.Path(text).is_file()
+    return pathlib.Path(text).suffix in (".toml", ".json") or os.path.isfile(text)
 
 
 def _of_scenario(path: str, operand: str | None, stage: int | None) -> tuple[Report, list[TilePicture]]:

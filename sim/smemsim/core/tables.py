@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import os
 import pathlib
 import re
 import tomllib
@@ -395,7 +396,7 @@ class Source:
         Raises TableError.
         """
         try:
-            if path.is_dir():
+            if os.path.isdir(path):
                 raise TableError(f"{path}: is a folder; {what} is a file, .toml or .json", located=True)
             data = read_bytes(path, most)
         except (InputError, ValueError) as e:

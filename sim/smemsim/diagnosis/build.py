@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -52,10 +53,11 @@ class Scenario(metaclass=OwnMembers):
         return f"<Scenario {self.tables['arch']}: {counted}>"
 
     @classmethod
-    def of(cls, scenario: scenarios.ScenarioTables) -> Scenario:
-        """A builder that begins with the tables of a scenario."""
-        builder = cls(scenario.arch)
-        builder.tables = scenario.as_dict()
+    def of(cls, scenario: scenarios.ScenarioTables | str | pathlib.Path | Mapping[str, Any]) -> Scenario:
+        """A builder that begins with the tables of a scenario: its file, or the same structure as a dict."""
+        read = scenario if isinstance(scenario, scenarios.ScenarioTables) else read_scenario(scenario)
+        builder = cls(read.arch)
+        builder.tables = read.as_dict()
         return builder
 
     def tensor(
@@ -95,8 +97,10 @@ class Scenario(metaclass=OwnMembers):
         """
         table: dict[str, Any] = {} if of is None else {"of": of}
         if tensor_map is not None:
+            if not isinstance(tensor_map, TensorMap):
+                raise InputError(f"map {name}: {shown(tensor_map)}: needs a TensorMap, or the arguments of the encode call by name")
             return self._add("map", name, table | {"raw": bytes(tensor_map).hex()})
-        tensor = self.tables.get("tensor", {}).get(of)
+        tensor = self.tables.get("tensor", {}).get(of) if isinstance(of, str) else None
         if tensor is not None:
             axes = sorted(tensor["stride"], key=lambda axis: tensor["stride"][axis])
             arguments = {"data_type": tensor["dtype"], "global_address": of,

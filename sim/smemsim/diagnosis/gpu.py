@@ -38,7 +38,7 @@ from smemsim.diagnosis.run import Run
 from smemsim.run.counters import Counting
 from smemsim.run.engine.device import Device, relinked
 from smemsim.run.engine.grid import in_front, requests
-from smemsim.run.engine.launch import EVERY, LIMIT, Launch, LaunchConfig, LinkedKernel, RunOptions
+from smemsim.run.engine.launch import EVERY, LIMIT, Launch, LaunchConfig, LinkedKernel, RunOptions, check_given
 from smemsim.run.engine.register_pool import leave_rooms
 from smemsim.run.engine.sampling import Sample, sample_of
 from smemsim.run.engine.schedule import seeds_of
@@ -198,13 +198,14 @@ class Gpu(Device, metaclass=OwnMembers):
             progress=progress, sources=sources, name=name, schedule=schedule, assume=assume,
             after=None if after is None else _in_front(after), multiprocessors=multiprocessors,
             overrun=overrun, observers=observers, counters=counters, pipeline=pipeline,
-            outputs=None if outputs is None else tuple(outputs),
+            outputs=outputs,
         )  # fmt: skip
         return self.run_and_compare(ptx, config, options) if flag("try_fixes", try_fixes) else self.run(ptx, config, options)
 
     def run(self, ptx: str | Module | LinkedKernel, config: LaunchConfig, options: RunOptions | None = None) -> Run:
         """Run a kernel. `launch` explains the members of `config` and `options`."""
-        options = options or RunOptions()
+        options = RunOptions() if options is None else options
+        check_given(config, options)
         if options.assume and options.assume != in_force():
             with assuming(options.assume):
                 return self.run(relinked(ptx) if isinstance(ptx, LinkedKernel) else ptx, config, options)
@@ -267,6 +268,7 @@ class Gpu(Device, metaclass=OwnMembers):
         a finding. `Run.later` has the differences of the second run. It is left out if the arrays or the first run are
         large, and for a kernel that has had one.
         """
+        check_given(config, options)
         kernel = ptx if isinstance(ptx, LinkedKernel) else self.kernel(module_of(ptx, options.name), config.entry)
         before = self._before(kernel, config, options)
         run = self.run(kernel, config, options)
@@ -293,6 +295,7 @@ class Gpu(Device, metaclass=OwnMembers):
         """
         from smemsim.diagnosis.relax import WaitObserver, needless_waits
 
+        check_given(config, options)
         if not options.sanitize:
             raise InputError("relax: the sanitizer decides whether a wait is needed; leave sanitize=False (--no-sanitize) out")
         before = MemoryCopy(self.memory)

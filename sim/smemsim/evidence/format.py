@@ -14,6 +14,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import os
 import pathlib
 import re
 from collections.abc import Callable
@@ -195,11 +196,11 @@ def find_suites(path: pathlib.Path) -> list[pathlib.Path]:
     path = pathlib.Path(path)
     if "\0" in str(path):
         raise TraceError(f"{shown(str(path))}: not the name of a folder")
-    if path.is_file():
+    if os.path.isfile(path):
         if path.name not in (MANIFEST, DATA):
             raise TraceError(f"{path}: not a trace (a trace is a folder with {MANIFEST} and {DATA})")
         path = path.parent
-    if not path.is_dir():
+    if not os.path.isdir(path):
         raise TraceError(f"{path}: no such folder; a trace is a folder with manifest.json and data.npz")
     folders = sorted(p.parent for p in path.rglob(MANIFEST))
     if not folders:

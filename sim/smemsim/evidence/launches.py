@@ -13,6 +13,7 @@ import hashlib
 import inspect
 import json
 import math
+import os
 import pathlib
 import re
 import struct
@@ -585,7 +586,7 @@ def read_launch_file(
     the key.
     """
     path = pathlib.Path(path)
-    if path.is_dir():
+    if os.path.isdir(path):
         file = next((path / name for name in NAMES if (path / name).exists()), None)
         if file is None:
             raise InputError(f"{path}: there is no {' or '.join(NAMES)} in this folder")
@@ -608,7 +609,7 @@ def read_launch_file(
                 "allow its folder with --source FOLDER"
             )
     kernel = pathlib.Path(ptx) if ptx is not None else path.parent / about.get("ptx", KERNEL)
-    if ptx is None and "ptx" not in about and not kernel.exists():
+    if ptx is None and "ptx" not in about and not os.path.exists(kernel):
         raise InputError(f'{path}: has no key ptx, and {kernel} is not there; add ptx = "FILE", or smemsim run FILE --launch {path}')
     name = path.parent.name if path.name in NAMES else path.stem
     return LaunchFile(name, read_text(kernel), about, path.parent, str(path))

@@ -23,7 +23,7 @@ import re
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from smemsim.base.arguments import shown
+from smemsim.base.arguments import shown, whole
 from smemsim.base.errors import InputError
 from smemsim.base.members import OwnMembers
 
@@ -171,7 +171,10 @@ class CuteLayout(metaclass=OwnMembers):
         """One top-level mode as a layout."""
         if not isinstance(self.shape, tuple) or not isinstance(self.stride, tuple):
             return self
-        return CuteLayout(self.shape[index], self.stride[index], self.functor)
+        which = whole("index", index)
+        if not -self.rank <= which < self.rank:
+            raise InputError(f"index = {which}: {self} has {self.rank} modes, needs 0 to {self.rank - 1}")
+        return CuteLayout(self.shape[which], self.stride[which], self.functor)
 
     def modes(self) -> tuple[CuteLayout, ...]:
         """The top-level modes."""
@@ -413,6 +416,7 @@ def logical_divide(layout: CuteLayout, tiler: Nested) -> CuteLayout:
     if isinstance(tiler, tuple):
         _check_rank(layout, tiler)
         return _joined([logical_divide(mode, part) for mode, part in zip(layout.modes(), tiler, strict=True)], layout.functor)
+    tiler = whole("tiler", tiler, minimum=1, wanted="a tuple with a number for each mode, or a number,")
     if layout.size % tiler:
         raise InputError(f"{layout} does not divide by {tiler}: {layout.size} coordinates")
     rest = layout.size // tiler
@@ -440,6 +444,7 @@ def recast(layout: CuteLayout, new_bits: int, old_bits: int) -> CuteLayout:
     >>> print(recast(CuteLayout.parse("(64,2):(8,1)"), 16, 128))
     (64,16):(64,1)
     """
+    new_bits, old_bits = whole("new_bits", new_bits), whole("old_bits", old_bits)
     big, small = max(new_bits, old_bits), min(new_bits, old_bits)
     if small < 1 or big % small:
         raise InputError(f"recast from {old_bits} to {new_bits} bits: one must be a multiple of the other")

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from smemsim.base.arguments import whole
+from smemsim.base.arguments import shown, whole
 from smemsim.base.errors import HardwareTrap, InputError, Unmodelled
 from smemsim.base.floating_point import in_default_state
 from smemsim.base.members import OwnMembers
@@ -55,6 +55,8 @@ class Cluster(metaclass=OwnMembers):
     @classmethod
     def of(cls, windows: Sequence[SharedMemory]) -> Cluster:
         """The cluster whose CTAs have these windows."""
+        if not isinstance(windows, (list, tuple)) or not all(isinstance(window, SharedMemory) for window in windows):
+            raise InputError(f"windows = {shown(windows)}: needs the SharedMemory of each CTA, in a list")
         made = cls.__new__(cls)
         made.windows = tuple(windows)
         return made

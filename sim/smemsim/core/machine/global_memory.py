@@ -329,7 +329,7 @@ class GlobalMemory(metaclass=OwnMembers):
 
     def holds(self, address: int) -> bool:
         """True if an array holds `address`."""
-        return self._at(address) is not None
+        return self._at(whole("address", address)) is not None
 
     def holding(self, begin: int, end: int) -> Region | None:
         """The array that holds all bytes from `begin` up to `end`; None where there is none."""
@@ -349,7 +349,7 @@ class GlobalMemory(metaclass=OwnMembers):
         """The array that holds `address`, or else the array that begins or ends nearest to it. None if there is no
         array.
         """
-        n = bisect.bisect_right(self._begins, address)
+        n = bisect.bisect_right(self._begins, whole("address", address))
         near = self._regions[max(0, n - 1) : n + 1]
         return min(near, key=lambda r: max(r.begin - address, address - r.end, -1), default=None)
 

@@ -187,6 +187,10 @@ class DeviceArray(metaclass=OwnMembers):
         """`steps` are strides in elements, those of the array without them; bytes between its elements are zeros. Its
         first byte lies at `address`.
         """
+        if not isinstance(memory, GlobalMemory):
+            raise InputError(f"memory = {shown(memory)}: needs a GlobalMemory, such as Gpu.memory")
+        if not isinstance(array, np.ndarray):
+            raise InputError(f"array = {shown(array)}: needs a numpy array; Gpu.array takes those of other libraries")
         self.memory, self.dtype, self.shape = memory, array.dtype, array.shape
         self._steps = element_strides(name or "array", array) if steps is None else steps
         reach = [step * (n - 1) * self.dtype.itemsize for step, n in zip(self._steps, self.shape, strict=True)] if array.size else []

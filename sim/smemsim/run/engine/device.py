@@ -27,7 +27,7 @@ from smemsim.core.spec.targets import FIRST_VERSIONS, how_it_runs, target_number
 from smemsim.core.words.tensor_map import TensorMap
 from smemsim.run.engine.arrays import MOST_BYTES, DeviceArray, as_numpy, converted, element_strides, pack, shape_of, storage
 from smemsim.run.engine.grid import execute
-from smemsim.run.engine.launch import EVERY, Launch, LaunchConfig, LinkedKernel, LoadedKernel, RunOptions, check_shape
+from smemsim.run.engine.launch import EVERY, Launch, LaunchConfig, LinkedKernel, LoadedKernel, RunOptions, check_given, check_shape
 from smemsim.run.engine.schedule import seeds_of
 from smemsim.run.lower.inline import FunctionAddresses, interface
 from smemsim.run.lower.program import Program, linked, module_of
@@ -170,10 +170,10 @@ class Device:
 
         Raises InputError if the object is no array of plain numbers, or if the address is not free.
         """
-        raw = as_numpy(name or "array", array)
+        raw = as_numpy(_name(name) or "array", array)
         if dtype is None:
-            return DeviceArray(self.memory, raw, _name(name), address=address)
-        return DeviceArray(self.memory, converted(raw, dtype), _name(name), steps=element_strides(name or "array", raw), address=address)
+            return DeviceArray(self.memory, raw, name, address=address)
+        return DeviceArray(self.memory, converted(raw, dtype), name, steps=element_strides(name or "array", raw), address=address)
 
     def zeros(self, shape: Any, dtype: Any = np.float32, *, name: str = "") -> DeviceArray:
         """A new array of zeros, for example for a result. `dtype` and `name` are those of `array`.
@@ -215,7 +215,7 @@ class Device:
 
     def put(self, address: int, data: np.ndarray) -> None:
         """Copy an array's bytes to an address. InputError unless one allocation holds them all."""
-        raw = np.ascontiguousarray(data).reshape(-1).view(np.uint8)
+        raw = np.ascontiguousarray(as_numpy("data", data)).reshape(-1).view(np.uint8)
         if raw.size:
             self.memory.span(address, raw.size)[:] = raw
             self.memory.wrote(address, address + raw.size)
@@ -226,6 +226,8 @@ class Device:
 
     def encode(self, tm: TensorMap, global_address: int) -> bytes:
         """The 128 bytes of a tensor map with these arguments and another global address."""
+        if not isinstance(tm, TensorMap):
+            raise InputError(f"tm = {shown(tm)}: needs a TensorMap")
         return bytes(getattr(TensorMap, tm.call)(**{**tm.arguments, "global_address": global_address}, arch=self.arch))
 
     def load(self, image: bytes | str | Module) -> LoadedPtx:
@@ -244,6 +246,7 @@ class Device:
 
     def prepare(self, ptx: str | Module | LinkedKernel, config: LaunchConfig, options: RunOptions | None = None) -> Launch:
         """Everything before the first instruction. A launch that cannot run is refused here, with a sentence."""
+        check_given(config, options)
         kernel = self.kernel(ptx, config.entry)
         config = config.of(kernel)
         if options is not None and options.schedule is not None:

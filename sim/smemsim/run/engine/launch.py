@@ -48,6 +48,7 @@ __all__ = [
     "LoadedKernel",
     "Queue",
     "RunOptions",
+    "check_given",
     "check_shape",
     "three",
 ]
@@ -194,7 +195,7 @@ class RunOptions:
     outputs: Any = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "outputs", None if self.outputs is None else tuple(map(_address, self.outputs)))
+        object.__setattr__(self, "outputs", None if self.outputs is None else _addresses(self.outputs))
         object.__setattr__(self, "schedule", checked_schedule(self.schedule))
         for name in ("sanitize", "watch_global", "progress"):
             object.__setattr__(self, name, flag(name, getattr(self, name)))
@@ -226,9 +227,11 @@ class RunOptions:
         object.__setattr__(self, "sources", _folders(self.sources))
 
 
-def _address(array: Any) -> int:
-    """The address of an array of `Gpu.array`, or an address."""
-    return whole("outputs", getattr(array, "address", array), minimum=0)
+def _addresses(arrays: Any) -> tuple[int, ...]:
+    """The addresses of arrays of `Gpu.array`, or addresses."""
+    if hasattr(arrays, "address") or not isinstance(arrays, Iterable):
+        raise InputError(f"outputs = {shown(arrays)}: needs a list of arrays of Gpu.array, or of addresses")
+    return tuple(whole("outputs", getattr(array, "address", array), minimum=0) for array in arrays)
 
 
 def _observers(given: Any) -> tuple[Observer, ...]:
@@ -320,6 +323,14 @@ class LinkedKernel(LoadedKernel):
             name=program.name, parameter_sizes=tuple(p.size for p in places.parameters), local_bytes=places.local_bytes, directives=directives,
             static_shared_bytes=places.dynamic_begin - any_architecture(program.arch).shared_begin, program=program, text=text, addresses=addresses,
         )  # fmt: skip
+
+
+def check_given(config: Any, options: Any) -> None:
+    """InputError for a launch or options of another type."""
+    if not isinstance(config, LaunchConfig):
+        raise InputError(f"config = {shown(config)}: needs a smemsim.run.LaunchConfig, such as LaunchConfig(grid=4, block=128, args=[...])")
+    if options is not None and not isinstance(options, RunOptions):
+        raise InputError(f"options = {shown(options)}: needs smemsim.run.RunOptions, such as RunOptions(schedule=1)")
 
 
 def check_shape(config: LaunchConfig, kernel: LoadedKernel, arch: str) -> None:

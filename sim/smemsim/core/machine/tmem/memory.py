@@ -144,6 +144,7 @@ class Columns:
 
     def free(self, columns: int) -> int | None:
         """The first column that the next allocation of this size would get. None if it would have to wait."""
+        columns = self._count(columns)
         begins = range(0, COLUMNS - columns + 1, columns)
         first = next((n for n in begins if not self._allocated[n : n + columns].any()), None)
         column: int | None = assumed("alloc.column", first, columns, self._allocated)
