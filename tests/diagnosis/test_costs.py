@@ -243,6 +243,19 @@ def test_buffers_without_a_common_byte_are_apart(apart):
     assert all(("at 1 more line" in f.what) == (apart < 0xF84) for f in found)
 
 
+@pytest.mark.parametrize("active", [0xFFFFFFFF, 0x0000FFFF, 0xFFFF0000, 0x00FFFF00])
+@pytest.mark.parametrize("apart", [0x1000, 0x1800])
+def test_lanes_that_are_not_active_are_of_no_buffer(active, apart):
+    """Two columns of 128-byte rows. The addresses of other lanes are kept as 0."""
+    rows = {n: Row(wavefronts=160, ideal_wavefronts=10, worst_degree=16) for n in (0, 2)}
+    is_active = (active >> LANE & 1).astype(bool)
+    own = {n: np.where(is_active, first + 128 * LANE, 0) for n, first in ((0, 0x1000), (2, 0x1000 + apart))}
+    counting = counted(rows)
+    counting.samples = {key: [BankAccess("ld", [at], 4, active)] for key, at in own.items()}
+    launch = types.SimpleNamespace(arch="sm_90a", result=types.SimpleNamespace(events=NoEvents()))
+    assert [f.line for f in cost_notes(launch, counting) if f.code == "P902"] == [BODY[0].line, BODY[2].line]
+
+
 @pytest.mark.parametrize(("cost", "others", "is_told"), [(32, 0, False), (34, 0, True), (66, 500, True), (66, 1300, False)])
 def test_conflicts_are_worth_a_note_from_so_many_wavefronts_on(cost, others, is_told):
     """From 32 too many on, and from a twentieth of all on. Two turns instead of one lose half."""

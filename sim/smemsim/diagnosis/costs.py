@@ -167,14 +167,21 @@ def _buffers(counting: Counting) -> list[_Buffer]:
 
     found: list[_Buffer] = []
     for key, samples in counting.samples.items():
-        begin = min(int(a.at[a.active != 0].min()) for a in samples)
-        end = max(int(a.at.max()) + a.size for a in samples)
+        begin = min(int(_of_active(a).min()) for a in samples)
+        end = max(int(_of_active(a).max()) + a.size for a in samples)
         keys = [key]
         for other in [b for b in found if b.begin < end and begin < b.end]:
             found.remove(other)
             begin, end, keys = min(begin, other.begin), max(end, other.end), [*other.keys, *keys]
         found.append(_Buffer(begin, end, tuple(sorted(keys, key=line))))
     return sorted(found, key=lambda buffer: line(buffer.keys[0]))
+
+
+def _of_active(access: BankAccess) -> np.ndarray:
+    """The addresses of the lanes that are active; those of others are 0."""
+    is_active = np.asarray(access.active).reshape(-1, 1) >> np.arange(LANES) & 1
+    found: np.ndarray = access.at[np.broadcast_to(is_active != 0, access.at.shape)]
+    return found
 
 
 def _repair(launch: Launch, counting: Counting, buffer: _Buffer, wavefronts: tuple[int, int]) -> str:
