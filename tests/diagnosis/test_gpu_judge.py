@@ -1201,13 +1201,18 @@ def test_rows_past_a_tile_that_the_program_may_ignore_are_no_frames(count: int, 
 
 
 @pytest.mark.parametrize(("grid", "tiles", "codes"), [(1, 2, []), (2, 2, ["R508"]), (3, 2, []), (2, 4, []), (4, 1, ["R508"])])
-def test_ctas_that_all_multiply_one_part_of_k_have_a_remark(grid: int, tiles: int, codes: list[str]):
-    """They are as many as the parts of K, of four tiles; other numbers of CTAs may leave the rest to other launches."""
+@pytest.mark.parametrize("idle", [0, 2])
+def test_ctas_that_all_multiply_one_part_of_k_have_a_remark(grid: int, tiles: int, codes: list[str], idle: int):
+    """They are as many as the parts of K, of four tiles; other numbers of CTAs may leave the rest to other launches.
+    CTAs in front of them that end at once do not count.
+    """
     gpu = Gpu("sm_90a")
     maps = [tensor(gpu, (64, 256), (BOX, ROWS), name=name) for name in "AB"]
     loads = [Load(side, (2 * n + side) * TILE, (64 * n, 0)) for n in range(tiles) for side in (0, 1)]
-    found = run(kernel(2, loads, [p for n in range(tiles) for p in steps(2 * n * TILE, (2 * n + 1) * TILE)]), gpu, *maps, grid=grid)
+    products = [p for n in range(tiles) for p in steps(2 * n * TILE, (2 * n + 1) * TILE)]
+    found = run(kernel(2, loads, products, before=f"setp.lt.u32 %p, %x, {idle}; @%p ret;"), gpu, *maps, grid=idle + grid)
     assert (found.findings, [f.code for f in found.remarks]) == ([], codes), found.text()
+    assert all(f.what.startswith(f"CTAs {idle}{' and' if grid == 2 else ','} {idle + 1} ") for f in found.remarks)
     assert all(f"and no tensor load brings k = {64 * tiles} to 255" in f.why for f in found.remarks)
 
 

@@ -236,7 +236,7 @@ def _same_part_of_k(reads: Reads, launch: Launch, unread: _Unread) -> list[Findi
 
 
 def _alike(launch: Launch) -> list[list[int]]:
-    """The CTAs that get the same boxes in the same order; none where it is not known who gets them."""
+    """The CTAs that get the same boxes in the same order, if they get any; none where it is not known who gets them."""
     size = launch.cluster_size
     if launch.ctas < 2 or launch.cluster[0] != size:
         return []
@@ -255,7 +255,8 @@ def _alike(launch: Launch) -> list[list[int]]:
                 boxes[to].append((of_map[id(tm)], event.coordinates, event.im2col_offsets))
     groups: dict[tuple[object, ...], list[int]] = {}
     for cta, got in boxes.items():
-        groups.setdefault(tuple(got), []).append(cta)
+        if got:
+            groups.setdefault(tuple(got), []).append(cta)
     return list(groups.values())
 
 
