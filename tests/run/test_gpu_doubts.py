@@ -92,7 +92,9 @@ def test_the_instruction_that_gave_other_threads_a_value_is_named():
         "a branch": (f"setp.lt.u32 %p2, %r1, 24; @%p2 bra OFF; {EACH} OFF:", 24),
         "a sum of it": (f"add.u32 %r9, %r9, %r1; {EACH}", 16),
         "a sum elsewhere": (f"setp.lt.u32 %p2, %r1, 18; mov.u32 %r8, 0; @!%p2 add.u32 %r8, %r9, 1; {EACH.replace('%r9', '%r8')}", 18),
-        "a value that is given afterwards": (f"mov.u32 %r8, %r9; mov.u32 %r9, 1; {EACH.replace('%r9', '%r8')}", None),
+        "a value that is given afterwards": (f"mov.u32 %r8, %r9; mov.u32 %r9, 1; {EACH.replace('%r9', '%r8')}", 16),
+        "a sum, and a value afterwards": (f"add.u32 %r8, %r9, %r1; mov.u32 %r9, 1; {EACH.replace('%r9', '%r8')}", 16),
+        "a value of another lane": (f"shfl.sync.bfly.b32 %r8, %r9, 16, 31, -1; mov.u32 %r9, 1; {EACH.replace('%r9', '%r8')}", None),
     }.values(),
 )  # fmt: skip
 def test_a_lane_that_uses_a_register_without_a_value_is_named(use, lane):

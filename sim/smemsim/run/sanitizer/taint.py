@@ -30,7 +30,7 @@ from smemsim.core.ptx.origins import origin
 from smemsim.core.spec.findings import Severity
 from smemsim.run.following import WHOLE, Tell
 from smemsim.run.lower.cfg import blank_registers
-from smemsim.run.lower.dataflow import accumulations, bit_fields, choices
+from smemsim.run.lower.dataflow import accumulations, bit_fields, choices, givers_of
 from smemsim.run.lower.fused import COMPUTING
 from smemsim.run.lower.sums import ELEMENT, Terms, sums
 from smemsim.run.register_types import bits_of
@@ -212,8 +212,25 @@ class Taint:
             threads = threads[_value(self.x, user.guard, threads)]
         (number,) = self.origins.numbers(self.origins.known(("register", slot)))
         uses = np.any([self._have(Register(used, "", ""), threads, number) for used in sorted(user.used)], axis=0)
-        threads = threads[uses & self._have(Register(slot, "", ""), threads, number)]
-        return self._lane(int(threads[0])) if len(threads) else ""
+        own = uses & self._have(Register(slot, "", ""), threads, number)
+        if not own.any() and uses.any() and self._stays_in_thread(user, slot):  # the register has another value by now
+            own = uses
+        return self._lane(int(threads[own][0])) if own.any() else ""
+
+    def _stays_in_thread(self, user: Instruction, slot: int) -> bool:
+        """Do the values that an instruction uses come from a register by arithmetic alone? Then no other thread has
+        given one.
+        """
+        givers, seen = givers_of(self.x.program), {slot}
+        pending = [used for used in user.used if self.slots >> used & 1]
+        while pending:
+            used = pending.pop()
+            if used not in seen:
+                seen.add(used)
+                if any(by.op not in COMPUTING for by in givers.get(used, ())):
+                    return False
+                pending += [other for by in givers.get(used, ()) for other in by.used]
+        return True
 
     def _lane(self, thread: int) -> str:
         """A thread of the wave by its lane, its warp in its CTA and, if there are several, its CTA."""
