@@ -474,7 +474,7 @@ WAITED:
 def trapped(
     tm: TensorMap | bytes, coordinates: tuple[int, ...] = (0, 0), at: int = 0, map_at: int = 0, *, prefetches: bool = False
 ) -> list[tuple[str, str, bool]]:
-    """The findings of a load: code, message, and whether they are about a prefetch before it."""
+    """The findings of a load: code, message with the fix, and whether they are about a prefetch before it."""
     gpu = Device("sm_90a")
     gpu.memory.place(TILE, 0x10000)
     ptx = kernel(
@@ -492,7 +492,7 @@ def trapped(
     )  # fmt: skip
     run = gpu.launch(ptx, "k", block=32, args=(bytes(tm).ljust(192, b"\0"), gpu.array(np.zeros(SIZE, np.uint8))))
     lines = ptx.splitlines()
-    return [(found.code, found.message, "prefetch" in lines[found.line - 1]) for found in run.result.findings.values()]
+    return [(found.code, f"{found.message}; {found.repair}", "prefetch" in lines[found.line - 1]) for found in run.result.findings.values()]
 
 
 @pytest.mark.parametrize(
@@ -521,6 +521,10 @@ def test_maps_that_stop_every_transfer_have_their_codes(prefetches: bool) -> Non
         ((found, message, is_prefetch),) = trapped(tm, prefetches=prefetches)
         assert (found, is_prefetch) == (code, prefetches and tm is not nowhere)
         assert tm is not nowhere or "global_address 0x90000 is in no array of this GPU" in message
+    for dim in (64, 1 << 32):  # a map that traps in its own right, too
+        line = TensorMap.tiled(data_type="u16", global_address=0x10000, global_dim=(dim,), global_strides=(), box_dim=(64,))
+        ((found, message, _),) = trapped(line, prefetches=prefetches)
+        assert (found, "a map of rank 2, or use .1d" in message, "global_dim" in message) == ("T205", True, False)
     # only the threads that copy shared memory to the host's array read what the load has not brought
     assert [(code, of_prefetch) for code, _, of_prefetch in trapped(tiled(0x10000), prefetches=prefetches)] == [("R507", False)]
     high = TensorMap.tiled(data_type="u16", global_address=0x10000, global_dim=(96, 50), global_strides=(192,), box_dim=(16, 8))

@@ -433,6 +433,24 @@ bar.warp.sync -1; tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.
 RELEASED, ACQUIRED = "fence.proxy.tensormap::generic.release.cta;", "fence.proxy.tensormap::generic.acquire.gpu [%d1], 128;"
 
 
+@pytest.mark.parametrize(("step", "fixes"), [(0, ["a tensor map of its own in global memory for each CTA that changes it"]), (128, [])])
+def test_ctas_that_change_one_map_need_one_each(step, fixes):
+    """Each CTA copies a map of its own address to global memory, and prefetches a box by it."""
+    body = f"""mov.u32 %r8, %ctaid.x; mul.lo.u32 %r9, %r8, {step}; cvt.u64.u32 %d1, %r9; add.u64 %d1, %d1, %d21; mov.u32 %r7, sm;
+    shl.b32 %r2, %r1, 2; add.u32 %r2, %r2, %r7; cvt.u64.u32 %d2, %r1; shl.b64 %d2, %d2, 2; add.u64 %d2, %d2, %d20; ld.global.u32 %r3, [%d2]; st.shared.u32 [%r2], %r3;
+    bar.warp.sync -1; tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned [%d1], [%r7], 128;
+    setp.ne.u32 %p1, %r1, 0; @%p1 bra END; fence.proxy.tensormap::generic.acquire.gpu [%d1], 128; mov.u32 %r3, 0;
+    mbarrier.init.shared.b64 [%r7+256], 1; fence.proxy.async; mbarrier.arrive.expect_tx.shared.b64 _, [%r7+256], 16;
+    cp.async.bulk.tensor.1d.shared::cta.global.tile.mbarrier::complete_tx::bytes [%r7+512], [%d1, {{%r3}}], [%r7+256];
+    WAIT: mbarrier.try_wait.parity.shared.b64 %p2, [%r7+256], 0; @!%p2 bra WAIT; END:"""
+    gpu = Gpu("sm_90a")
+    data = gpu.array(np.arange(4, dtype=np.uint32))
+    to = TensorMap.tiled(data_type="u32", global_address=data.address, global_dim=[4], global_strides=[], box_dim=[4], arch="sm_90a")
+    arrays = [gpu.array(np.frombuffer(bytes(to), np.uint8)), gpu.array(np.zeros(256, np.uint8))]
+    run = gpu.launch(kernel(2, body), grid=2, block=32, args=arrays, progress=False)
+    assert [f.repair.split("; or ")[0] for f in run.findings if f.code == "X008"] == fixes, run.text()
+
+
 def test_warps_that_make_the_same_map_in_one_place_are_a_remark():
     """order.replaced_alike: one lane of each warp; what follows is not ordered, and leaves the same words."""
     body = """and.b32 %r2, %r1, 31; setp.ne.u32 %p1, %r2, 0; @%p1 bra END;
@@ -1013,6 +1031,34 @@ def test_a_relaxed_atomic_operation_without_a_fence_is_named(body, before, after
     findings = [*run_in(body.format(before, after), arrays, grid=4)[0].result.findings.values()]
     assert bool(findings) == bool(why)
     assert all(why in f.why and fix in f.repair for f in findings[:1]), findings
+
+
+# Thread 0 of each CTA waits until the semaphore is the CTA's number. Both warps add to words of their own. Then thread 0 passes it on.
+SEMAPHORE = """mov.u32 %r8, %ctaid.x; setp.ne.u32 %p2, %r1, 0; @%p2 bra HERE; POLL: ld.acquire.gpu.global.u32 %r3, [%d20];
+setp.ne.u32 %p3, %r3, %r8; @%p3 bra POLL; HERE: bar.sync 0; mul.wide.u32 %d1, %r1, 4; add.u64 %d1, %d1, %d21;
+ld.global.u32 %r4, [%d1]; add.u32 %r4, %r4, 1; st.global.u32 [%d1], %r4; {} @%p2 bra END; red.{}.gpu.global.add.u32 [%d20], 1; END:"""
+
+
+@pytest.mark.parametrize(
+    ("bar", "order", "why", "fix"),
+    [
+        ("bar.sync 0;", "release", "", ""),
+        (
+            "bar.sync 0;",
+            "relaxed",
+            "is .relaxed, and no fence is between",
+            "passes a lock on: __threadfence() (fence.acq_rel.gpu) before it",
+        ),
+        ("", "release", "set the flag, and no bar.sync is between", "bar.sync (__syncthreads) between"),
+    ],
+)
+def test_what_a_semaphore_lacks_is_named_where_updates_may_be_lost(bar, order, why, fix):
+    findings = [
+        *run_in(SEMAPHORE.format(bar, order), [np.zeros(n, np.uint32) for n in (1, 64)], grid=3, block=64)[0].result.findings.values()
+    ]
+    lost = [f for f in findings if "may be lost" in f.what]
+    assert bool(lost) == bool(findings) == bool(why)
+    assert all(why in f.why and f.repair.startswith(("if line", fix)) and fix in f.repair for f in lost), lost
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ from smemsim.core.words.tensor_map import TensorMap
 from smemsim.core.words.tensor_map.problems import short_strides
 
 __all__ = [
-    "LOOPS", "BoxForm", "Boxes", "Transfer", "are_apart", "box_form", "check_covered", "load_bytes", "prepare", "reduce_bytes", "store_boxes", "store_bytes", "tma_load", "tma_load_bytes", "tma_prefetch",
+    "GATHERS", "LOOPS", "BoxForm", "Boxes", "Transfer", "are_apart", "box_form", "check_covered", "load_bytes", "prepare", "reduce_bytes", "store_boxes", "store_bytes", "tma_load", "tma_load_bytes", "tma_prefetch",
     "tma_reduce", "tma_store", "tma_store_bytes",
 ]  # fmt: skip
 

@@ -153,6 +153,8 @@ class GlobalFindings:
             repair = races.ATOMIC
             if not flag[0] and not is_near and (lock := unfenced_atomic(self.x.program, other, load))[0]:
                 flag = lock[0], f"{lock[1]}{OR}{repair}"
+            elif not flag[0] and not is_near and (lone := self._lone_flag(load, other)) is not None:
+                flag = lone
             return Said(races.lost_update(mine, theirs, load, where, flag[0], of_one_cta=is_near), flag[1] or repair)
         is_copy, is_read = bool(self.history.numbers.asynchronous[epoch & loops.INDEX]), theirs.does == "read"
         is_note = False
@@ -265,6 +267,11 @@ class GlobalFindings:
             return f"the scope {word} of {narrow.at} does not reach the other", repair
         if scopes[0] or scopes[1]:
             weak = other if scopes[0] else i
+            if not near and any(one.op == "tensormap" for one in (i, other)):
+                return (
+                    races.UNORDERED,
+                    f"a tensor map of its own in global memory for each CTA that changes it{OR}{self._order(other, i, near)}",
+                )
             polls = f"if {weak.at} polls a flag: .acquire.gpu there; if not: " if weak.op.startswith("ld") else ""
             return (
                 f"{weak.at} is neither atomic nor .relaxed, and nothing orders the two",

@@ -133,7 +133,8 @@ def unfenced_atomic(program: Program, first: Instruction, then: Instruction) -> 
     atomic = _only(sets)
     if atomic is None or atomic.op == "st" or not leads_past(program, first, atomic, fences):
         return "", ""
-    reads = [i for i in body if i.op == "atom" and id(i) in flags and leads_past(program, i, then, [])]
+    strong = [i for i in body if i.op == "atom" or (i.op == "ld" and not STRONG.isdisjoint(i.modifiers))]
+    reads = [i for i in strong if id(i) in flags and leads_past(program, i, then, [])]
     if not reads:
         return "", ""
     lacks = [i for i in reads if _is_relaxed(i, "acquire") and leads_past(program, i, then, fences)]

@@ -16,7 +16,7 @@ from smemsim.core.machine.cluster import Delivery as Received
 from smemsim.core.machine.cluster_memory import check_nothing_traps, deliveries
 from smemsim.core.machine.global_memory import Region
 from smemsim.core.machine.memory import SharedMemory
-from smemsim.core.machine.tma import Boxes, Transfer, are_apart, tma_prefetch
+from smemsim.core.machine.tma import GATHERS, Boxes, Transfer, are_apart, tma_prefetch
 from smemsim.core.ptx.module import Address, Instruction, Operand, Vector
 from smemsim.core.spec.reductions import ReductionOp
 from smemsim.core.spec.shared_memory import CHUNK
@@ -350,7 +350,7 @@ def _stopped_by(
     x: Wave, i: Instruction, tm: TensorMap, address: int, mode: str, issued: Issued, *, is_store: bool = False
 ) -> contextlib.AbstractContextManager[None]:
     """`stops` for what a thread issues by a map."""
-    return stops(x, i, lambda trap: _reason(trap, tm, x.launch.arch, mode, is_store), (tm, address, issued.boxes[0]))
+    return stops(x, i, lambda trap: _reason(trap, tm, x.launch.arch, mode, issued.boxes[0], is_store), (tm, address, issued.boxes[0]))
 
 
 def _stays(x: Wave, shared: SharedMemory, transfer: Transfer, at: np.ndarray) -> np.ndarray:
@@ -386,7 +386,7 @@ def build_prefetch(i: Instruction, c: Linker) -> Step:
         for (_, thread), (address, *values) in each_issuer(x, [at, *coordinates, *offsets]):
             tm = map_at(x, i, address, [thread])
             where, moved = values[: len(coordinates)], values[len(coordinates) :]
-            with stops(x, i, lambda trap: _reason(trap, tm, x.launch.arch, mode, False), (tm, address, where)):  # noqa: B023 (called at once)
+            with stops(x, i, lambda trap: _reason(trap, tm, x.launch.arch, mode, where, False), (tm, address, where)):  # noqa: B023 (called at once)
                 tma_prefetch(tm, where, im2col_offsets=moved, mode=mode, arch=x.launch.arch)
 
     return run
@@ -404,7 +404,7 @@ def _source(i: Instruction, c: Linker, operand: Operand, rank: str, mode: str) -
     """The address of the map and the coordinates of `[map, {c0, c1}]`."""
     if not isinstance(operand, Address) or operand.coordinates is None:
         raise unmodelled(i, "without the coordinates of the box: [map, {c0, c1}]")
-    wanted = 1 + GATHERED_ROWS if mode in ("tile::gather4", "tile::scatter4") else int(rank[0])
+    wanted = 1 + GATHERED_ROWS if mode in GATHERS else int(rank[0])
     if len(operand.coordinates) != wanted:
         raise unmodelled(i, f"{len(operand.coordinates)} coordinates, .{mode}.{rank} has {wanted}")
     return c.address(Address(operand.base, operand.offset)), [c.read(x, "s32") for x in operand.coordinates]
@@ -416,8 +416,13 @@ def _offsets(i: Instruction, c: Linker, operands: Operands) -> list[Read]:
     return [c.read(x, "u16") for x in (vector.items if isinstance(vector, Vector) else (vector,))]
 
 
-def _reason(trap: HardwareTrap, tm: TensorMap, arch: str, mode: str, is_store: bool) -> tuple[str, str]:
-    """The finding's code and repair for a transfer that traps."""
+def _reason(trap: HardwareTrap, tm: TensorMap, arch: str, mode: str, at: Sequence[int], is_store: bool) -> tuple[str, str]:
+    """The finding's code and repair for a transfer at some coordinates that traps."""
+    if any(bytes(tm)) and mode not in GATHERS and len(at) != tm.rank:
+        return (
+            "T205",
+            f"pass a map of rank {len(at)}, or use .{tm.rank}d; if the map should have rank {len(at)}: check what has written its bytes",
+        )
     for trap_row in map_traps(tm, arch, mode):
         if trap_row.stops(is_store=is_store):
             if not any(bytes(tm)):
