@@ -302,7 +302,13 @@ __all__ = [
 ]
 
 
+_MODULES = ("cutedsl", "evidence", "run", "testing", "triton", "virtual")  # after `import smemsim` alone, too
+
+
 def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        with default_state():
+            return importlib.import_module(f"smemsim.{name}")
     if name not in _HOMES:
         from smemsim.base.arguments import suggestion
 

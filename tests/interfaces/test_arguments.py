@@ -1,6 +1,8 @@
 """The Python API: an argument of another type is an InputError that names the argument, what came, and what is needed."""
 
 import pathlib
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -68,3 +70,15 @@ def test_arguments_of_the_right_types_are_taken(tmp_path):
     written.write_text('arch = "sm_90a"\n')
     for given in (written, str(written), {"arch": "sm_90a"}):
         assert smemsim.Scenario.of(given).tables["arch"] == "sm_90a"
+
+
+@pytest.mark.parametrize(
+    "name", ["triton.install", "cutedsl.install", "run.Observer", "virtual.hook", "testing.__name__", "evidence.load_suite"]
+)
+def test_a_module_that_the_pages_name_needs_no_import_of_its_own(name):
+    assert subprocess.run([sys.executable, "-c", f"import smemsim; smemsim.{name}"], check=False).returncode == 0
+
+
+def test_a_name_that_is_not_there_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="did you mean 'launch_triton'"):
+        smemsim.launch_triton_kernel  # noqa: B018
