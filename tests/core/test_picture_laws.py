@@ -1,12 +1,13 @@
 """Pictures as SVG: every shape and text is where it is needed, and none hides another one."""
 
+import dataclasses
 import io
 import itertools
 import re
 
 import pytest
 
-from drawn import SVG, Drawn, around, inset, inside, middle
+from drawn import SVG, Drawn, around, inset, inside, meet, middle
 from smemsim.core.picture.message import Labelled, coloured, message_lines, plain, wants_colour
 from smemsim.core.picture.model import (
     COLOURS,
@@ -551,6 +552,23 @@ def test_head_and_legend_fit_into_the_picture(title, subtitle):
     for a, b in itertools.pairwise(places):
         assert a[1] == b[1] or (a[3] < b[1] and b[0] == places[0][0])
         assert a[1] == b[1] or a[2] + (b[2] - b[0]) + 34 + 18 > drawn.whole[2]  # not before the line is full
+
+
+@pytest.mark.parametrize("long", [(1, 1), (60, 8), (8, 60), (60, 60)])
+@pytest.mark.parametrize("strides", [(), (Stride("SBO", 64, 2000, 2064, True),)])
+def test_titles_of_grids_have_room(long, strides):
+    """However few columns the grids have."""
+    two = grids(strides=strides)
+    titled = [
+        dataclasses.replace(grid, title=f"{n}" * most, after=(), note="")
+        for n, (grid, most) in enumerate(zip(two.grids, long, strict=True))
+    ]
+    for shown in (titled, titled[1:]):
+        drawn = Drawn(grids_svg(dataclasses.replace(two, grids=tuple(shown)), ""))
+        texts = [box for said in drawn.texts for box in drawn.texts[said] if set(said) in ({"0"}, {"1"})]
+        assert len(texts) >= len(shown)
+        assert all(inside(box, drawn.whole, 1) for box in texts)
+        assert not any(meet(a, b) for a, b in itertools.combinations(texts, 2))
 
 
 def test_the_only_grid_has_room_for_its_strides():

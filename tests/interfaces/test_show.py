@@ -18,8 +18,9 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
+from drawn import Drawn, inside, meet
 from kernels import changed, kernel, word_with
-from places import ROOT
+from places import ROOT, TESTS
 from smemsim import InputError, TilePicture, check, operand_addresses, show_html, tile_svg
 from smemsim.cli import main
 from smemsim.core.layout.swizzle import guide_chunk
@@ -715,3 +716,36 @@ def test_the_package_carries_the_pages_files():
         assert resources.files("smemsim.core.picture").joinpath(name).is_file()
     with open("pyproject.toml", "rb") as file:
         assert tomllib.load(file)["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"] == ["sim/smemsim"]
+
+
+# ---- whatever a command draws
+
+BUGS = TESTS / "scenarios" / "bugs"
+WORDS = {"K": "0x4000004000010040", "MN": "0x4000004000010000"}
+PICTURES = [
+    *(
+        f"map {word} --arch {arch} --dtype {dtype} --major {major} --rows {rows} --k {k} --svg"
+        for arch in ("sm_90a", "sm_100a")
+        for major, word in WORDS.items()
+        for dtype, k, rows in (("bf16", 16, 16), ("tf32", 8, 8), ("s8", 32, 64))
+        if major == "K" or dtype == "bf16"
+    ),
+    *(f"map {word} --kind {kind} --svg" for word, kind in (("0x04200490", "f16"), ("0x08200490", "f16"))),
+    "map 0x08200490 --kind f16 --cta-group 2 --svg",
+    *(f"map {layout} --dtype {dtype} --svg" for layout in ("(8,64):(64,1)", "Sw<3,4,3>o0o(8,64):(64,1)", "((8,4),(64,2)):((64,1024),(1,512))", "8:1") for dtype in ("bf16", "u8", "f32")),
+    *(f"show {BUGS / name}.toml --svg --lines 6" for name in ("B13-box-wider-than-swizzle", "B19-stride-24", "B27-code-3-is-32B", "B29-roles-swapped-without-swizzle")),
+    *(f"show {BUGS}/B12-both-operands-off-phase.toml --operand step[2].{side} --svg" for side in "ab"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("command", PICTURES, ids=lambda command: command.replace(str(BUGS), ""))
+def test_everything_in_a_picture_is_inside_of_it_and_no_text_covers_another(command):
+    done = CliRunner().invoke(main, command.split(), prog_name="smemsim")
+    assert done.exit_code in (0, 1), done.output
+    drawn = Drawn(done.stdout)
+    for said, boxes in (*drawn.texts.items(), *drawn.rects.items()):
+        assert all(inside(box, drawn.whole) for box in boxes), said
+    texts = sorted((box, said) for said, boxes in drawn.texts.items() for box in boxes)
+    for n, (box, said) in enumerate(texts):
+        beside = itertools.takewhile(lambda one, right=box[2]: one[0][0] < right, texts[n + 1 :])
+        assert [what for other, what in beside if meet(box, other)] == [], said

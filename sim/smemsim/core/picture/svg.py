@@ -18,6 +18,7 @@ __all__ = ["arrow", "boxes_svg", "grids_svg", "hatch", "rect", "rules", "strips_
 
 MARGIN = 18  # pixels beside everything
 LETTER, PROSE = 6.7, 6.95  # pixels of a monospaced letter of 11 px; the same with room, of sentences that are wrapped
+HEAD = 7.75  # ... of the title of a grid
 
 # class: (property, light, dark). Text on the eight pastels is dark in both.
 PAINT = {
@@ -201,11 +202,11 @@ class _Layout:
         x = float(MARGIN) + (ARROWS if picture.strides and len(picture.grids) == 1 else 0)
         for grid, gutter in zip(picture.grids, self.gutters, strict=True):
             self.left.append(x + (max(gutter, 44) if grid is not picture.grids[-1] else gutter))
-            x = self.left[-1] + max(self.wide * len(grid.heads), 226) + (ARROWS if picture.strides else BESIDE)
+            x = self.left[-1] + max(self.wide * len(grid.heads), HEAD * len(grid.title), 226) + (ARROWS if picture.strides else BESIDE)
         self.rows = [self._rows(grid) for grid in picture.grids]
         self.bottom = max(bottom for _, bottom in self.rows)
         last = picture.grids[-1]
-        self.right = self.left[-1] + self.wide * len(last.heads) + (72 if last.after else MARGIN)
+        self.right = self.left[-1] + max(self.wide * len(last.heads) + (72 if last.after else MARGIN), HEAD * len(last.title) + MARGIN)
 
     def _rows(self, grid: Grid) -> tuple[dict[int, float], float]:
         """The places at which rows begin, by their number, and the end of the grid."""
