@@ -820,44 +820,45 @@ def explain_product(
     A was written with swizzle none and read with 128B
     """
     machine = architecture(arch)
-    b_type = a_type if b_type is None else b_type
-    types = tuple(element_format(x) for x in (a_type, b_type, d_type))
-    kinds = ("wgmma",) if machine.instruction == "wgmma" else tuple(KINDS)
-    kind = choice(
-        "kind",
-        kinds[0] if kind is None and len(kinds) == 1 else kind,
-        kinds,
-        f"{'the kind of instruction: ' * (len(kinds) > 1)}{' '.join(kinds)}",
-    )
-    if kind in KINDS and KINDS[kind].block_scaled:
-        raise Unmodelled(f"kind {kind}: products with scale factors are not explained from D alone; explain_difference takes what was read")
-    row = row_of(kind, *(x.name for x in types))
-    for name, x, fmt in zip("abd", (a, b, d), types, strict=True):
-        given = getattr(x, "dtype", None)
-        if given is not None and given.kind == "u" and given.itemsize * 8 < fmt.bits:
-            raise InputError(
-                f"{name}: an array of {given}; raw bits of {fmt.name} have {fmt.bits}. Of a converted matrix give the numbers, as float32"
-            )
-    a_bits, b_bits, d_bits = (element_bits(name, x, fmt) for name, x, fmt in zip("abd", (a, b, d), types, strict=True))
+    types = tuple(element_format(x) for x in (a_type, a_type if b_type is None else b_type, d_type))
+    names = (types[0].name, types[1].name, types[2].name)
+    kind = _kind_of(machine, kind)
+    row = row_of(kind, *names)
+    a_bits, b_bits, d_bits = (_raw_bits(name, x, fmt) for name, x, fmt in zip("abd", (a, b, d), types, strict=True))
     rows, columns, k = _sizes(a_bits, b_bits, d_bits, row.k)
     start = np.zeros((rows, columns), np.uint32) if c is None else element_bits("c", c, types[2])
     if start.shape != (rows, columns):
         raise InputError(f"c has shape {start.shape}: D is {(rows, columns)}")
     packing = KINDS[kind].packing if kind in KINDS else "packed"
-    m, n = (
-        _part(name, x, extent, most)
-        for name, x, extent, most in (("m", m, rows, WGMMA_M if kind == "wgmma" else 128), ("n", n, columns, 256))
-    )
+    m, n = _part("m", m, rows, WGMMA_M if kind == "wgmma" else 128), _part("n", n, columns, 256)
     tiles = [
-        _tile(machine, name, (fmt, swizzle, major, packing), (count, own), (k, row.k))
-        for name, fmt, swizzle, major, own, count in (
-            ("a", types[0], a_swizzle, a_major, m, rows),
-            ("b", types[1], b_swizzle, b_major, n, columns),
-        )
+        _tile(machine, "a", (types[0], a_swizzle, a_major, packing), (rows, m), (k, row.k)),
+        _tile(machine, "b", (types[1], b_swizzle, b_major, packing), (columns, n), (k, row.k)),
     ]
-    names = (types[0].name, types[1].name, types[2].name)
     product = Product(kind, names, Side(_steps(a_bits, row.k)), Side(_steps(b_bits, row.k)), start)
     return _explained(product, tiles, d_bits.astype(np.uint32), measured=machine.measured)
+
+
+def _kind_of(machine: Architecture, kind: str | None) -> str:
+    """The kind of instruction, which only sm_100a has several of. Raises Unmodelled for one with scale factors."""
+    kinds = ("wgmma",) if machine.instruction == "wgmma" else tuple(KINDS)
+    wanted = f"{'the kind of instruction: ' * (len(kinds) > 1)}{' '.join(kinds)}"
+    found = choice("kind", kinds[0] if kind is None and len(kinds) == 1 else kind, kinds, wanted)
+    if found in KINDS and KINDS[found].block_scaled:
+        raise Unmodelled(
+            f"kind {found}: products with scale factors are not explained from D alone; explain_difference takes what was read"
+        )
+    return found
+
+
+def _raw_bits(name: str, x: Any, fmt: ElementFormat) -> np.ndarray:
+    """The elements of a matrix as raw bits. Raises InputError for raw bits that are too narrow for the type."""
+    given = getattr(x, "dtype", None)
+    if given is not None and given.kind == "u" and given.itemsize * 8 < fmt.bits:
+        raise InputError(
+            f"{name}: an array of {given}; raw bits of {fmt.name} have {fmt.bits}. Of a converted matrix give the numbers, as float32"
+        )
+    return element_bits(name, x, fmt)
 
 
 def _tile(
