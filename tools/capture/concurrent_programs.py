@@ -23,10 +23,9 @@ import json
 import math
 import multiprocessing
 import pathlib
-import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, NamedTuple, TextIO
 
 import numpy as np
@@ -36,6 +35,7 @@ from smemsim.base.processes import pool
 from smemsim.campaign.space import drawn, shrunk
 from smemsim.campaign.spaces import concurrent_chains
 from smemsim.campaign.spaces.concurrent import ARRAYS, WORDS, Program, draw, simpler
+from tools.alarm import at_most
 
 __all__ = ["Silent", "main", "modelled", "on_card", "program_of", "rows_of_batch"]
 
@@ -85,24 +85,10 @@ class _Late(BaseException):
     """The time of a program is over."""
 
 
-@contextlib.contextmanager
-def _at_most(seconds: float) -> Iterator[None]:
-    def late(*_: Any) -> None:
-        raise _Late
-
-    before = signal.signal(signal.SIGALRM, late)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
-
-
 def modelled(program: Program, number: int) -> Modelled:
     """Run a program in smemsim."""
     try:
-        with _at_most(MODEL_SECONDS):
+        with at_most(MODEL_SECONDS, _Late()):
             found = program.outcome(tiers="")
     except _Late:
         return Modelled(number, ("late",))

@@ -20,9 +20,8 @@ import os
 import pathlib
 import random
 import re
-import signal
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from typing import Any
 
 import pytest
@@ -30,6 +29,7 @@ import pytest
 from smemsim.core.spec.calibration import every_alternative
 from smemsim.core.spec.touched import touched
 from smemsim.virtual import process
+from tools.alarm import at_most
 from tools.evidence import branches
 from tools.evidence.records import of_launches
 
@@ -94,20 +94,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items[:] = [item for *_, item in sorted(turns, key=lambda x: x[:2]) if item.nodeid not in done]
 
 
-@contextlib.contextmanager
-def _alarm(seconds: float) -> Iterator[None]:
-    def over(*_: object) -> None:
-        raise TimeoutError(f"longer than {seconds:g} s")
-
-    before = signal.signal(signal.SIGALRM, over)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
-
-
 def _launches(first: int) -> list[Any]:
     return list(process.device().launches[first:]) if process.has_device() else []
 
@@ -119,7 +105,9 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, Any, Any]
     begin = time.perf_counter()
     about = _about[pyfuncitem.nodeid] = {"launches": 0}
     try:
-        with _alarm(PLAN.get("seconds", 120.0)), touched(every_alternative(os.environ["SMEMSIM_ARCH"])) as found:
+        seconds = PLAN.get("seconds", 120.0)
+        limit = at_most(seconds, TimeoutError(f"longer than {seconds:g} s"))
+        with limit, touched(every_alternative(os.environ["SMEMSIM_ARCH"])) as found:
             outcome = yield
     finally:
         launches = _launches(first)

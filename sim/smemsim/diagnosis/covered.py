@@ -13,6 +13,7 @@ NO_LOAD = "whether operands without a tensor load are the intended tile"
 MORE_KINDS = "tile products of further kinds"
 COMPARE = "to check these, compare the result: smemsim run --expect ARRAY=FILE.npy"
 IN_REGISTERS = "mma and wmma, whose operands are registers"
+UNITS = {MORE_KINDS: "product"}  # what is counted, if these are no instructions
 # The grades of rules for an architecture that was not measured, each with what it means.
 UNMEASURED = "witnessed (by programs that are right on a B200), documented, compiled (in compilers' output) or inferred"
 UNWITNESSED = "documented, compiled (in compilers' output) or inferred"  # of cards before Hopper
@@ -50,8 +51,7 @@ def not_checked(missed: Mapping[str, int]) -> list[str]:
 
 def _counted_in(reason: str, count: int) -> str:
     """A count with its unit."""
-    unit = "product" if reason == MORE_KINDS else "instruction"
-    return f"{count:,} {unit}{'s' * (count != 1)}"
+    return f"{count:,} {UNITS.get(reason, 'instruction')}{'s' * (count != 1)}"
 
 
 def rests_on(arch: str) -> str:
