@@ -91,8 +91,8 @@ class Block(NamedTuple):
 class Program:
     """A program: its steps (str or Block), its launch, and the seed of its input.
 
-    `across`: the ranks of a CTA and of its peer differ in these bits. `has_all_values`: no register begins without a
-    value. `has_zeros`: the array `out` begins with zeros, and not uninitialised.
+    The ranks of a CTA and of its peer differ in the bits `across`. With `has_all_values`, no register begins without a
+    value. With `has_zeros`, the array `out` begins with zeros. Else it is uninitialised.
     """
 
     box: ClassVar[int] = BOX
