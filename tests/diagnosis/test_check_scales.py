@@ -7,6 +7,7 @@ import dataclasses
 import itertools
 import json
 import re
+import types
 from collections import Counter
 from collections.abc import Callable
 
@@ -21,9 +22,10 @@ from messages import facts, launch_facts, one_line
 from scaled import ARCH, MODES, scaled
 from scaled_fragments import SHUFFLED, FragmentGemm, sparse_fragments
 from scaled_gemms import IN_A_ROW, STORES, Gemm, Halves, Mapped, Sparse, SparseWarpgroup, Stored, run
-from smemsim import GlobalMemory, InputError, ScaleLayout, SharedMemory, TensorMemory, check, tcgen05_cp
+from smemsim import GlobalMemory, InputError, ScaleLayout, SharedMemory, TensorMemory, TmemAddress, check, tcgen05_cp
 from smemsim.cli import main
 from smemsim.core.spec.tensor_memory import COPY_SHAPES
+from smemsim.diagnosis import scales
 from smemsim.diagnosis.operands import metadata, orders
 from smemsim.diagnosis.operands.metadata import RegisterSources
 from strategies import examples, is_night
@@ -339,6 +341,43 @@ def test_scales_of_a_pair():
     copy_b["multicast"] = "warpx2::02_13"
     [one, _] = check(scenario).findings
     assert (one.code, one.fix) == ("I605", ("step[3].multicast", "warpx2::02_13", "warpx2::01_23"))
+
+
+@pytest.mark.parametrize(
+    ("shape", "multicast", "fix"),
+    [
+        ("32x128b", "warpx4", None),
+        ("64x128b", "warpx2::02_13", ("step[3].multicast", "warpx2::02_13", "warpx2::01_23")),
+    ],
+)
+def test_a_copy_to_lanes_that_need_other_rows_is_to_be_one_of_more_rows(shape, multicast, fix):
+    scenario = scaled("1X", n=256, steps=4, meant=False)
+    mma, copy_b = scenario["step"][4], scenario["step"][3]
+    mma["cta_group"] = 2
+    copy_b |= {"shape": shape, "multicast": multicast, "to_tmem": 320}
+    copy_b["a"] |= {"k_add": [0], "mn_add": [0]}
+    mma["scale_b"]["tmem"] = 320
+    one = check(scenario).findings[0]
+    assert (one.code, one.fix, one.repair) == ("I605", fix, "copy with .64x128b.warpx2::01_23")
+    copy_b |= {"shape": "64x128b", "multicast": "warpx2::01_23"}
+    assert check(scenario).findings == ()
+
+
+@pytest.mark.parametrize("row", [row for row in COPY_SHAPES.values() if row.copies > 1], ids=lambda row: f"{row.name}.{row.multicast}")
+def test_every_copy_that_is_proposed_serves_the_lanes_and_has_the_fewest_rows(row):
+    """All ways in which the lanes of the four warps may need the same rows."""
+    pairs = {"warpx2::01_23": ((0, 1), (2, 3)), "warpx2::02_13": ((0, 2), (1, 3))}
+    for quarters in {tuple(map(of.index, of)) for of in itertools.product(range(4), repeat=4)}:
+        need = np.full(scales.TMEM, scales.UNWRITTEN, np.int64)
+        need[:, 8:12] = (32 * np.repeat(quarters, 32) + np.tile(np.arange(32), 4))[:, None, None] * 16 + np.arange(16).reshape(4, 4)
+        serve = [name for name, of in pairs.items() if all(quarters[one] == quarters[two] for one, two in of)]
+        assert scales._needed(need, row, TmemAddress(0, 8))[1] == (
+            len(set(quarters)) > 1 if row.copies == 4 else row.multicast not in serve
+        )
+        if not scales._needed(need, row, TmemAddress(0, 8))[1]:
+            continue
+        told = scales._other_multicast(3, types.SimpleNamespace(multicast=row.multicast), row, need, [TmemAddress(0, 8)])
+        assert told.repair == "copy with " + (" or ".join(f".64x128b.{name}" for name in pairs if name in serve) or ".128x128b")
 
 
 # ---- copies

@@ -192,6 +192,7 @@ INNER = {
     "smemsim.campaign.spaces.smem",
     "smemsim.campaign.sweep",
     "smemsim.cli.run",
+    "smemsim.diagnosis.scales",
     "smemsim.evidence.kinds.common",
     "smemsim.evidence.kinds.compiled",
     "smemsim.evidence.kinds.smem_dump",

@@ -368,12 +368,15 @@ def _needed(need: np.ndarray, row: CopyShape, address: TmemAddress) -> tuple[np.
 
 def _other_multicast(number: int, step: CopyStep, row: CopyShape, need: np.ndarray, to: list[TmemAddress]) -> Finding:
     """A copy sends one row to lanes that need different ones."""
-    others = [
-        r for r in COPY_SHAPES.values() if r.name == row.name and r is not row and not any(_needed(need, r, address)[1] for address in to)
+    fitting = [
+        r
+        for r in COPY_SHAPES.values()
+        if r.row_bytes == row.row_bytes and r.rows >= row.rows and not any(_needed(need, r, address)[1] for address in to)
     ]
-    where, key = Path.of("step", number, "multicast"), step.multicast is not None and len(others) == 1
+    others = [r for r in fitting if r.rows == min(r.rows for r in fitting)]
+    where, key = Path.of("step", number, "multicast"), step.multicast is not None and len(others) == 1 and others[0].name == row.name
     return finding("I605", where, f"step[{number}] (copy)", f"{full_name(row)} copies one row to lanes that need different rows of scale factors",
-                   "copy with " + " or ".join(full_name(r) for r in others or (SCALE_COPY,)), grade=row.grade,
+                   "copy with " + " or ".join(map(full_name, others)), grade=row.grade,
                    changes=(Fix(where, step.multicast, others[0].multicast),) if key else ())  # fmt: skip
 
 
