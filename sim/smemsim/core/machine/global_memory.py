@@ -50,14 +50,19 @@ class Region:
     chunks: Chunks | None = None
 
     @classmethod
+    def zeros(cls, begin: int, size: int, name: str = "") -> Region:
+        """Bytes that are 0."""
+        words_begin = begin - begin % LINE
+        words = np.zeros((begin - words_begin + size + 2 * LINE - 1) // LINE * 2, np.uint64)
+        hold(words, words.nbytes)
+        return cls(begin, words.view(np.uint8)[begin - words_begin : begin - words_begin + size], words, words_begin, name)
+
+    @classmethod
     def of(cls, begin: int, raw: bytes | np.ndarray, name: str = "") -> Region:
         """A copy of these bytes."""
-        words_begin = begin - begin % LINE
-        words = np.zeros((begin - words_begin + len(raw) + 2 * LINE - 1) // LINE * 2, np.uint64)
-        hold(words, words.nbytes)
-        data = words.view(np.uint8)[begin - words_begin : begin - words_begin + len(raw)]
-        data[:] = np.frombuffer(raw, np.uint8) if isinstance(raw, bytes) else raw
-        return cls(begin, data, words, words_begin, name)
+        made = cls.zeros(begin, len(raw), name)
+        made.data[:] = np.frombuffer(raw, np.uint8) if isinstance(raw, bytes) else raw
+        return made
 
     @classmethod
     def over(cls, begin: int, data: np.ndarray, name: str = "") -> Region:
@@ -179,8 +184,12 @@ class GlobalMemory(metaclass=OwnMembers):
         return chunks, region.data
 
     def place_heap(self, size: int) -> int:
-        """Place an array of zeros for the kernels' heap. Returns the address."""
-        return self.place(np.zeros(size, np.uint8), name="the kernels' heap")
+        """Place an array of zeros for the kernels' heap. There is no copy, and kernels use little of it. Returns the
+        address.
+        """
+        name = "the kernels' heap"
+        ask(f"array {name}", size)
+        return self._add(Region.zeros(self._room(None, size), size, name))
 
     def declare_garbage(self, address: int) -> None:
         """The array at `address` was filled with garbage (`litter`). Bytes that still hold it are uninitialised."""
