@@ -20,6 +20,7 @@ from smemsim.run.isa.barriers.cta import tell_parted
 from smemsim.run.isa.barriers.hang_causes import check_bytes, is_wait
 from smemsim.run.isa.barriers.mbarrier import Mbarrier, mbarriers
 from smemsim.run.isa.barriers.mbarrier_lifetime import check_reused
+from smemsim.run.isa.barriers.skipped_barriers import keeps_lanes
 from smemsim.run.lower.cfg import loop_around
 
 __all__ = ["count_bytes", "refuse_host", "report_hang"]
@@ -86,11 +87,12 @@ def report_hang(launch: Launch, outside: int = 0) -> None:
         count_bytes(launch, wave, hangs=True)
         if wave.events.wave_hung:
             wave.events.wave_hung(wave)
-        _report_parted_warps(launch, wave)
         held = holders(wave)
+        kept = _report_kept(launch, wave, held)
+        _report_parted_warps(launch, wave)
         waits = _by_suspicion(wave, held)
         tell = [
-            functools.partial(_report_waits, launch, wave, waits, held, repair, full),
+            functools.partial(_report_waits, launch, wave, waits, held, kept, repair, full),
             functools.partial(_report_loops, launch, wave, repair, full),
         ]
         for act in reversed(tell) if waits and _is_held_by_loop(wave, waits[0][1]) else tell:
@@ -103,8 +105,15 @@ def _is_held_by_loop(x: Wave, wait: Wait) -> bool:
     return missing is not None and missing.size > 0 and bool((x.pc[missing] < GATHERING).all())
 
 
-def _report_waits(launch: Launch, wave: Wave, waits: list[tuple[str, Wait]], held: Holders, repair: str, full: str) -> None:
+def _report_waits(
+    launch: Launch, wave: Wave, waits: list[tuple[str, Wait]], held: Holders, kept: np.ndarray, repair: str, full: str
+) -> None:
     for mend, wait in waits:
+        missing = _missing(wait)
+        if missing is None and held.threads is not None:
+            missing = held.threads[id(wait)]
+        if missing is not None and missing.size and np.isin(missing, kept).all():
+            continue  # for lanes that another barrier keeps: that is the cause, and told
         who = _who(wave, wait.threads)
         does = "waits" if _is_single(wave, wait.threads) else "wait"
         halves: tuple[Half, ...] = (Half("wait", f"{who} ({wait.instruction.name})", wait.instruction),)
@@ -261,6 +270,8 @@ def _report_parted_warps(launch: Launch, x: Wave) -> None:
         block = at - GATHERING
         here = gathering[x.pc[gathering] == at]
         i = _instruction(x, block)
+        if keeps_lanes(i):
+            continue  # `_report_kept`
         size = WARPGROUP if i.op == "wgmma" else WARP
         units = x.cta_of * x.stride + x.tid // size  # of a CTA
         for unit in distinct(units[here]).tolist():
@@ -277,6 +288,64 @@ def _report_parted_warps(launch: Launch, x: Wave) -> None:
                     halves=(Half("wait", i.name, i), Half("missing", _whereabouts(x, missing))),
                     numbers={"lanes": sum(1 << int(lane) for lane in x.grid.lane[own])} if by_mask else {},
                 )  # fmt: skip
+
+
+def _report_kept(launch: Launch, x: Wave, held: Holders) -> np.ndarray:
+    """X011 if a barrier keeps lanes that have come there without the others of their warp, which wait for them. The
+    lanes that are told so.
+    """
+    kept = [(at - GATHERING, x.pc == at) for at in distinct(x.pc[(x.pc >= GATHERING) & (x.pc < PARKED)]).tolist()]
+    told: list[int] = []
+    for block, i, here in ((block, _instruction(x, block), np.flatnonzero(here)) for block, here in kept):
+        for warp in distinct(here // WARP).tolist() if keeps_lanes(i) else ():
+            own = here[here // WARP == warp]
+            lanes = np.arange(warp * WARP, warp * WARP + WARP)
+            missing = lanes[(x.pc[lanes] < EXITED) & ~np.isin(lanes, own)]
+            if np.isin(missing, told).any() or not _wait_for(x, missing, own, block, held):
+                continue
+            told += own.tolist()
+            who, why = (
+                _who(x, own),
+                "it keeps lanes until all others of their warp exit or come to the same barrier; an H200 hangs, or ends with error 715",
+            )
+            what, fix = f"comes to {i.name} alone, which keeps it for ever", "move the barrier out of the branch"
+            halves = [Half("arrive", f"{who} ({i.name})", i), Half("missing", _whereabouts(x, missing))]
+            if len(own) > 1:
+                what = f"come to {i.name} alone, which keeps them for ever"
+            if not missing.size:
+                what, fix = (
+                    f"executes {i.name} with several barrier numbers or thread counts, which keeps it for ever",
+                    "one number and one count for each warp",
+                )
+                why, halves = "an H200 ends with error 715", halves[:1]
+            launch.find(
+                "X011", i, f"{who} {what}", fix, why=why, because="measured on an H200, trace lanes_at_barriers", halves=tuple(halves)
+            )
+    return np.array(told, np.int64)
+
+
+def _wait_for(x: Wave, missing: np.ndarray, own: np.ndarray, block: int, held: Holders) -> bool:
+    """Do lanes of a warp wait for others, which a barrier at the begin of a block keeps, where these would come later?
+    If they wait for something else, or where these have passed, that is the cause.
+    """
+    at = x.pc[missing]
+    if not missing.size or (at < GATHERING).any():
+        return True
+    for one in distinct(at[at < PARKED]).tolist():
+        there = one - GATHERING
+        i, is_later = _instruction(x, there), there in reached(x, block)
+        if (is_later or block not in reached(x, there)) if keeps_lanes(i) else is_later and _absent(x, i, missing[at == one], own).size:
+            return True
+    for wait in x.positions.waiting:
+        if np.isin(wait.threads, missing).any():
+            needed, site = _missing(wait), wait.instruction.site
+            if needed is None:
+                needed = own if held.threads is None else held.threads[id(wait)]
+            elif not could_come(x, own, [site]).size:
+                continue
+            if np.isin(own, needed).any():
+                return True
+    return not x.positions.waiting
 
 
 def _mask(x: Wave, i: Instruction, own: np.ndarray) -> int:
@@ -299,7 +368,8 @@ def _is_first_cause(x: Wave, block: int, own: np.ndarray, missing: np.ndarray) -
     """
     for at in distinct(x.pc[missing]).tolist():
         where = at - (PARKED if at >= PARKED else GATHERING if at >= GATHERING else YIELDED if at >= YIELDED else 0)
-        if GATHERING <= at < PARKED or block not in reached(x, where):
+        waits = GATHERING <= at < PARKED and not keeps_lanes(_instruction(x, where))
+        if waits or block not in reached(x, where):
             return True
     for wait in x.positions.waiting:
         if np.isin(wait.threads, missing).any():

@@ -718,7 +718,7 @@ def _guarded_end(holds: Callable[[Wave], np.ndarray], step: End) -> End:
             x.select(threads[p])
             ends(x, following)
 
-    return End(end)
+    return End(end, again=step.again)
 
 
 def _guarded_gate(holds: Callable[[Wave], np.ndarray], step: Gate) -> End:

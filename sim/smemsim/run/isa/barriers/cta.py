@@ -24,9 +24,9 @@ from smemsim.core.spec.traps import ILLEGAL_INSTRUCTION
 from smemsim.run.engine.traps import find_misuse, misuse, thread_name
 from smemsim.run.engine.wave import EXITED, WARP, Cta, Wait, are_whole_warps
 from smemsim.run.events import barrier_key
-from smemsim.run.isa.barriers.skipped_barriers import check_missing, check_skipped, come, have_parted, meet, note_alone, note_exits
+from smemsim.run.isa.barriers.skipped_barriers import check_missing, check_skipped, come, come_whole, have_parted, keeps_lanes, note_exits
 from smemsim.run.isa.registers import Read, Write
-from smemsim.run.isa.registry import ON_EXIT, End, Step, implements, unmodelled
+from smemsim.run.isa.registry import ON_EXIT, End, Gate, Step, implements, unmodelled
 from smemsim.run.isa.threads.warps import bar_warp
 from smemsim.run.lower.cfg import leads_past
 from smemsim.run.scopes import CLUSTER, CTA
@@ -276,14 +276,13 @@ def build_cluster(i: Instruction, c: Linker) -> Step:
     """`barrier.cluster.arrive` and `.wait`, .aligned or not."""
     rest = [m for m in i.modifiers[1:] if m != "aligned"]
     if rest[:1] == ["arrive"] and rest[1:] in ([], ["release"], ["relaxed"]):
-        return lambda x: _arrive(x, i, relaxed="relaxed" in rest)
+        return Gate(lambda x: come_whole(x, i), lambda x: _arrive(x, i, relaxed="relaxed" in rest))
     if rest[:1] == ["wait"] and rest[1:] in ([], ["acquire"]):
-        return End(lambda x, following: _wait(x, i, following))
+        return End(lambda x, following: _wait(x, i, following), again=True)
     raise unmodelled(i)
 
 
 def _arrive(x: Wave, i: Instruction, *, relaxed: bool) -> None:
-    note_alone(x, i)
     check_parted(x, i, lambda key: key[0] == "barrier.cluster")
     for barrier, own in _by_cluster(x):
         over = barrier.idle[own] | barrier.told[own]
@@ -300,6 +299,8 @@ def _arrive(x: Wave, i: Instruction, *, relaxed: bool) -> None:
 
 
 def _wait(x: Wave, i: Instruction, following: int) -> None:
+    if not come_whole(x, i):
+        return
     x.pc[x.sel] = following
     for barrier, own in _by_cluster(x):
         if barrier.idle[own].any():
@@ -483,7 +484,7 @@ def build_barrier(i: Instruction, c: Linker) -> Step:
     """All forms of `barrier` and of `bar`, which is `barrier.aligned`."""
     rest = [m for m in i.modifiers if m not in ("cta", "aligned")]
     if rest[:1] == ["warp"] and rest[1:] == ["sync"]:
-        return bar_warp(i, c, meet)
+        return bar_warp(i, c)
     if rest[:1] == ["cluster"]:
         return build_cluster(i, c)
     operands = list(i.operands)
@@ -498,7 +499,8 @@ def build_barrier(i: Instruction, c: Linker) -> Step:
     if not 1 + (rest == ["arrive"]) <= len(operands) <= 2:
         raise InputError("takes a barrier" + (" and a thread count" if rest == ["arrive"] else " and maybe a thread count"))
     _check_numbers(operands, is_arrive=rest == ["arrive"])
-    return End(_run(i, c.read(operands[0], "u32"), c.read(operands[1], "u32") if len(operands) == 2 else None, form))
+    run = _run(i, c.read(operands[0], "u32"), c.read(operands[1], "u32") if len(operands) == 2 else None, form)
+    return End(run, again=keeps_lanes(i))
 
 
 def _check_numbers(operands: list[Operand], *, is_arrive: bool) -> None:
@@ -532,10 +534,13 @@ def _expected(x: Wave, i: Instruction, count: int) -> int | None:
 
 
 def _run(i: Instruction, number: Read, count: Read | None, form: _Form) -> Callable[[Wave, int], None]:
-    is_aligned = i.op == "bar" or "aligned" in i.modifiers
+    is_aligned, keeps = i.op == "bar" or "aligned" in i.modifiers, keeps_lanes(i)
 
     def run(x: Wave, following: int) -> None:
-        come(x, i, is_aligned=is_aligned, waits=form.waits)
+        if is_aligned:
+            come(x, i)
+        elif keeps and count is not None and not come_whole(x, i, number(x), count(x)):
+            return
         ids = _numbers(x, i, np.asarray(number(x)))
         counts = None if count is None else np.asarray(count(x))
         x.jump(following)

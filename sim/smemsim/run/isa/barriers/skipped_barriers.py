@@ -3,13 +3,14 @@
 Lanes that leave early, by `ret` before the barrier, take no part in it. Lanes that exit in a block that threads reach
 from the barrier too have only branched around it: the others of their warp waited there without them.
 
-Lanes may also come to a barrier alone that is not .aligned. If the others of their warp wait for them before they exit
-or come to such a barrier, the kernel hangs (rule barrier.alone).
+Lanes may also come alone to a barrier that is not .aligned. It keeps them until all others of their warp exit or come
+to the same barrier (rule barrier.alone). If these never do, the launch hangs (`engine.hangs`).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import zlib
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from smemsim.base.distinct import distinct
 from smemsim.core.finding import Half
 from smemsim.core.ptx.module import Instruction
 from smemsim.run.engine.traps import thread_name
-from smemsim.run.engine.wave import EXITED, WARP
+from smemsim.run.engine.wave import EXITED, GATHERING, PARKED, WARP
 from smemsim.run.lower.cfg import behind, leads_past
 from smemsim.run.slots import Slot
 
@@ -25,7 +26,9 @@ if TYPE_CHECKING:
     from smemsim.run.engine.wave import Wave
     from smemsim.run.lower.program import Program
 
-__all__ = ["ACTED_IN", "check_missing", "check_skipped", "come", "have_parted", "meet", "note_alone", "note_exits"]
+__all__ = ["ACTED_IN", "check_missing", "check_skipped", "come", "come_whole", "have_parted", "keeps_lanes", "note_exits"]
+
+NUMBERS = 1 << 16  # of barriers and of thread counts that are told apart
 
 
 # by thread, the block in which it has exited, or -1
@@ -68,17 +71,7 @@ class _LastActs:
 ACTED_IN: Slot[_LastActs] = Slot(_LastActs)
 
 
-def come(x: Wave, i: Instruction, *, is_aligned: bool, waits: bool) -> None:
-    """The running threads come to a barrier of their CTA."""
-    if is_aligned:
-        _arrive(x, i)
-    if waits:
-        meet(x, i)
-    if not is_aligned:
-        note_alone(x, i)
-
-
-def _arrive(x: Wave, i: Instruction) -> None:
+def come(x: Wave, i: Instruction) -> None:
     """The running threads arrive at a barrier by an instruction of their whole warp: lanes that are not there may
     execute only what follows it.
     """
@@ -97,54 +90,63 @@ def _are_whole(x: Wave, threads: np.ndarray) -> bool:
     )
 
 
-class _Alone:
-    """By thread: the site of the barrier to which it has come without others of its warp, and the site of the barrier
-    at which its warp meets; 0 if there is none.
+class _Kept:
+    """By thread: the barrier to which it has come without others of its warp, as a number that says which (0: none).
+    Those whose warp has come meanwhile `pass`, and have not gone on yet.
     """
 
     def __init__(self, x: Wave) -> None:
-        shape = x.total // WARP, WARP
-        self.at, self.met = np.zeros(shape, np.int32), np.zeros(shape, np.int32)
+        self.at, self.passes = np.zeros(x.total, np.int64), np.zeros(x.total, bool)
 
 
-# there if some lanes of a warp have executed a barrier that is not for the whole warp
-_ALONE: Slot[_Alone] = Slot(_Alone)
+# there if some lanes of a warp have come alone to a barrier that keeps them
+_KEPT: Slot[_Kept] = Slot(_Kept)
 
 
-def note_alone(x: Wave, i: Instruction) -> None:
-    """The running threads execute a barrier that lanes of a warp may execute alone."""
-    if _are_whole(x, x.threads):
-        return
-    here = np.zeros((x.total // WARP, WARP), bool)
-    here.reshape(-1)[x.threads] = True
-    some = here & (~here & (x.pc.reshape(-1, WARP) < EXITED)).any(axis=1, keepdims=True)
-    if some.any():
-        _ALONE(x).at[some] = i.site
+def keeps_lanes(i: Instruction) -> bool:
+    """Does an instruction keep lanes that come to it without their warp, until the others exit or come to it, too?
 
-
-def meet(x: Wave, i: Instruction) -> None:
-    """The running threads come to a barrier at which they wait. X011 if all of a warp come here, and some had come to
-    another barrier before, where an H200 keeps them until the others come to one, too.
+    A barrier for all threads of the CTA waits for them in any case.
     """
-    alone = _ALONE.peek(x)
-    if alone is None:
-        return
-    alone.met.reshape(-1)[x.threads] = i.site
-    lives = x.pc.reshape(-1, WARP) < EXITED
-    kept = lives & (alone.at != 0) & (alone.at != i.site)
-    for warp in np.flatnonzero(kept.any(axis=1) & (~lives | (alone.met == i.site)).all(axis=1)).tolist():
-        own, others = np.flatnonzero(kept[warp]), np.flatnonzero(lives[warp] & ~kept[warp])
-        first = x.program.sites.get(int(alone.at[warp, own[0]]))
-        alone.at[warp], alone.met[warp] = 0, 0
-        if len(others) and first is not None:
-            waits = f"{thread_name(x, warp * WARP + int(others[0]))} ({i.name}), without the first barrier"
-            x.launch.find(
-                "X011", first, f"{_lanes(len(own))} of a warp came to {first.name} alone, and the other lanes wait for {'it' if len(own) == 1 else 'them'}: the kernel hangs",
-                "move the barrier out of the branch", why="such a barrier keeps lanes until all others of their warp exit or come to one",
-                because="seen on an H200 (rule barrier.alone)", halves=(
-                    Half("arrive", f"{thread_name(x, warp * WARP + int(own[0]))} ({first.name})", first), Half("wait", waits, i),
-                ),
-            )  # fmt: skip
+    if i.op != "barrier" or "warp" in i.modifiers:
+        return False
+    if "cluster" in i.modifiers:
+        return True
+    return "aligned" not in i.modifiers and ("arrive" in i.modifiers or len(i.operands) == (4 if "red" in i.modifiers else 2))
+
+
+def _kind(i: Instruction) -> int:
+    """A number for the words of a barrier: lanes meet at those with the same words."""
+    return zlib.crc32(" ".join(sorted({*i.modifiers} - {"cta", "release", "acquire"})).encode()) >> 1
+
+
+def come_whole(x: Wave, i: Instruction, number: Any = 0, count: Any = 0) -> bool:
+    """Narrow the selection to the running threads whose warps have come to a barrier as a whole, with one number and
+    thread count. The others wait here. False if no thread goes on.
+    """
+    threads, is_one = x.threads, np.ndim(number) == np.ndim(count) == 0
+    if is_one and _are_whole(x, threads):
+        return True
+    kept = _KEPT(x)
+    which = (_kind(i) << 32) + (np.asarray(number, np.int64) % NUMBERS * NUMBERS) + np.asarray(count, np.int64) % NUMBERS
+    passing = threads[kept.passes[threads]]
+    kept.passes[passing] = False
+    come = np.isin(threads, passing, assume_unique=True, invert=True)
+    kept.at[threads[come]] = np.broadcast_to(which, threads.shape)[come]
+    at, lives = kept.at.reshape(-1, WARP), x.pc.reshape(-1, WARP) < EXITED
+    first = np.take_along_axis(at, lives.argmax(axis=1)[:, None], axis=1)
+    over = np.repeat((first[:, 0] != 0) & ((at == first) | ~lives).all(axis=1), WARP)
+    own = threads[come]
+    x.pc[own] = x.at + GATHERING
+    others = over & (kept.at != 0)
+    others[own] = False
+    x.pc[others & (x.pc >= GATHERING) & (x.pc < PARKED)] -= GATHERING
+    kept.passes |= others
+    kept.at[over] = 0
+    go = np.union1d(passing, own[over[own]])
+    x.pc[go] = x.at
+    x.select(go)
+    return len(go) > 0
 
 
 def note_exits(x: Wave, threads: np.ndarray, *, is_awaited: bool) -> None:
@@ -212,10 +214,6 @@ def _find(x: Wave, i: Instruction, threads: np.ndarray, other: Half) -> None:
         "move the barrier out of the branch", because="PTX ISA 9.1 §9.7.13.1",
         halves=(Half("arrive", f"{thread_name(x, int(threads[0]))} ({i.name})", i), other),
     )  # fmt: skip
-
-
-def _lanes(count: int) -> str:
-    return "one lane" if count == 1 else f"{count} lanes"
 
 
 def _acts(program: Program, n: int) -> bool:

@@ -326,9 +326,9 @@ def build_activemask(i: Instruction, c: Linker) -> Step:
     return lambda x: write(x, ballot(x, None))
 
 
-def bar_warp(i: Instruction, c: Linker, meet: Callable[[Wave, Instruction], None]) -> Step:
+def bar_warp(i: Instruction, c: Linker) -> Step:
     """`bar.warp.sync membermask`: any of these instructions will do, so that both sides of a branch may have one of
-    their own. Threads that have met there are told to `meet`.
+    their own.
     """
     members = _own_members(i, c, i.operands[0])
 
@@ -346,7 +346,7 @@ def bar_warp(i: Instruction, c: Linker, meet: Callable[[Wave, Instruction], None
         x.select(free)
         return True
 
-    return Gate(opens, lambda x: meet(x, i))
+    return Gate(opens, lambda x: None)
 
 
 _WARP_BARRIERS: Slot[list[int]] = Slot(
