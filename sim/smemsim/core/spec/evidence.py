@@ -521,9 +521,10 @@ RULES: Rules = Rules((r.name, _raised(r)) for r in (
     Rule("barrier.in_turn", _grades("inferred", "inferred"),
          "PTX ISA 9.1 §9.7.13.1 leaves it undefined. "
          "Seen on an H200 (driver 580.159, no trace is kept): the example ends as described"),
-    Rule("barrier.alone", _grades("inferred", "inferred"),
-         "PTX ISA 9.1 §9.7.13.1 lets lanes come to such a barrier alone. "
-         "Seen on an H200 (driver 580.159, no trace is kept): 194 small kernels, each run once, end or hang as described"),
+    Rule("barrier.alone", _grades("measured", "inferred"),
+         "PTX ISA 9.1 §9.7.13.1: barrier.sync, .red and .arrive wait for all non-exited threads of the warp. "
+         "It does not say so of barrier.cluster",
+         ("lanes_at_barriers",)),
     Rule("barrier.arrive_sync", _grades("compiled", "compiled"),
          "FlashAttention 4.0.0b36, flash_fwd_sm90.py and flash_bwd_sm100.py: all warps arrive, one of them waits, "
          "and the count is one warp more. PTX ISA 9.1 §9.7.13.1 does not mention it"),

@@ -645,10 +645,11 @@ _BARRIERS = RuleTopic(
         ),
         "barrier.alone": RuleText(
             "Lanes that come to a barrier alone",
-            "Some lanes of a warp execute a barrier that is not .aligned (barrier.sync, barrier.arrive, barrier.cluster.arrive). "
-            "They stay there until the other lanes of the warp exit or execute such a barrier, too.",
-            "Lane 0 executes `barrier.arrive 3, 64`, and the others branch around it. Then all of them come to `bar.sync 0`. The kernel hangs.",
-            "It reports X011, also for barrier.cluster.arrive.aligned. It reports nothing if the lanes meet only at a shuffle or a vote, or at another barrier.arrive or barrier.cluster.arrive.",
+            "Some lanes of a warp execute barrier.sync, barrier.red or barrier.arrive without .aligned, or barrier.cluster.arrive or .wait in any form. "
+            "They stay there until the other lanes of the warp exit or come to the same barrier. Two barriers are the same if their words, number and thread count are the same. "
+            "If the others come elsewhere and wait for these lanes, an H200 hangs, or ends with error 715.",
+            "Lane 0 executes `barrier.arrive 3, 64`, and the others branch around it. Then all of them come to `bar.sync 0`, to a shuffle or to `barrier.arrive 4, 64`. The kernel hangs, or ends with error 715.",
+            "It lets the lanes wait in the same way, and reports X011 if they wait for ever.",
         ),
         "barrier.arrive_sync": RuleText(
             "bar.arrive, then bar.sync in the same phase",

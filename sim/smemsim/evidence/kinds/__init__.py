@@ -6,6 +6,7 @@ from smemsim.evidence.kinds.bulk import BulkCopy, BulkReduce, ClusterAddresses, 
 from smemsim.evidence.kinds.common import Comparer
 from smemsim.evidence.kinds.compiled import CompiledMma
 from smemsim.evidence.kinds.counters import AccessCounters
+from smemsim.evidence.kinds.hang import Hang
 from smemsim.evidence.kinds.launch import LaunchOutputs
 from smemsim.evidence.kinds.launch_counters import LaunchCounters
 from smemsim.evidence.kinds.smem_dump import SmemDump
@@ -40,6 +41,7 @@ KINDS: dict[str, type[Comparer]] = {
     "cluster_address": ClusterAddresses,
     "smem_dump": SmemDump,
     "launch": LaunchOutputs,
+    "hang": Hang,
     "access_counters": AccessCounters,
     "launch_counters": LaunchCounters,
     "texture": TextureSamples,
