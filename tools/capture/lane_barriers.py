@@ -293,7 +293,11 @@ def _work(connection: Any) -> None:
     gpu = Gpu()
     address = gpu.allocate(BYTES)
     connection.send("ready")
-    while (kernel := connection.recv()) is not None:
+    while True:
+        try:
+            kernel = connection.recv()
+        except EOFError:
+            return  # no kernel is left
         try:
             loaded = gpu.load(ptxas(kernel.ptx)).kernel("k")
         except (SmemsimError, RuntimeError) as e:
@@ -321,7 +325,9 @@ class Process:
         self.process: Any = None
 
     def run(self, kernel: Kernel) -> dict[str, Any]:
-        """What came of a kernel: `hangs`, or `status` and the bytes that its runs left; `refused`, if it did not run."""
+        """Does a kernel end (`hangs`), with which `status`, and what is `left` by each run? Why it was `refused`, if
+        it did not run.
+        """
         if self.process is None:
             self.ours, theirs = self.context.Pipe()
             self.process = self.context.Process(target=_work, args=(theirs,), daemon=True)
