@@ -84,6 +84,7 @@ def report_hang(launch: Launch, outside: int = 0) -> None:
     full = f"; {outside} of {launch.ctas} CTAs have not begun, because the {alive} waiting CTAs fill the card" if outside else ""
     repair = "launch no more CTAs than are on the card at once (cudaOccupancyMaxActiveBlocksPerMultiprocessor)" if outside else ""
     for wave in launch.waves:
+        before = len(launch.result.findings)
         count_bytes(launch, wave, hangs=True)
         if wave.events.wave_hung:
             wave.events.wave_hung(wave)
@@ -97,6 +98,8 @@ def report_hang(launch: Launch, outside: int = 0) -> None:
         ]
         for act in reversed(tell) if waits and _is_held_by_loop(wave, waits[0][1]) else tell:
             act()
+        if len(launch.result.findings) == before:
+            _report_kept(launch, wave, held, anyway=True)
 
 
 def _is_held_by_loop(x: Wave, wait: Wait) -> bool:
@@ -290,9 +293,9 @@ def _report_parted_warps(launch: Launch, x: Wave) -> None:
                 )  # fmt: skip
 
 
-def _report_kept(launch: Launch, x: Wave, held: Holders) -> np.ndarray:
-    """X011 if a barrier keeps lanes that have come there without the others of their warp, which wait for them. The
-    lanes that are told so.
+def _report_kept(launch: Launch, x: Wave, held: Holders, *, anyway: bool = False) -> np.ndarray:
+    """X011 if a barrier keeps lanes that have come there without the others of their warp, which wait for them, or
+    `anyway`. The lanes that are told so.
     """
     kept = [(at - GATHERING, x.pc == at) for at in distinct(x.pc[(x.pc >= GATHERING) & (x.pc < PARKED)]).tolist()]
     told: list[int] = []
@@ -301,7 +304,7 @@ def _report_kept(launch: Launch, x: Wave, held: Holders) -> np.ndarray:
             own = here[here // WARP == warp]
             lanes = np.arange(warp * WARP, warp * WARP + WARP)
             missing = lanes[(x.pc[lanes] < EXITED) & ~np.isin(lanes, own)]
-            if np.isin(missing, told).any() or not _wait_for(x, missing, own, block, held):
+            if np.isin(missing, told).any() or not (anyway or _wait_for(x, missing, own, block, held)):
                 continue
             told += own.tolist()
             who, why = (
@@ -345,7 +348,7 @@ def _wait_for(x: Wave, missing: np.ndarray, own: np.ndarray, block: int, held: H
                 continue
             if np.isin(own, needed).any():
                 return True
-    return not x.positions.waiting
+    return False
 
 
 def _mask(x: Wave, i: Instruction, own: np.ndarray) -> int:
