@@ -209,6 +209,9 @@ REFUSED = [
     ("explain ''", "the code is empty: give a code, as X003 (an unset variable of the shell?)"),
     ("exec --arch sm_90a --hooks folder -- true", "folder: is a folder; name a Python file in it"),
     ("exec --arch sm_90a --hooks zeros.py -- true", "zeros.py: is no Python file ("),
+    *((f"{command} ''", f"smemsim: {command.split()[-1]}: is empty: name a file or a folder") for command in
+      ("show k.toml --html", "replay x --settle --patch", "campaign keys --ledger", "campaign keys --out", "capture --out", "run k.ptx --source",
+       "exec --source", "run k.ptx --out", "exec --json")),
     ("check ''", "is empty: name a file or a folder (an unset variable of the shell?)"),
 ]  # fmt: skip
 

@@ -11,7 +11,7 @@ import click
 from smemsim.base.arguments import shown
 from smemsim.base.errors import InputError
 from smemsim.cli.narrator import narrator
-from smemsim.cli.options import json_option, parse_numbers
+from smemsim.cli.options import FILE, FOLDER, json_option, parse_numbers
 
 if TYPE_CHECKING:
     from smemsim.campaign.sweep import Progress
@@ -32,15 +32,13 @@ MOST_CASES = 10**18
 @click.option("--shard", default="1/1", show_default=True, metavar="I/N", help="Run the I-th of N equal parts.")
 @click.option(
     "--ledger",
-    type=click.Path(path_type=pathlib.Path, dir_okay=False),
+    type=FILE,
     metavar="FILE",
     help="Record finished chunks in this file. The same command continues after a crash.",
 )
 @click.option("--workers", type=int, metavar="N", help="Processes. Default: as many as processors.")
 @click.option("--dask", metavar="ADDRESS", help="Run the chunks on the Dask cluster at this address (pip install 'smemsim[campaign]').")
-@click.option(
-    "--out", type=click.Path(path_type=pathlib.Path, file_okay=False), metavar="FOLDER", help="Write a JSON file for each disagreement."
-)
+@click.option("--out", type=FOLDER, metavar="FOLDER", help="Write a JSON file for each disagreement.")
 @click.option("--list", "listed", is_flag=True, help="List the spaces.")
 @click.option("--reproduce", metavar="SPACE:SEED:CHUNK[:CASE]", help="Run one chunk, or one case of it, again.")
 @json_option

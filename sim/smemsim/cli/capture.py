@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from smemsim.base.files import check_folder
-from smemsim.cli.options import json_option
+from smemsim.cli.options import FOLDER, json_option
 
 if TYPE_CHECKING:
     from smemsim.capture.plan import Planned
@@ -25,7 +25,7 @@ SEND = "https://github.com/smemsim/smemsim/issues/new?template=trace.yml"
 @click.option(
     "--minutes", type=click.FloatRange(min=0.1), default=10.0, show_default=True, help="Time for the suites; the first ones settle most."
 )
-@click.option("--out", type=click.Path(path_type=pathlib.Path, file_okay=False), help="Folder of the traces.  [default: capture-ARCH]")
+@click.option("--out", type=FOLDER, help="Folder of the traces.  [default: capture-ARCH]")
 @click.option("--dry-run", is_flag=True, help="Print what would run and what it would settle. Needs no GPU.")
 @click.option("--arch", help="With --dry-run: the card, such as sm_100a.  [default: the GPU of this machine, else all]")
 @json_option

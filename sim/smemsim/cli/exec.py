@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import pathlib
 from typing import Any
 
 import click
 
 from smemsim.base.arguments import cta_numbers
 from smemsim.base.errors import InputError
-from smemsim.cli.options import PLACE, ScheduledCommand, global_races_option
+from smemsim.cli.options import OLD_FOLDER, PLACE, ScheduledCommand, global_races_option
 from smemsim.cli.usage import EXAMPLES
 
 __all__ = ["exec_command"]
@@ -56,7 +55,7 @@ __all__ = ["exec_command"]
 )
 @click.option("--json", "json_file", type=PLACE, metavar="FILE", help="Write the launches and findings as JSON.")
 @click.option(
-    "--source", "sources", multiple=True, type=click.Path(path_type=pathlib.Path, exists=True, file_okay=False), metavar="FOLDER",
+    "--source", "sources", multiple=True, type=OLD_FOLDER, metavar="FOLDER",
     help="A further folder of source files, so that findings quote their lines.",
 )  # fmt: skip
 @click.option("--cancel", metavar="HOW", help="The answer of clusterlaunchcontrol.try_cancel: resident, never, one or always.")

@@ -17,6 +17,9 @@ from smemsim.core.spec.formats import FORMATS
 from smemsim.core.spec.tcgen05 import KINDS
 
 __all__ = [
+    "FILE",
+    "FOLDER",
+    "OLD_FOLDER",
     "OPERAND_EXAMPLE",
     "PLACE",
     "ScheduledCommand",
@@ -60,6 +63,9 @@ class _Place(click.Path):
 
 
 PLACE = _Place(path_type=pathlib.Path)
+FILE = _Place(path_type=pathlib.Path, dir_okay=False)
+FOLDER = _Place(path_type=pathlib.Path, file_okay=False)
+OLD_FOLDER = _Place(path_type=pathlib.Path, file_okay=False, exists=True)
 
 
 def parse_word(text: str, bits: int = 64) -> int:

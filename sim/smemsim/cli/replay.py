@@ -10,7 +10,7 @@ import click
 
 from smemsim.base.errors import InputError
 from smemsim.cli.narrator import narrator
-from smemsim.cli.options import PLACE, json_option
+from smemsim.cli.options import FILE, PLACE, json_option
 
 __all__ = ["replay"]
 
@@ -21,9 +21,7 @@ __all__ = ["replay"]
 @click.option(
     "--settle", is_flag=True, help="Say which alternatives of the rules these traces of one card refute, and whose grade changes."
 )
-@click.option(
-    "--patch", type=click.Path(path_type=pathlib.Path, dir_okay=False), help="With --settle: write the changed grades as a patch."
-)
+@click.option("--patch", type=FILE, help="With --settle: write the changed grades as a patch.")
 @json_option
 @click.pass_context
 def replay(ctx: click.Context, paths: tuple[pathlib.Path, ...], case: int | None, settle: bool, patch: pathlib.Path | None, as_json: bool) -> None:  # fmt: skip

@@ -19,7 +19,7 @@ import click
 from smemsim.base.arguments import cta_numbers, in_grid, shown, suggestion
 from smemsim.base.errors import InputError, Unmodelled
 from smemsim.cli.explain import hint
-from smemsim.cli.options import PLACE, ScheduledCommand, assume_option, global_races_option, json_option
+from smemsim.cli.options import OLD_FOLDER, PLACE, ScheduledCommand, assume_option, global_races_option, json_option
 from smemsim.core.picture.message import wants_colour
 
 if TYPE_CHECKING:
@@ -241,7 +241,7 @@ COMMAND_LINE = "command line"
     "--memory", metavar="BYTES", help="Memory that the run may take, such as 8G. Default: SMEMSIM_MEMORY, or three quarters of the machine."
 )
 @click.option(
-    "--source", "sources", multiple=True, type=click.Path(path_type=pathlib.Path, exists=True, file_okay=False), metavar="FOLDER",
+    "--source", "sources", multiple=True, type=OLD_FOLDER, metavar="FOLDER",
     help="A further folder for files that the PTX (.file) or the launch file names.",
 )  # fmt: skip
 @assume_option

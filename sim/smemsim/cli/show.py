@@ -11,7 +11,7 @@ import click
 
 from smemsim.base.errors import InputError
 from smemsim.base.files import check_place, write_whole, wrote
-from smemsim.cli.options import OPERAND_EXAMPLE, check_options, json_option, operand_options, parse_numbers, parse_word, strangers
+from smemsim.cli.options import FILE, OPERAND_EXAMPLE, check_options, json_option, operand_options, parse_numbers, parse_word, strangers
 
 if TYPE_CHECKING:
     from smemsim.diagnosis.report import Report
@@ -48,7 +48,7 @@ LINES = 24
 @click.option(
     "--html",
     "html_file",
-    type=click.Path(path_type=pathlib.Path, dir_okay=False),
+    type=FILE,
     metavar="FILE",
     help="Scenario: write one self-contained page.",
 )
