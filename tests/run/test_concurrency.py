@@ -376,7 +376,7 @@ def alone(between: str, by: str = "%p1") -> str:
 
 
 COPIED = "cp.async.ca.shared.global [%r6], [%rd5], 4; cp.async.wait_all;"
-READ_OWN, OVER_THERE = "ld.shared.u32 %r9, [%r6];", "st.shared::cluster.u32 [%r11], %r1;"
+READ_OWN, OVER_THERE = "ld.shared.u32 %r9, [%r6]; setp.eq.u32 %p19, %r9, 0;", "st.shared::cluster.u32 [%r11], %r1;"
 OVER = f"fence.proxy.async.shared::cta; {LOAD.replace('256', '128').replace('%rd2]', '%rd2+256]')}"
 HALVES = "and.b32 %r20, %r1, 16; setp.eq.u32 %p11, %r20, 0; "
 HALF = HALVES + "selp.b32 %r21, 0xFFFF, 0xFFFF0000, %p11; bar.warp.sync %r21;"
@@ -1383,6 +1383,13 @@ def test_a_racing_read_whose_value_no_instruction_uses_is_a_remark(name, tiers, 
     racing = f"st.shared.u32 [%r6], %r1; and.b32 %r6, %r7, -16; {EARLY_READS[name]}"
     assert [f.code for f in run(Kernel("", f"{racing} mov.u32 %r9, 1; {RESULT}")).findings] == []
     assert [f.code for f in run(Kernel("", f"{racing} mov.u32 %r9, {last}; {RESULT}")).findings] == ["X008"]
+    overwritten = f"{racing} mov.u32 {last}, 1; mov.u32 %r9, {last}; {RESULT}"
+    assert [[f.code for f in told] for told in (run(Kernel("", overwritten)).findings, run(Kernel("", overwritten)).remarks)] == [
+        [],
+        ["X008"],
+    ]
+    on_one_path = overwritten.replace(f"mov.u32 {last}, 1;", f"@%p1 mov.u32 {last}, 1;")
+    assert [f.code for f in run(Kernel("", on_one_path)).findings] == ["X008"]
 
 
 @pytest.mark.parametrize(

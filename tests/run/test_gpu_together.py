@@ -199,7 +199,7 @@ def handed(odd: int, waits: str) -> str:
       setp.eq.and.u32 %p5, %r1, 32, %p4; @%p5 mbarrier.inval.shared::cta.b64 [bar]; ret;
       R: @%p4 ret;
       W: {waits}
-      ld.shared.u32 %r1, [%r3]; ret; }}"""
+      ld.shared.u32 %r1, [%r3]; setp.eq.u32 %p5, %r1, 0; ret; }}"""
 
 
 @pytest.mark.parametrize("odd", [0, ODD])

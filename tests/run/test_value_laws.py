@@ -7,7 +7,7 @@ import pytest
 
 from flow import reached
 from smemsim.core.ptx import read_module
-from smemsim.run.lower import dataflow, link
+from smemsim.run.lower import cfg, dataflow, link
 
 HEAD = """.version 8.8
 .target sm_100a
@@ -202,7 +202,30 @@ def test_uses_of_loaded_values_are_followed_from_register_to_register(seed):
                 break
             values |= new
         assert dataflow.stores_of(program, load) == (None if other else stores)
-        assert dataflow.is_in_vain(program, load) == (not any(load.given & i.used for i in body))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_value_that_is_overwritten_before_its_use_is_read_in_vain(seed):
+    """Against the live registers before each instruction."""
+    program = program_of(seed)
+    steps = [i for block in program.blocks for i in block.instructions]
+    at = {id(i): n for n, i in enumerate(steps)}
+    firsts = [at[id(block.instructions[0])] if block.instructions else None for block in program.blocks]
+    ways: dict[int, list[int]] = {}
+    for n, block in enumerate(program.blocks):
+        for i in block.instructions[:-1]:
+            ways[at[id(i)]] = [at[id(i)] + 1]
+        after = cfg.following(program, n)
+        ways[at[id(block.instructions[-1])]] = [firsts[to] for to in after if to < len(program.blocks)]
+    live = [set() for _ in steps]
+    for _ in range(len(steps)):
+        for n in reversed(range(len(steps))):
+            i = steps[n]
+            overwrites = i.given if i.guard is None and i.op != "atom" else set()
+            live[n] = set(i.used) | (set().union(*(live[to] for to in ways[n])) - overwrites)
+    for load in (i for i in steps if i.op == "ld" and "param" not in i.modifiers):
+        after = set().union(*(live[to] for to in ways[at[id(load)]]))
+        assert dataflow.is_in_vain(program, load) == after.isdisjoint(load.given), load.text
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -970,7 +970,7 @@ _LAUNCHES = RuleTopic(
             "A read of global memory is no race if its value is not used. "
             "A value is used if it reaches one of these: a store that the warp executes, a branch, a guard, an atomic operation, shared memory, a matrix instruction.",
             "A small Triton block: warps load elements that belong to other warps, and their stores are guarded off.",
-            "It reports nothing. A racing read of shared memory is a remark if no instruction names the registers that it fills.",
+            "It reports nothing. A racing read of shared memory is a remark if no instruction reads the registers that it fills before they are overwritten.",
         ),
         "order.dependent_launch": RuleText(
             "Programmatic dependent launch",

@@ -23,6 +23,7 @@ __all__ = [
     "following",
     "hears_outside",
     "is_read",
+    "is_read_next",
     "leads_by",
     "looks_outside",
     "loop_around",
@@ -239,6 +240,40 @@ def read_first(program: Program) -> frozenset[int]:
 def _read_first(program: Program) -> frozenset[int]:
     found = _live(program, _given)
     return frozenset(range(len(program.registers))) if found is None else found
+
+
+def is_read_next(program: Program, first: Instruction) -> bool:
+    """May a thread read a register that an instruction has written, before it overwrites the register? True if the
+    target of a jump is not known.
+    """
+    places = [
+        (block.instructions[at + 1 :], n) for n, block in enumerate(program.blocks) for at, i in enumerate(block.instructions) if i is first
+    ]
+    return bool(program.inlined.frames) or any(_is_read(program, rest, n, slot) for rest, n in places for slot in first.given)
+
+
+def _is_read(program: Program, rest: Sequence[Instruction], n: int, slot: int) -> bool:
+    """May a thread read a register after block n, whose `rest` it still has to execute, before it overwrites it?"""
+    found = False
+
+    def goes_on(instructions: Sequence[Instruction]) -> bool:
+        nonlocal found
+        for i in instructions:
+            found = found or any(slot == other and not gives for other, gives in i.mentions)
+            if found or (slot in _given(i) and slot not in program.wide):
+                return False
+        return True
+
+    def after(m: int) -> Iterable[int]:
+        nonlocal found
+        reached = following(program, m)
+        found = found or reached is None
+        return [to for to in reached or () if to < len(program.blocks)]
+
+    if goes_on(rest):
+        for m in after(n):
+            _reached(m, lambda to: after(to) if goes_on(program.blocks[to].instructions) else ())
+    return found
 
 
 class Blank(NamedTuple):
