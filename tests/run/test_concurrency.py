@@ -1941,7 +1941,7 @@ ONE_WAITS = f"{init()} bar.sync 0; {LOAD} @!%p2 bra R; {waits()} R: {READ}"
         (Kernel("", ONE_WAITS), r"warp 0 has waited for it in line (\d+), warp 1 has not, and no barrier after line \1 orders", r"before line (\d+): mbarrier.try_wait.parity on the load's mbarrier bar\[0\] \(0x\w+\) in warp 1 too; or a barrier of both warps .* and line \1"),
         (Kernel("", tensor(" "), block=128, arch="sm_100a"), "no thread has waited for it yet", r"^wait for the mbarrier of tcgen05.commit in line \d+ \(mbarrier.try_wait\) before line \d+$"),
         (Kernel("", TOO_LATE, block=128, arch="sm_100a"), "no thread has waited for it yet", r"of tcgen05.commit in line \d+ \(mbarrier.try_wait\) before line \d+ \(the wait in line \d+ comes too late\)"),
-        (Kernel("", tensor(meet=""), block=128, arch="sm_100a"), "nothing orders the two", r"and wait there before line \d+"),
+        (Kernel("", tensor(meet=""), block=128, arch="sm_100a"), "nothing orders the two", r"^bar.sync \(__syncthreads\) after tcgen05.wait::ld of line \d+, before line \d+$"),
         (Kernel("", tensor(done="", meet="bar.sync 0;"), block=128, arch="sm_100a"), r"^warps 1 to 3 have not executed tcgen05.wait::ld", "then a barrier"),
     ],
 )  # fmt: skip
@@ -2008,6 +2008,96 @@ def test_an_arrival_in_place_of_a_commit_is_the_fault_also_if_another_warp_has_w
     for f in found:
         assert re.search(r"^the wait in line \d+ is for mbarrier.arrive.* in line \d+, which does not wait for the operation", f.why), f.why
         assert f.repair.startswith("tcgen05.commit instead of mbarrier.arrive"), f.repair
+
+
+COMMIT = f"@%p11 {COMMITS} [bar];"
+SOURCE_AGAIN = f"{waits()} {AFTER} st.shared.v4.b32 [%r9], {{%r10, %r10, %r10, %r10}};"
+
+
+@pytest.mark.parametrize("is_right", [True, False])
+def test_a_commit_before_its_operation_is_moved_after_it(is_right):
+    """All wait for the commit, and then overwrite the source of the copy, and load the cells."""
+    body = tensor(SOURCE_AGAIN)
+    copy = "@%p11 tcgen05.cp.cta_group::1.128x256b [%r11], %rd5;"
+    assert f"{copy} {COMMIT}" in body
+    body = body if is_right else body.replace(f"{copy} {COMMIT}", f"{COMMIT} {copy}")
+    found = run(Kernel("", body, block=128, arch="sm_100a"), try_fixes=False).findings
+    assert {f.code for f in found} == (set() if is_right else {"X005", "X012"}), found
+    for f in found:
+        assert re.search(r"^move tcgen05.commit of line \d+ after .*: it covers only what is issued before it$", f.repair), f.repair
+
+
+def third_load(meet: str) -> str:
+    """Warp 0 loads three times and waits each time; warp 1 waits for the third load alone, and reads."""
+    first, second, third = (
+        LOAD.replace("L:", f"L{n}:").replace("bra L;", f"bra L{n};") + waits(parity=str(n & 1), label=f"W{n}") for n in range(3)
+    )
+    return f"{init()} bar.sync 0; @%p3 bra B; {first} {second} {meet} {third} bra OUT; B: {meet} {waits(label='V')} {READ} OUT:"
+
+
+@pytest.mark.parametrize("meet", ["bar.sync 1, 64;", ""])
+def test_a_wait_that_may_have_passed_two_phases_ago_needs_the_phase_between(meet):
+    found = run(Kernel("", third_load(meet)), try_fixes=False).findings
+    assert [f.code for f in found] == ["X004"] * (not meet)
+    for f in found:
+        assert "may have passed two phases ago, because the parity was the same" in f.why
+        assert f.repair.startswith("let this warp wait for every phase of that mbarrier in turn")
+
+
+def loaded_ring(early: str, late: str) -> str:
+    """Warp 1 loads a stage twice, the second time when thread 0 has arrived at its mbarrier; warp 0 reads it."""
+    return f"""{init()} {init(at="[bar+8]")} bar.sync 0; mov.u32 %r20, 0; mov.u32 %r21, 0; setp.eq.u32 %p13, %r1, 32; bra S;
+    P: mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 128; cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [sm], [%rd2], 128, [bar];
+    add.u32 %r21, %r21, 1; setp.lt.u32 %p12, %r21, 2; @!%p12 bra OUT; {waits("[bar+8]", label="WP")} bra P; S: @%p13 bra P; @%p3 bra OUT;
+    C: {waits(parity="%r20", label="WC")} {early} ld.shared.u32 %r22, [%r6]; add.u32 %r9, %r9, %r22; fence.proxy.async.shared::cta; bar.warp.sync -1; {late}
+    add.u32 %r20, %r20, 1; setp.lt.u32 %p12, %r20, 2; @%p12 bra C; {RESULT} OUT:"""
+
+
+FREES = "@!%p1 bra K; mbarrier.arrive.shared::cta.b64 _, [bar+8]; K:"
+
+
+@pytest.mark.parametrize(("early", "late"), [("", FREES), (FREES, "")])
+def test_an_arrival_before_the_reads_of_a_loaded_stage_is_moved_after_them(early, late):
+    found = run(Kernel("", loaded_ring(early, late)), try_fixes=False).findings
+    assert [f.code for f in found if f.cause is None] == ["X004"] * bool(early)
+    for f in found[:1]:
+        assert re.search(r"^move mbarrier.arrive of line \d+ after line \d+: it arrives before", f.repair), f.repair
+
+
+def read_first(meet: str) -> str:
+    """Warp 1 reads what thread 0 stores, at once or after `meet`. The load comes first in the text."""
+    return f"""bra S; R: ld.shared.u32 %r9, [sm+1024]; {RESULT} bra OUT;
+    S: @%p3 bra {"T" if meet else "R"}; @%p1 st.shared.u32 [sm+1024], 7; T: {meet} @%p3 bra R; OUT:"""
+
+
+@pytest.mark.parametrize("meet", ["bar.sync 0;", ""])
+@pytest.mark.parametrize("first", ["", "@%p1 st.shared.u32 [sm+1024], 0; bar.sync 0;"])
+def test_who_reads_first_what_nothing_has_written_should_read_later(meet, first):
+    """If the word was written before, the store may overwrite it before it is read."""
+    found = [f for f in run(Kernel("", first + read_first(meet)), try_fixes=False).findings if f.code == "X008"]
+    assert len(found) == (not meet)
+    for f in found:
+        assert ("may be overwritten before it is read" in f.what, "may be read before it is written" in f.what) == (bool(first), not first)
+        lines = re.findall(r"line (\d+)", f.repair)
+        assert (int(lines[0]) < int(lines[1])) == bool(first), f.repair  # the read comes first in the text
+
+
+def cells_in_turn(meet: str) -> str:
+    """Warps 4 to 7 load cells; those of warps 0 to 3 store them. The loads come first in the text."""
+    return f"""@!%p2 bra A; tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [bar+56], 32; A: bar.sync 0; ld.shared.u32 %r11, [bar+56];
+    and.b32 %r14, %r2, 3; shl.b32 %r14, %r14, 21; add.u32 %r14, %r14, %r11; setp.gt.u32 %p12, %r2, 3; bra.uni S;
+    R: tcgen05.ld.sync.aligned.32x32b.x1.b32 {{%r9}}, [%r14]; tcgen05.wait::ld.sync.aligned; {RESULT} bra END;
+    S: @%p12 bra {"T" if meet else "R"}; tcgen05.st.sync.aligned.32x32b.x1.b32 [%r14], {{%r3}}; tcgen05.wait::st.sync.aligned; T: {meet} @%p12 bra R;
+    END: {BEFORE} bar.sync 1; {AFTER} @%p2 tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r11, 32;"""
+
+
+@pytest.mark.parametrize("meet", [f"{BEFORE} bar.sync 0; {AFTER}", ""])
+def test_who_loads_first_cells_that_nothing_has_written_should_load_later(meet):
+    found = [f for f in run(Kernel("", cells_in_turn(meet), block=256, arch="sm_100a"), try_fixes=False).findings if f.code == "X012"]
+    assert len(found) == (not meet)
+    for f in found:
+        assert "may be read before it is written" in f.what
+        assert re.search(r"after tcgen05.wait::st of line \d+, and wait there before line \d+", f.repair), f.repair
 
 
 def cells_read_first(issue: str, wait: str) -> str:

@@ -535,7 +535,7 @@ class Reporting:
             if kind == "tcgen05.alloc":
                 return BETWEEN.format(*self.ends(op.instruction, before))
             if op.instruction.op == "tcgen05":
-                return self.commit_of(op.instruction, before)
+                return self.commit_for(op, before, warp)
             if kind == "cp.async" and (arrival := self._arrival_of_copies(op.instruction)) is not None:
                 at = f"the mbarrier at which {arrival.name} of {arrival.at} arrives"
                 wait = f"before {self.x.program.named(before)}: wait at {at}"
@@ -645,6 +645,30 @@ class Reporting:
     def _leads(self, i: Instruction, other: Instruction) -> bool:
         """Does a path lead from an instruction to another one?"""
         return leads_past(self.x.program, i, other, [])
+
+    def committed_early(self, op: Operation, warp: int) -> Instruction | None:
+        """The tcgen05.commit that a warp has waited for, if it stands just before an operation that should be part of
+        it: no wait is between, and no commit follows the operation.
+        """
+        barrier, *_ = self.waits.get(warp, (None, 0, []))
+        if barrier is None or op.instruction.op != "tcgen05":
+            return None
+        waits = [i for i in self.sites.values() if is_wait(i)]
+        commits = [i for i in self.sites.values() if i.op == "tcgen05" and i.modifiers[0] == "commit"]
+        if any(leads_past(self.x.program, op.instruction, i, waits) for i in commits):
+            return None
+        came = {by for by, _ in barrier.state.arrivals.by_site}
+        return next((i for i in commits if i.site in came and leads_past(self.x.program, i, op.instruction, waits)), None)
+
+    def commit_for(self, op: Operation, before: Instruction, warp: int) -> str:
+        """The fix for a warp that has not waited for an operation of tcgen05: a commit that comes too early, or a
+        wait.
+        """
+        if (early := self.committed_early(op, warp)) is not None:
+            return (
+                f"move tcgen05.commit of {early.at} after {self.x.program.named(op.instruction)}: it covers only what is issued before it"
+            )
+        return self.commit_of(op.instruction, before)
 
     def commit_of(self, i: Instruction, before: Instruction) -> str:
         """How to wait for an operation of tcgen05 before an instruction: its commit is proposed if no

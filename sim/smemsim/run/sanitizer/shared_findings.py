@@ -34,6 +34,8 @@ __all__ = ["SharedFindings"]
 
 
 FENCE = "fence.proxy.async.shared::cta"
+# the fix if a wait with a parity passed because of the phase before the last one
+EVERY_PHASE = "let this warp wait for every phase of that mbarrier in turn; or let it wait only when another warp has waited for the phase before (a barrier, or an mbarrier, between the two waits)"
 
 
 class SharedFindings:
@@ -129,12 +131,26 @@ class SharedFindings:
             why, repair = flag
         elif a.reader is not None:
             repair = repair or self._fenced_barrier(suspect.line, a.i)
+        elif not repair and self._comes_too_late(a, suspect):
+            assert suspect.theirs.instruction is not None
+            return races.unordered(
+                suspect.theirs, suspect.mine, why=f"{why}, and nothing has written it before the read"
+            ), self.reporting.between(f"{BARRIER}, or an mbarrier,", a.i, suspect.theirs.instruction)
         elif not repair and self._are_updates(a.i, suspect.theirs.instruction):
             why = f"both warps load the value, change it and store it, and {races.UNORDERED}"
             repair = f"{races.ATOMIC}{OR}if one update comes after the other: {self._between(*suspect.warps, suspect, a.i)}"
         else:
             repair = repair or f"{self._maybe_flag(a, suspect)}{self._between(*suspect.warps, suspect, a.i)}"
         return races.unordered(suspect.mine, suspect.theirs, why=why), repair
+
+    def _comes_too_late(self, a: WordAccess, suspect: Suspect) -> bool:
+        """Does a store of the same CTA come after a read, and is it the first to write the words? Then the read was
+        meant to come after it.
+        """
+        (one, other), read = suspect.warps, suspect.theirs
+        is_near = one // self.table.per_cta == other // self.table.per_cta
+        is_after_read = suspect.mine.does == "write" and read.does == "read" and read.instruction is not None
+        return is_after_read and is_near and bool(self.table.blank_bytes(suspect.at).all())
 
     def _are_updates(self, i: Instruction, other: Instruction | None) -> bool:
         """Are two accesses the load and the store of one update, as a sum, or twice this store?"""
@@ -178,8 +194,7 @@ class SharedFindings:
         line, theirs = suspect.line, suspect.theirs.instruction
         if by := self.objects.arrives_before(other, line, one):
             access = self.reporting.line(line) if theirs is None else self.table.x.program.named(theirs)
-            name = "mbarrier.arrive" if by.op == "mbarrier" else by.name
-            return f"move {name} of {by.at} after {access}: it arrives before that access is done"
+            return self._later(by, access)
         if relaxed := self.objects.arrives_relaxed(other, line, one):
             return f".release in place of .relaxed in the mbarrier.arrive of {self.reporting.line(relaxed)}, which releases nothing"
         if change := self.objects.counts_too_few(other, one):
@@ -189,6 +204,13 @@ class SharedFindings:
         return self.reporting.between(
             "barrier.cluster.arrive and barrier.cluster.wait of all CTAs of the cluster (cluster.sync()), or an mbarrier at which the other CTA arrives,", theirs, i
         )  # fmt: skip
+
+    @staticmethod
+    def _later(by: Instruction, access: str) -> str:
+        """The fix for an arrival that comes before an access, and frees its bytes."""
+        return (
+            f"move {'mbarrier.arrive' if by.op == 'mbarrier' else by.name} of {by.at} after {access}: it arrives before that access is done"
+        )
 
     # ---- X003: no fence between the proxies
 
@@ -219,7 +241,12 @@ class SharedFindings:
             why = (why or self.clocks.why_early(warp)).removeprefix(": ") or reporting.unwaited(op, warp)
             other_stage = reporting.or_other_stage(op)
             why += ": it writes into the stage that is read next" * bool(other_stage)
-            wait = reporting.wait_for(op, a.i, warp if a.reader is None else -1) + reporting.or_free_later(op, warp) + other_stage
+            free_later = reporting.or_free_later(op, warp)
+            wait = reporting.wait_for(op, a.i, warp if a.reader is None else -1) + free_later + other_stage
+            if free_later and a.reader is None and (by := self.objects.arrives_before(warp, a.i.site, int(op.warps[0]))):
+                wait = self._later(by, reporting.ends(op.instruction, a.i)[1])
+            if self.clocks.why_early(warp):
+                wait = EVERY_PHASE
             wait = reporting.far_mbarrier(op, a.i, warp) or wait
             return races.read_before_arrival(mine, theirs, why=why), reporting.too_weak(op, warp) or repair or wait
         brought = np.flatnonzero(self.table.who == OPERATIONS + op.number) if a.i.op == "cp" else suspect.at
@@ -239,7 +266,7 @@ class SharedFindings:
         op = suspect.op
         if op is None or a.reader is not None or facts_of(op.kind).group != "bulk" or self.reporting.who_waited(op, only_read=True) >= 0:
             return ""
-        if self.reporting.too_weak(op, suspect.warps[0]):
+        if self.reporting.too_weak(op, suspect.warps[0]) or self.reporting.committed_early(op, suspect.warps[0]) is not None:
             return ""
         warps = np.broadcast_to(a.warps, a.at.shape)[np.isin(a.at, suspect.at)]
         return ", and then a barrier: other warps write these bytes, too" * bool((warps != op.warps[0]).any())

@@ -22,7 +22,7 @@ from smemsim.core.spec.findings import Severity
 from smemsim.core.spec.tensor_memory import COLUMNS, LANES
 from smemsim.run.async_ops import BY_ONE_THREAD
 from smemsim.run.sanitizer import races
-from smemsim.run.sanitizer.operations import OPERATIONS, Operation
+from smemsim.run.sanitizer.operations import NOBODY, OPERATIONS, Operation
 from smemsim.run.sanitizer.races import Access
 from smemsim.run.sanitizer.reporting import Reporting
 from smemsim.run.sanitizer.tensor_rule import FILL, NUMBERS, PRODUCT, CellAccess, Suspect, is_cut
@@ -79,8 +79,19 @@ class TensorFindings:
             where = self.where(a.at, suspect.cells)
             theirs, why, repair = self._of_operation(a, suspect, suspect.op) if suspect.op is not None else self._of_warp(a, suspect)
             cta = a.warp // self.table.per_cta if suspect.op is None else a.at[0]
-            said = dataclasses.replace(races.tensor_memory(self._mine(a), theirs, where, why), kind=self._kind(a, suspect))
+            accesses = [self._mine(a), theirs]
+            if self._comes_too_late(a, suspect) and theirs.instruction is not None:
+                accesses, why = accesses[::-1], "the reader does not wait for the store"
+                repair = f"arrive at an mbarrier after tcgen05.wait::st of {a.i.at}, and wait there before {theirs.instruction.at}"
+            said = dataclasses.replace(races.tensor_memory(*accesses, where, why), kind=self._kind(a, suspect))
             self.reporting.tell(a.i, said, repair, "PTX ISA 9.1 §9.7.16.6", formal=suspect.formal, cta=self.x.ctas[cta])
+
+    def _comes_too_late(self, a: CellAccess, suspect: Suspect) -> bool:
+        """Does tcgen05.st come after a read, and is it the first to write the cells? Then the read was meant to come
+        after it.
+        """
+        cells = self.table.cells.who[a.at][suspect.cells]
+        return a.i.modifiers[:1] == ("st",) and suspect.does == "read" and bool(cells.size) and not (cells != NOBODY).any()
 
     def _kind(self, a: CellAccess, suspect: Suspect) -> str:
         """What is missing."""
@@ -121,7 +132,7 @@ class TensorFindings:
         """The fix: a wait for the commit; before a deallocation, a barrier with the warp that has waited."""
         if a.i.modifiers[0] == "dealloc":
             return self.reporting.wait_for(op, a.i, a.warp, only_read=only_read)
-        return self.reporting.commit_instead(op, a.warp) or self.reporting.commit_of(op.instruction, a.i)
+        return self.reporting.commit_instead(op, a.warp) or self.reporting.commit_for(op, a.i, a.warp)
 
     def _of_warp(self, a: CellAccess, suspect: Suspect) -> tuple[Access, str, str]:
         access = "ld" if suspect.does == "read" else "st"
@@ -134,6 +145,11 @@ class TensorFindings:
                 f"{warps} {'have' if warps.startswith('warps') else 'has'} not executed tcgen05.wait::{access} after {self.reporting.line(suspect.line)}",
                 wait,
             )
+        if a.does == "free":
+            near = a.warp // self.table.per_cta == suspect.warp // self.table.per_cta
+            meet = "bar.sync (__syncthreads)" if near else "barrier.cluster.arrive and barrier.cluster.wait of both CTAs"
+            done = f"tcgen05.wait::{access} of {self.reporting.line(suspect.line)}"
+            return theirs, races.UNORDERED, f"{meet} after {done}, before {a.i.at}"
         return (
             theirs,
             races.UNORDERED,
