@@ -96,11 +96,11 @@ class LoadedPtx:
     are where they lie.
     """
 
-    def __init__(self, device: Device, module: Module) -> None:
-        self.device, self.module = device, module
+    def __init__(self, module: Module, arch: str, memory: GlobalMemory) -> None:
+        self.module, self.arch, self.memory = module, arch, memory
         self.addresses: dict[str, int] = {}
         self._kernels: dict[tuple[str, str], LinkedKernel] = {}
-        _check_target(module, device.arch)
+        _check_target(module, arch)
         _check_sizes(module)
         self._place([v for v in module.variables.values() if v.space in ("global", "const") and not v.is_extern])
 
@@ -111,7 +111,7 @@ class LoadedPtx:
         entry = entry_of(self.module, name)
         key = entry, in_force()
         if key not in self._kernels:
-            program = linked(self.module, entry, self.device.arch)
+            program = linked(self.module, entry, self.arch)
             self._place([v for v in program.places.globals if v.name not in self.addresses], program)
             self._kernels[key] = LinkedKernel.of(program, self.module.text, self.module.functions[entry].directives, self.addresses)
         return self._kernels[key]
@@ -125,18 +125,17 @@ class LoadedPtx:
     def unload(self) -> None:
         """Give back the memory of the module's variables."""
         for address in self.addresses.values():
-            self.device.memory.free(address)
+            self.memory.free(address)
         self.addresses.clear()
 
     def _place(self, variables: list[Variable], program: Program | None = None) -> None:
-        memory = self.device.memory
         for v in variables:
             if v.size > MOST_BYTES:
                 raise InputError(f"line {v.line}: {v.name} has {v.size} bytes; smemsim takes {MOST_BYTES} at most")
         ask("the variables of the PTX in global memory", sum(v.size for v in variables))
         for v in variables:
             data = np.frombuffer(v.initial, np.uint8) if v.initial else np.zeros(max(v.size, 1), np.uint8)
-            self.addresses[v.name] = memory.place(data)
+            self.addresses[v.name] = self.memory.place(data)
         values = {**self.addresses, **(FunctionAddresses(self.module) if program is None else program.functions)}
         for v in variables:
             for offset, name, addend in v.references:
@@ -145,7 +144,7 @@ class LoadedPtx:
                         f"{v.name} holds the address of {name}, which is neither a function nor a variable in global memory: not modelled",
                         line=v.line,
                     )
-                where = memory.span(self.addresses[v.name] + offset, 8)
+                where = self.memory.span(self.addresses[v.name] + offset, 8)
                 where[:] = np.frombuffer(np.uint64(values[name] + addend).tobytes(), np.uint8)
 
 
@@ -233,7 +232,7 @@ class Device:
     def load(self, image: bytes | str | Module) -> LoadedPtx:
         """Load a PTX text again. Each load has variables of its own, also if the text was loaded before."""
         text = image.rstrip(b"\0").decode(errors="replace") if isinstance(image, bytes) else image
-        return LoadedPtx(self, module_of(text))
+        return LoadedPtx(module_of(text), self.arch, self.memory)
 
     def kernel(self, ptx: str | Module | LinkedKernel, entry: str | None = None) -> LinkedKernel:
         """A kernel of a PTX text or module. `entry` may be left out if the PTX has one entry. A text is loaded once."""
@@ -241,7 +240,7 @@ class Device:
             return ptx
         module = module_of(ptx)
         if module.text not in self._loaded:
-            self._loaded[module.text] = LoadedPtx(self, module)
+            self._loaded[module.text] = LoadedPtx(module, self.arch, self.memory)
         return self._loaded[module.text].kernel(entry)
 
     def prepare(self, ptx: str | Module | LinkedKernel, config: LaunchConfig, options: RunOptions | None = None) -> Launch:
