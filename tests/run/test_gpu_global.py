@@ -545,6 +545,63 @@ def test_a_dependent_launch_waits_for_the_one_in_front(lets, second, codes):
         gpu.launch(ptx, "first", block=64, args=[a], after=3)
 
 
+ONE_WAITS = """.version 8.0 .target sm_90a .address_size 64
+.visible .entry first(.param .u64 a) {{ .reg .b32 %r<4>; .reg .b64 %d<5>; ld.param.u64 %d1, [a]; mov.u32 %r1, %tid.x; mul.wide.u32 %d2, %r1, 4;
+  add.u64 %d1, %d1, %d2; griddepcontrol.launch_dependents; st.global.u32 [%d1], %r1; ret; }}
+.visible .entry second(.param .u64 a, .param .u64 b) {{ .reg .b32 %r<9>; .reg .b64 %d<5>; .reg .pred %p<4>; ld.param.u64 %d1, [a]; ld.param.u64 %d3, [b];
+  mov.u32 %r1, %tid.x; mov.u32 %r4, %ctaid.x; shr.u32 %r5, %r1, 5; mad.lo.u32 %r5, %r4, 2, %r5; setp.eq.u32 %p1, %r5, {waiter}; setp.eq.u32 %p2, %r5, {reader};
+  mul.wide.u32 %d2, %r1, 4; add.u64 %d1, %d1, %d2; add.u64 %d3, %d3, %d2;
+  @%p1 griddepcontrol.wait; {between} @%p2 ld.global.u32 %r2, [%d1]; @%p2 st.global.u32 [%d3], %r2; ret; }}"""
+
+
+@pytest.mark.parametrize("waiter", [1, 2, 5])
+@pytest.mark.parametrize("reader", [0, 1, 2, 3, 4])
+@pytest.mark.parametrize("between", ["", "bar.sync 0;"])
+def test_any_warp_of_any_cta_may_wait_for_those_that_it_meets(waiter, reader, between):
+    gpu = Gpu("sm_90a")
+    a, b = (gpu.array(np.zeros(64, np.uint32)) for _ in range(2))
+    ptx = ONE_WAITS.format(waiter=waiter, reader=reader, between=between)
+    before = gpu.launch(ptx, "first", block=64, args=[a], progress=False)
+    run = gpu.launch(ptx, "second", grid=3, block=64, args=[a, b], progress=False, after=before)
+    is_right = waiter == reader or (between != "" and waiter // 2 == reader // 2)
+    assert [f.code for f in run.findings] == ["X008"] * (not is_right)
+
+
+def of_chain(name, body):
+    return f""".visible .entry {name}(.param .u64 a) {{ .reg .pred %p<4>; .reg .b32 %r<5>; .reg .b64 %d<4>; ld.param.u64 %d1, [a]; mov.u32 %r1, %tid.x;
+    setp.eq.u32 %p1, %r1, 0; mul.wide.u32 %d2, %r1, 4; add.u64 %d3, %d1, %d2; {body} ret; }}"""
+
+
+def waits_at(flag, how):
+    if how in ("wait", ""):
+        return "griddepcontrol.wait;" * (how == "wait")
+    return f"@!%p1 bra M; P: ld.{how}.gpu.global.u32 %r2, [%d1+{flag}]; setp.eq.u32 %p2, %r2, 0; @%p2 bra P; M: bar.sync 0;"
+
+
+@pytest.mark.parametrize("second", ["wait", "acquire", "relaxed", ""])
+@pytest.mark.parametrize(("third", "missing"), [("acquire", 0), ("relaxed", 2), ("", 2)])
+def test_what_the_launch_before_has_waited_for_or_acquired_comes_with_its_release(second, third, missing):
+    """The third of three launches reads what the other two have stored."""
+    released = "bar.sync 0; @%p1 st.release.gpu.global.u32 [%d1+{}], 1;"
+    ptx = ".version 8.0 .target sm_90a .address_size 64\n" + "\n".join(
+        (
+            of_chain("first", f"{LETS} st.global.u32 [%d3], %r1; {released.format(4000)}"),
+            of_chain("second", f"{LETS} {waits_at(4000, second)} st.global.u32 [%d3+1024], %r1; {released.format(4004)}"),
+            of_chain(
+                "third",
+                f"{waits_at(4004, third)} ld.global.u32 %r3, [%d3]; ld.global.u32 %r4, [%d3+1024]; add.u32 %r3, %r3, %r4; st.global.u32 [%d3+2048], %r3;",
+            ),
+        )
+    )
+    gpu = Gpu("sm_90a")
+    a, before = gpu.array(np.zeros(2048, np.uint32)), None
+    for name in ("first", "second", "third"):
+        before = gpu.launch(ptx, name, block=64, args=[a], progress=False, after=before)
+        told = [f.what.partition(" ")[2].partition(" ")[0] for f in before.findings if f.code == "X008"]
+    missing = missing or int(second in ("relaxed", ""))
+    assert told == ["0", "256"][:missing]
+
+
 DEPENDENT_ACCESSES = {
     "load": "@%p1 ld.global.u32 %q1, [%z]; st.shared.u32 [t], %q1;",
     "store": "@%p1 st.global.u32 [%z], 7;",
