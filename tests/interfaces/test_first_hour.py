@@ -13,6 +13,7 @@ import pytest
 import smemsim
 from launches import refused
 from messages import one_line
+from places import ROOT
 from smemsim.cli import main
 from smemsim.core.layout.cute import CuteLayout
 
@@ -306,6 +307,44 @@ def test_a_page_shows_the_source_of_both_halves_of_a_race_and_what_was_checked(t
     code, said = called("run", kernel, "--arg", "zeros:u32:64", "--report", kernel)
     assert (code, kernel.read_text()) == (2, RACE)
     assert "is the file of the kernel too" in one_line(said)
+
+
+def test_no_file_that_a_command_reads_is_overwritten(tmp_path):
+    np.save(tmp_path / "a.npy", np.arange(4, dtype=np.uint32))
+    (tmp_path / "costs.toml").write_text("mma = 100\n")
+    (tmp_path / "kernel.ptx").write_text(RACE)
+    (tmp_path / "launch.toml").write_text('args = [{array = "a"}]\narrays = [{name = "a", file = "a.npy"}]\n')
+    scenario = next((ROOT / "tests" / "scenarios" / "bugs").glob("B24*.toml")).read_text()
+    (tmp_path / "scenario.toml").write_text(scenario)
+    before = {file: file.read_bytes() for file in tmp_path.iterdir()}
+    launch, costs = tmp_path / "launch.toml", tmp_path / "costs.toml"
+    for words, what in (
+        (("run", launch, "--trace", launch), f"--trace {launch}: is the file of the launch too"),
+        (("run", tmp_path, "--report", launch), "is the file of the launch too"),
+        (("run", tmp_path, "--trace", tmp_path / "kernel.ptx"), "is the file of the kernel too"),
+        (("run", launch, "--report", tmp_path / "a.npy"), "is the file of array a: file too"),
+        (("run", launch, "--trace", tmp_path / "x.html", "--report", tmp_path / "x.html"), "is the file of --trace too"),
+        (("run", launch, "--expect", f"a={tmp_path / 'a.npy'}", "--report", tmp_path / "a.npy"), "too; needs a file of its own"),
+        (("run", launch, "--pipeline", tmp_path / "p.svg", "--costs", costs, "--trace", costs), "is the file of --costs too"),
+        (("run", launch, "--out", tmp_path), f"would overwrite {tmp_path / 'a.npy'} (array a: file), which this run reads"),
+        (("show", tmp_path / "scenario.toml", "--html", tmp_path / "scenario.toml"), "is the file of the scenario too"),
+        (("exec", "--arch", "sm_90a", "--json", launch, "--", "cat", launch), "is a file of the program too"),
+    ):
+        code, said = called(*words)
+        assert (code, what in one_line(said)) == (2, True), said
+    assert {file: file.read_bytes() for file in tmp_path.iterdir()} == before
+
+
+def test_records_of_an_earlier_program_stay_if_the_next_one_cannot_be_started(tmp_path):
+    kept = tmp_path / "0001-gemm"
+    kept.mkdir()
+    (kept / "launch.toml").write_text("grid = 1\n")
+    (tmp_path / "index.html").write_text("launches")
+    for option in ("--record", "--report"):
+        code, said = called("exec", "--arch", "sm_90a", option, tmp_path, "--", tmp_path / "missing")
+        assert (code, "cannot be started" in said) == (2, True), said
+    assert (kept / "launch.toml").exists()
+    assert (tmp_path / "index.html").exists()
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-import itertools
 import json
 import math
 import os
@@ -316,7 +315,7 @@ def _run(path: pathlib.Path, o: dict[str, Any]) -> tuple[Run, _Arrays]:
     budget.ask("the arrays, and copies of them to see what the kernel changes", 3 * launch.array_bytes)
     placed, args = launch.placed(gpu, random=o["random"])
     arrays = _Arrays(launch, placed, o)
-    _check_files(path, launch, arrays.expected, {n: arrays.output(n) for n in arrays.expected}, o)
+    _check_files(name, launch, arrays.expected, {n: arrays.output(n) for n in arrays.expected}, o)
     arrays.keep()
     counting = [placed[n].address for n in (*launch.about["outputs"], *arrays.expected)] if arrays.expected else None
     done = _executed(gpu, module, launch, args, name, {**o, "outputs": counting})
@@ -543,10 +542,10 @@ def _wanted(launch: LaunchFile, o: dict[str, Any]) -> Wanted:
     return Wanted(launch.tolerance)
 
 
-def _check_files(kernel: pathlib.Path, launch: LaunchFile, expected: dict[str, str], outputs: dict[str, Output], o: dict[str, Any]) -> None:
+def _check_files(kernel: str, launch: LaunchFile, expected: dict[str, str], outputs: dict[str, Output], o: dict[str, Any]) -> None:
     """InputError, before a run that may be long, for files that cannot be read, written or compared after it."""
-    from smemsim.base.files import check_folder, check_place, same_file
-    from smemsim.diagnosis.outputs import Wanted, out_names
+    from smemsim.base.files import check_place
+    from smemsim.diagnosis.outputs import Wanted
 
     for name, wanted in expected.items():
         if wanted.endswith(".npy"):
@@ -554,21 +553,45 @@ def _check_files(kernel: pathlib.Path, launch: LaunchFile, expected: dict[str, s
     written = {option: o[option] for option in ("report", "trace", "pipeline") if o[option] is not None}
     for option, path in written.items():
         check_place(f"--{option}", path)
-    for (option, path), (other, its) in itertools.combinations({**written, "kernel": kernel}.items(), 2):
-        if same_file(path, its):
-            raise InputError(
-                f"--{option} {path}: is the file of {'the kernel' if its is kernel else f'--{other}'} too; needs a file of its own"
-            )
+    _check_overwritten(launch, written, _files_read(kernel, launch, expected, o["costs"]), o["out"])
     if o["pipeline"] is not None and o["pipeline"].suffix not in PIPELINE_FILES:
         raise InputError(f"--pipeline {o['pipeline']}: needs a file that ends in {', '.join(PIPELINE_FILES)}")
-    if o["out"] is not None:
-        check_folder("--out", o["out"])
-        names = out_names(one["name"] for one in launch.about["arrays"])
-        for option, path in written.items():
-            if any(same_file(path, o["out"] / name) for name in names.values()):
-                raise InputError(f"--{option} {path}: is a file that --out may write too")
     if o["trace"] is not None and o["no_sanitize"]:
         raise InputError("--trace and --no-sanitize: a trace is kept only with the sanitizer")
+
+
+def _files_read(kernel: str, launch: LaunchFile, expected: dict[str, str], costs: pathlib.Path | None) -> dict[str, pathlib.Path]:
+    """The files that a run reads, by what they are."""
+    read = {"the kernel": pathlib.Path(kernel), **launch.files}
+    if launch.path != COMMAND_LINE:
+        read["the launch"] = pathlib.Path(launch.path)
+    if costs is not None:
+        read["--costs"] = costs
+    return read | {f"expected: {name}": launch.folder / wanted for name, wanted in expected.items() if wanted.endswith(".npy")}
+
+
+def _check_overwritten(
+    launch: LaunchFile, written: dict[str, pathlib.Path], read: dict[str, pathlib.Path], out: pathlib.Path | None
+) -> None:
+    """InputError if a file would be written that is also read, or written twice."""
+    from smemsim.base.files import check_folder, same_file
+    from smemsim.diagnosis.outputs import out_names
+
+    others = [*((f"--{option}", path) for option, path in written.items()), *read.items()]
+    for n, (option, path) in enumerate(written.items(), 1):
+        for key, other in others[n:]:
+            if same_file(path, other):
+                raise InputError(f"--{option} {path}: is the file of {key} too; needs a file of its own")
+    if out is None:
+        return
+    check_folder("--out", out)
+    arrays = [out / name for name in out_names(one["name"] for one in launch.about["arrays"]).values()]
+    for option, path in written.items():
+        if any(same_file(path, array) for array in arrays):
+            raise InputError(f"--{option} {path}: is a file that --out may write too")
+    for key, path in read.items():
+        if any(same_file(path, array) for array in arrays):
+            raise InputError(f"--out {out}: would overwrite {path} ({key}), which this run reads; needs another folder")
 
 
 class _Arrays:

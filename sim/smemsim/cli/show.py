@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from smemsim.base.errors import InputError
-from smemsim.base.files import check_place, write_whole, wrote
+from smemsim.base.files import check_place, same_file, write_whole, wrote
 from smemsim.cli.options import FILE, OPERAND_EXAMPLE, check_options, json_option, operand_options, parse_numbers, parse_word, strangers
 
 if TYPE_CHECKING:
@@ -99,8 +99,8 @@ def show(
     smemsim show banks --access "ldmatrix.x4:16:lane % 16 * 128 + lane // 16 * 16"
     """
     check_options(words)
-    _check_form(as_svg + as_json + (html_file is not None), lines, html_file)
     text = " ".join(words)
+    _check_form(as_svg + as_json + (html_file is not None), lines, html_file, text)
     access = given.pop("access")
     if text in ("patterns", "banks"):
         others = (*_OPERAND, *_ADDS, *_NOT_ATOMS, "packing", "operand", "stage", "atoms", *(["access"] if text == "patterns" else []))
@@ -183,9 +183,11 @@ def _one(tiles: list[TilePicture], option: str = "--svg") -> None:
         raise InputError(f"{option}: draws one operand, and there are {len(tiles)} ({listed}); choose with --operand")
 
 
-def _check_form(forms: int, lines: int | None, html_file: pathlib.Path | None) -> None:
+def _check_form(forms: int, lines: int | None, html_file: pathlib.Path | None, text: str) -> None:
     if html_file is not None:
         check_place("--html", html_file)
+        if _is_file(text) and same_file(html_file, pathlib.Path(text)):
+            raise InputError(f"--html {html_file}: is the file of the scenario too; needs a file of its own")
     if forms > 1:
         raise InputError("--html, --json and --svg exclude each other")
     if lines is not None and lines < 1:

@@ -381,6 +381,11 @@ class LaunchFile:
         return LaunchConfig(**given, args=args, entry=self.about["entry"] or None, cooperative=self.about.get("cooperative", False))
 
     @property
+    def files(self) -> dict[str, pathlib.Path]:
+        """The file of each key that names one: arrays and expected contents."""
+        return {key: self.folder / name for key, name in _files(self.about, named_ptx=False)}
+
+    @property
     def options(self) -> dict[str, Any]:
         """The members of `RunOptions` that the file says."""
         return {key: self.about[key] for key in OPTION_KEYS if key in self.about}

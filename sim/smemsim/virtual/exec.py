@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from smemsim.base.errors import InputError
-from smemsim.base.files import check_folder, check_place, wrote
+from smemsim.base.files import check_folder, check_place, same_file, wrote
 from smemsim.base.terminal import prefixed
 from smemsim.virtual import build
 from smemsim.virtual.sessions import Doors, Sessions, die_with_parent, environment
@@ -40,16 +40,20 @@ def run_program(command: Sequence[str], arch: str, policy: Any, card: dict[str, 
     for option, check in (("record", check_folder), ("report", check_folder), ("json", check_place)):
         if (place := getattr(policy, option)) is not None:
             check(f"--{option}", pathlib.Path(place))
+    if policy.json is not None and any(
+        same_file(pathlib.Path(policy.json), pathlib.Path(word)) for word in command if os.path.isfile(word)
+    ):
+        raise InputError(f"--json {policy.json}: is a file of the program too; needs a file of its own")
     folder = build.libraries()
     doors, journal = Doors.open(), Journal()
-    if policy.record is not None or policy.report is not None:
-        from smemsim.virtual.record import clear
-
-        clear(policy)
     variables = {**os.environ, **environment(folder, doors.name, arch, policy, card)}
     before = {signal.SIGINT: signal.signal(signal.SIGINT, signal.SIG_IGN)}  # the program decides what Ctrl-C means
     try:
         program = _started(command, variables)
+        if policy.record is not None or policy.report is not None:  # before its first launch, which waits for a session
+            from smemsim.virtual.record import clear
+
+            clear(policy)
         for number in (signal.SIGTERM, signal.SIGHUP):  # the program ends then, and its launches are printed
             if signal.getsignal(number) is signal.SIG_DFL:
                 before[number] = signal.signal(number, lambda number, _: program.send_signal(number))
