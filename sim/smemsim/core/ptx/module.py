@@ -7,12 +7,12 @@ maps labels to the index of the next instruction. Numbers are bit patterns: `0f3
 from __future__ import annotations
 
 import dataclasses
-import functools
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeAlias
 
 from smemsim.base.errors import InputError
+from smemsim.base.lazily import cached_property
 from smemsim.core.spec.ptx_words import NO_SELECTOR
 from smemsim.core.spec.targets import ARRIVALS, SCALE_INPUT, THIRD_SOURCE
 
@@ -181,6 +181,7 @@ class Arguments:
     items: tuple[Operand, ...]
 
 
+_NUMBERS = (Register, Immediate)  # by far the most operands
 Operand: TypeAlias = Register | Immediate | Special | Symbol | Label | Sink | Vector | Pair | Address | Arguments
 
 # their first operand is not a result, except that of `bar.red`; nor is that of `tcgen05.dealloc`
@@ -205,6 +206,8 @@ def _leaves(operand: Operand) -> Iterator[tuple[Operand, bool]]:
 
 def slots_in(operand: Operand) -> frozenset[int]:
     """The slots of the registers of an operand."""
+    if isinstance(operand, Register):  # by far the most
+        return frozenset((operand.slot,))
     return frozenset(leaf.slot for leaf, _ in _leaves(operand) if isinstance(leaf, Register))
 
 
@@ -226,7 +229,7 @@ class Instruction:
     text: str  # as written, blanks made single
     nth: int = 0  # of the instructions of its line
 
-    @functools.cached_property
+    @cached_property
     def site(self) -> int:
         """A number for tables: its line, if it is the first instruction there. Others have a number of their own."""
         return self.line + (min(self.nth, MOST_OF_A_LINE) << LINE_BITS)
@@ -241,12 +244,12 @@ class Instruction:
         """Its line in a sentence: "line 12", or with the line of the source "gemm.cu:43 (PTX line 12)"."""
         return lines_of([self])
 
-    @functools.cached_property
+    @cached_property
     def words(self) -> tuple[str, ...]:
         """The words of its name, and those for operands that not every target has (`spec.targets`)."""
         return (self.op, *self.modifiers, *_of_operands(self))
 
-    @functools.cached_property
+    @cached_property
     def mentions(self) -> tuple[tuple[int, bool], ...]:
         """The slots of the registers it names, in order, and whether it gives them a value."""
         found = [] if self.guard is None else [(self.guard.slot, False)]
@@ -261,22 +264,22 @@ class Instruction:
                 ]
         return tuple(found)
 
-    @functools.cached_property
+    @cached_property
     def given(self) -> frozenset[int]:
         """The slots of the registers that it gives a value."""
         return frozenset(slot for slot, gives in self.mentions if gives)
 
-    @functools.cached_property
+    @cached_property
     def used(self) -> frozenset[int]:
         """The slots of the registers whose values it uses."""
         return frozenset(slot for slot, gives in self.mentions if not gives)
 
-    @functools.cached_property
+    @cached_property
     def slots(self) -> frozenset[int]:
         """The slots of all registers that it names."""
         return self.given | self.used
 
-    @functools.cached_property
+    @cached_property
     def slot_bits(self) -> int:
         """The same as a bit set."""
         found = 0
@@ -284,11 +287,15 @@ class Instruction:
             found |= 1 << slot
         return found
 
-    @functools.cached_property
+    @cached_property
     def symbols(self) -> tuple[str, ...]:
         """The names of the variables and functions that it names."""
-        operands = [x for operand in self.operands for x in (operand.items if isinstance(operand, Arguments) else (operand,))]
-        return tuple(leaf.name for operand in operands for leaf, _ in _leaves(operand) if isinstance(leaf, Symbol))
+        found: list[str] = []
+        for operand in self.operands:
+            if not isinstance(operand, _NUMBERS):
+                for x in operand.items if isinstance(operand, Arguments) else (operand,):
+                    found += [leaf.name for leaf, _ in _leaves(x) if isinstance(leaf, Symbol)]
+        return tuple(found)
 
 
 def place_of(site: int) -> tuple[int, int]:
@@ -414,12 +421,12 @@ class Module:
         """The architecture of `.target`: "sm_90a"; "" where it names none."""
         return next((t for t in self.target if t.startswith(("sm_", "compute_"))), "").replace("compute_", "sm_")
 
-    @functools.cached_property
+    @cached_property
     def entries(self) -> tuple[Function, ...]:
         """The kernels."""
         return tuple(f for f in self.functions.values() if f.is_entry)
 
-    @functools.cached_property
+    @cached_property
     def numbered(self) -> Mapping[str, int]:
         """The numbers of all functions, in their order."""
         return {name: n for n, name in enumerate(self.functions)}

@@ -169,6 +169,8 @@ class _Sources:
 
     def of(self, operand: Operand) -> Roots:
         """The source of the value of an operand; of a symbol its address."""
+        if isinstance(operand, Register):  # by far the most
+            return self.found.get(operand.slot, NONE)
         if isinstance(operand, Symbol):
             if operand.name in self.parameters:
                 return frozenset((Root("map", self.parameters[operand.name] + operand.offset),))
