@@ -1547,6 +1547,16 @@ def test_a_plain_look_is_none_for_an_atomic_at_another_place(way, at, severities
     assert races(body, np.zeros(2, np.uint32), grid=2) == severities
 
 
+@pytest.mark.parametrize("way", ["red.relaxed.gpu.global.max.u32 [%d20], %r2;", "atom.relaxed.gpu.global.or.b32 %r4, [%d20], %r2;"])
+@pytest.mark.parametrize(
+    ("uses", "severities"), [("", {"note"}), ("add.u32 %r2, %r3, 1;", {"note"}), ("st.global.u32 [%d4+8], %r3;", {"wrong"})]
+)
+def test_a_plain_look_whose_value_is_used_elsewhere_is_a_race_in_global_memory_too(way, uses, severities):
+    """The value may be an older one. As an operand of the atomic operation it does no harm."""
+    body = LOOKS_THEN[: LOOKS_THEN.index("{}.relaxed")] + f"mov.u32 %r2, 1; {uses} {way} END:"
+    assert races(body, np.zeros(4, np.uint32), grid=2) == severities
+
+
 # Two CTAs take a word of global memory by cas, and load it plainly before or after.
 @pytest.mark.parametrize(
     ("body", "severities"),

@@ -808,7 +808,7 @@ _FENCES = RuleTopic(
             "A plain load of a word is followed by an atomic operation (cas, min, max, and, or) at the same address. "
             "The load races with the atomic operations of other threads. But the atomic operation reads the word again and decides by the new value.",
             "`if (x < *best) atomicMin(best, x);`",
-            "It reports the remark X008.",
+            "It reports the remark X008. If an instruction uses the value for something else, X008 is no remark. With cas this holds only in shared memory.",
         ),
         "order.past_l1": RuleText(
             "Weak accesses with .cg, .cv or .wt",

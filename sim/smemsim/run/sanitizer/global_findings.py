@@ -23,7 +23,7 @@ from smemsim.core.ptx.module import Instruction, lines_of
 from smemsim.core.spec.findings import Severity
 from smemsim.run.async_ops import is_bulk
 from smemsim.run.lower.cfg import leads_past
-from smemsim.run.lower.dataflow import looks_again, may_follow, message_flags
+from smemsim.run.lower.dataflow import decides_alone, looks_again, may_follow, message_flags
 from smemsim.run.sanitizer import global_loops as loops
 from smemsim.run.sanitizer import races
 from smemsim.run.sanitizer.global_rule import ArrayAccess, GlobalRule, Lacks, Suspects
@@ -240,8 +240,11 @@ class GlobalFindings:
         """
         ways = ((i, scopes[0], other), (other, scopes[1], i))
         program = self.x.launch.program
-        if any(not scope and looks_again(program, weak, atom) and may_follow(program, weak, atom) for weak, scope, atom in ways):
-            return LOOKS_AGAIN
+        for weak, scope, atom in ways:
+            if scope or not looks_again(program, weak, atom) or not may_follow(program, weak, atom):
+                continue
+            if "cas" in atom.modifiers or decides_alone(program, weak):
+                return LOOKS_AGAIN
         if near and all(one.op == "tensormap" and "replace" in one.modifiers for one in (i, other)):
             return "warps that replace the same fields by the same values leave the same map"
         past = [is_past_l1(i), is_past_l1(other)]
