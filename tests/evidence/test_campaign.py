@@ -848,3 +848,22 @@ def test_processes_of_a_pool_import_nothing_from_the_current_folder(tmp_path, mo
     with processes.pool(1) as pool:
         assert pool.submit(abs, -3).result(timeout=60) == 3
     assert "PYTHONSAFEPATH" not in os.environ
+
+
+def test_a_campaign_that_ctrl_c_broke_off_does_not_end_like_one_that_found_nothing(monkeypatch):
+    def interrupted(progress):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("smemsim.cli.campaign._line", interrupted)
+    done = CliRunner().invoke(main, ["campaign", "keys", "--workers", "1"])
+    assert done.exit_code == 130
+    assert "; broken off" in done.output
+    monkeypatch.undo()
+    done = CliRunner().invoke(main, ["campaign", "keys", "--cases", "1", "--workers", "1"])
+    assert (done.exit_code, "broken off" in done.output) == (0, False)
+
+
+def test_a_shard_without_a_chunk_has_tested_nothing():
+    shards = [CliRunner().invoke(main, ["campaign", "keys", "--cases", "1", "--workers", "1", "--shard", f"{n}/2"]).output for n in (1, 2)]
+    assert ["no troubles" in text for text in shards] == [True, False]
+    assert "0 cases, nothing was tested" in shards[1]

@@ -277,7 +277,8 @@ class CampaignReport(metaclass=OwnMembers):
         lines += in_columns(f"rules for sm_100a and sm_103a are {UNMEASURED}: nothing is measured on Blackwell").split("\n")
         shard = "" if self.shard == (1, 1) else f", shard {self.shard[0]}/{self.shard[1]}"
         lines.append(f"smemsim {self.version}, seed {self.seed}{shard}{'; broken off' if self.interrupted else ''}")
-        lines.append(f"{self.cases:,} cases, {len(self.troubles) or 'no'} trouble{'s' if len(self.troubles) != 1 else ''}")
+        troubles = f"{len(self.troubles) or 'no'} trouble{'s' if len(self.troubles) != 1 else ''}"
+        lines.append(f"{self.cases:,} cases, {troubles if self.cases else 'nothing was tested'}")
         lines.append(f"{self.elapsed:,.1f} s, {self.cases / max(self.elapsed, 1e-9):,.0f} cases a second")
         return "\n".join(lines)
 

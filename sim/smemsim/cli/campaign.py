@@ -52,7 +52,7 @@ def campaign(ctx: click.Context, spaces: tuple[str, ...], cases: str | None, sec
     seed and the number of a chunk decide its cases. So a disagreement can be repeated, and a campaign that was
     killed ends with the same report.
 
-    Exit code 0: nothing is wrong. 1: a disagreement. 2: bad input.
+    Exit code 0: nothing is wrong. 1: a disagreement. 2: bad input. 130: Ctrl-C ended it.
 
     \b
     smemsim campaign --list
@@ -75,7 +75,7 @@ def campaign(ctx: click.Context, spaces: tuple[str, ...], cases: str | None, sec
         report = sweep(spaces, cases=None if cases is None else _count(cases), seconds=seconds, seed=seed, shard=(int(number), int(of)), ledger=ledger,
                        workers=workers, dask=dask, out=out, progress=lambda p: show(_line(p)))  # fmt: skip
     click.echo(json.dumps(report.as_dict(), indent=1) if as_json else report.text())
-    ctx.exit(0 if report.ok else 1)
+    ctx.exit(130 if report.interrupted else 0 if report.ok else 1)
 
 
 def _count(text: str) -> int:
