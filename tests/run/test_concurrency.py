@@ -679,6 +679,8 @@ KERNELS = (
     Kernel("bulk load, test_wait in a loop",           loaded(TEST)),
     Kernel("bulk load, no wait",                       loaded(""), "X004"),
     Kernel("bulk load, test_wait's answer unused",     loaded(ONCE), "X004"),
+    Kernel("bulk load, test_wait's answer overwritten after a branch", loaded(f"{ONCE} @%p1 bra G; G: setp.lt.u32 %p10, %r1, 64; @!%p10 bra OUT; OUT:"), "X004"),
+    Kernel("bulk load, test_wait's answer used after a branch", loaded(f"AGAIN: {ONCE} @%p1 bra G; G: @!%p10 bra AGAIN;")),
     Kernel("bulk load, test_wait's answer in a word",  loaded(f"{ONCE} selp.u32 %r16, 1, 0, %p10; mov.u32 %r17, %r16;"), "X004"),
     Kernel("bulk load, a loop over such a word",       loaded(f"W: {ONCE} selp.u32 %r16, 1, 0, %p10; setp.eq.u32 %p11, %r16, 0; @%p11 bra W;")),
     Kernel("bulk load, an answer for another wait",    loaded(f"{ONCE} {waits(label='V')}")),

@@ -203,27 +203,24 @@ def test_a_value_is_used_if_it_reaches_more_than_copies(seed):
     texts += ["bra L0;", "@%p1 bra L1;"] if seed % 5 == 0 else []
     program = linked("L0: ld.global.u32 %r0, [%d1];\n" + "\n".join(text_of(drawn, texts) for _ in range(7)) + "\nL1: exit;")
     body = program.inlined.body
-    copies = {"mov", "xor", "setp"}
+    copies, labels = {"mov", "xor", "setp"}, program.inlined.labels
     for at, i in enumerate(body):
-        values, wanted = set(i.given), False
-        for other in body[at + 1 :]:
+        wanted, states, number = False, [(at + 1, frozenset(i.given))], 0
+        while number < len(states):  # (next instruction, registers that hold the value) of each path
+            n, values = states[number]
+            number += 1
+            if n >= len(body) or not values:
+                continue
+            other = body[n]
             if values & other.used:
                 wanted = wanted or other.op not in copies
-                values |= other.given
-            elif other.op == "bra":  # from here on in any order
-                while True:
-                    readers = [one for one in body if values & one.used]
-                    more = values.union(*(one.given for one in readers))
-                    if more == values:
-                        break
-                    values = more
-                wanted = wanted or any(one.op not in copies for one in readers)
-                break
-            elif other.guard is None:
-                values -= other.given | other.used
-            if wanted or not values:
-                break
-        assert cfg.is_read(i, body) == wanted, i.text
+                after = values | other.given
+            else:
+                after = values - other.given if other.guard is None else values
+            ways = [labels[other.operands[0].name]] if other.op == "bra" else []
+            ways += [n + 1] if other.guard is not None or other.op not in ("bra", "exit") else []
+            states += [state for way in ways if (state := (way, after)) not in states]
+        assert cfg.is_read(i, program.inlined) == wanted, i.text
 
 
 STAGED = [

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from smemsim.core.ptx.module import Arguments, Immediate, Instruction, Label, Operand, Pair, Register, Sink, Vector, slots_in
 
 if TYPE_CHECKING:
+    from smemsim.run.lower.inline import Inlined
     from smemsim.run.lower.program import Program
 
 __all__ = [
@@ -373,25 +374,34 @@ _GOES_ELSEWHERE = {"bra", "brx", "call"}
 _PASSES_ON = {"and", "cvt", "mov", "not", "or", "selp", "setp", "xor"}
 
 
-def is_read(i: Instruction, body: Sequence[Instruction]) -> bool:
+def is_read(i: Instruction, inlined: Inlined) -> bool:
     """May a later instruction use a value of this one, other than to copy it to registers that no instruction reads?
-
-    Instructions that follow without a branch may overwrite its registers first.
+    On each path, instructions may overwrite its registers first.
     """
-    values = set(i.given)
+    body = inlined.body
     at = next((n for n, other in enumerate(body) if other is i), len(body))
-    for other in body[at + 1 :]:
-        if not other.used.isdisjoint(values):
-            if other.op not in _PASSES_ON:
-                return True
-            values |= other.given
-            continue
-        if other.op in _GOES_ELSEWHERE:
-            return _is_read_anywhere(values, body)
-        if other.guard is None:
-            values -= other.slots
-        if not values:
-            return False
+    open_ = [(at + 1, frozenset(i.given))]
+    seen = set(open_)
+    while open_:
+        at, kept = open_.pop()
+        values = set(kept)
+        for other in body[at:]:
+            if not other.used.isdisjoint(values):
+                if other.op not in _PASSES_ON:
+                    return True
+                values |= other.given
+                continue
+            if other.op in _GOES_ELSEWHERE:
+                label = other.operands[0] if other.op == "bra" else None
+                if not isinstance(label, Label) or len(seen) > len(body):
+                    return _is_read_anywhere(values, body)
+                way = inlined.labels[label.name], frozenset(values)
+                open_ += [way] if way not in seen else []
+                seen.add(way)
+            if other.guard is None:
+                values -= other.slots
+            if not values or (other.guard is None and other.op in _LEAVE):
+                break
     return False
 
 

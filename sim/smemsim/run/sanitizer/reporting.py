@@ -815,7 +815,7 @@ class Reporting:
         """The last wait of a warp, if it was for the phase of an operation, and no instruction looks at its answer."""
         barrier, line, brought = self.waits.get(warp, (None, 0, []))
         wait = self.sites.get(line)
-        if barrier is None or wait is None or not is_wait(wait) or is_read(wait, self.x.program.inlined.body):
+        if barrier is None or wait is None or not is_wait(wait) or is_read(wait, self.x.program.inlined):
             return None
         if brought and all(d.instruction is not op.instruction for d in brought):
             return None

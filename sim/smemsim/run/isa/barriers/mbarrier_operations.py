@@ -307,7 +307,7 @@ class _Arrive:
 def _wait(i: Instruction, c: Linker, rest: list[str]) -> Step:
     """`mbarrier.try_wait`, which waits for a limited time, and `.test_wait`, which answers at once."""
     tries, by_parity = i.modifiers[0] == "try_wait", "parity" in rest
-    relaxed, scope, is_seen = "relaxed" in rest, _scope(rest), is_read(i, c.inlined.body)
+    relaxed, scope, is_seen = "relaxed" in rest, _scope(rest), is_read(i, c.inlined)
     space = _only(i, rest, "parity", "acquire", "relaxed")
     if len(i.operands) not in (3, 3 + tries):
         raise InputError("takes a predicate, an address, a phase" + (" and maybe a time limit" if tries else ""))
