@@ -31,7 +31,18 @@ if TYPE_CHECKING:
     from smemsim.run.lower.program import Program
     from smemsim.run.views import Cta, Wave
 
-__all__ = ["ANY_WAIT", "BARRIER", "SECTIONS", "WORD", "Reporting", "Waited", "maybe_flag", "relaxed_flag", "unfenced_atomic"]
+__all__ = [
+    "ANY_WAIT",
+    "BARRIER",
+    "READERS_ARRIVE",
+    "SECTIONS",
+    "WORD",
+    "Reporting",
+    "Waited",
+    "maybe_flag",
+    "relaxed_flag",
+    "unfenced_atomic",
+]
 
 
 WORD = 4
@@ -61,6 +72,7 @@ _EXCUSED: dict[Formal, tuple[str, str]] = {  # why each of EXCUSES is formally w
     ),
     "warpgroup": ("by the PTX ISA it covers only the threads of its own warp", "a barrier of the warpgroup's four warps before {at}"),
 }
+READERS_ARRIVE = "wait for an mbarrier at which the readers arrive (tcgen05.commit, mbarrier.arrive)"
 BETWEEN = "put a barrier (bar.sync) between {} and {}"  # the fix for kinds of operations that no thread waits for
 _GROUPS = {  # how a kind of operations is committed and waited for, and what follows
     "wgmma": ("wgmma.commit_group", "wgmma.wait_group", ""),
@@ -860,10 +872,20 @@ class Reporting:
         barriers = [mbarriers(cta).get(offset) for cta, offset in op.barriers.values()]
         if not any(barrier is not None and self.clocks.has_waited(warp, barrier) for barrier in barriers):
             return ""
-        return (
-            "; or, if this line should read the bytes of an earlier phase: before the load, wait for an mbarrier at which the readers arrive "
-            "(tcgen05.commit, mbarrier.arrive)"
-        )
+        return f"; or, if this line should read the bytes of an earlier phase: before the load, {READERS_ARRIVE}"
+
+    def is_again(self, op: Operation, warp: int, at: np.ndarray) -> bool:
+        """Has the phase that a warp waited for last brought these words, by an earlier load of the thread that issues
+        the operation?
+        """
+        barrier, _, brought = self.waits.get(warp, (None, 0, []))
+        if barrier is None or not _counts(barrier, op):
+            return False
+        offsets = at % (self.x.pitch // WORD) * WORD + self.x.window_begin
+        own = (d for d in brought or () if d.to == barrier.cta.rank)
+        loads = [d.instruction.site for d in own if ((offsets >= d.begin) & (offsets < d.begin + d.size)).any()]
+        others = (other for other in barrier.operations if other.number != op.number and other.warps[0] == op.warps[0])
+        return any(other.instruction.site in loads for other in others)
 
     def make_room(self, i: Instruction, at: np.ndarray, held: np.ndarray, op: Operation, warp: int) -> str:
         """The fix if words are accessed of those (`held`) that an operation still writes. For a load over a load with

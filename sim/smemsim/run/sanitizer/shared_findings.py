@@ -26,7 +26,7 @@ from smemsim.run.sanitizer.happens_before import VectorClocks
 from smemsim.run.sanitizer.mbarriers import MbarrierObjects
 from smemsim.run.sanitizer.operations import OPERATIONS, Operation
 from smemsim.run.sanitizer.races import Clauses
-from smemsim.run.sanitizer.reporting import BARRIER, Reporting, maybe_flag, relaxed_flag
+from smemsim.run.sanitizer.reporting import BARRIER, READERS_ARRIVE, Reporting, maybe_flag, relaxed_flag
 from smemsim.run.sanitizer.shared_rule import Suspect, WordAccess
 from smemsim.run.sanitizer.shared_table import SharedTable
 
@@ -228,6 +228,12 @@ class SharedFindings:
 
     # ---- X004, X005: nobody has waited for an operation
 
+    def _are_unread(self, at: np.ndarray) -> bool:
+        """Has no instruction read these words yet? If an earlier load has brought them, the next one comes too
+        early.
+        """
+        return not (self.table.read_line[at].any() or self.table.read_by[at].any())
+
     def _unwaited(self, a: WordAccess, suspect: Suspect) -> tuple[Clauses, str]:
         op, warp, mine, theirs, reporting = suspect.op, suspect.warps[0], suspect.mine, suspect.theirs, self.reporting
         assert op is not None
@@ -242,7 +248,12 @@ class SharedFindings:
             other_stage = reporting.or_other_stage(op)
             why += ": it writes into the stage that is read next" * bool(other_stage)
             free_later = reporting.or_free_later(op, warp)
-            wait = reporting.wait_for(op, a.i, warp if a.reader is None else -1) + free_later + other_stage
+            wait = reporting.wait_for(op, a.i, warp if a.reader is None else -1)
+            if free_later and reporting.is_again(op, warp, suspect.at) and self._are_unread(suspect.at):
+                again = f"before {op.instruction.at} loads here again: {READERS_ARRIVE}"
+                wait = f"{again}; or, if the line that reads should read the new bytes: {wait}{other_stage}"
+            else:
+                wait += free_later + other_stage
             if free_later and a.reader is None and (by := self.objects.arrives_before(warp, a.i.site, int(op.warps[0]))):
                 wait = self._later(by, reporting.ends(op.instruction, a.i)[1])
             if self.clocks.why_early(warp):
