@@ -1782,6 +1782,33 @@ def test_pairs_of_a_larger_cluster_are_told_apart():
     assert run(Kernel("", paired(taken=TELL_PEER), cluster=4, arch="sm_100a", block=128)).findings == []
 
 
+BEHIND_A_RELAXED_WAIT = {
+    "": False,
+    "bar.warp.sync -1;": False,  # it orders the lanes of a warp
+    "bar.arrive 1, 128;": False,  # nobody waits there
+    "bar.sync 0;": True,
+    "barrier.sync 3;": True,
+    "bar.sync 2, {threads};": True,
+    "bar.red.popc.u32 %r40, 0, %p1;": True,
+    "membar.cta;": True,
+    "fence.acq_rel.cta;": True,
+    "fence.sc.cluster;": True,
+    MEET: True,
+}
+
+
+@pytest.mark.parametrize("behind", BEHIND_A_RELAXED_WAIT)
+@pytest.mark.parametrize("warps", [1, 2, 3])
+def test_what_makes_the_bytes_of_a_relaxed_wait_visible(behind, warps):
+    """All warps wait; of three the last one has gone to the end, or comes to the barriers of all without a wait."""
+    skips = "setp.ge.u32 %p12, %r1, 64; @%p12 bra END;" if warps == 3 else ""
+    ends = f"END: {behind}" if behind in ("bar.sync 0;", "barrier.sync 3;", "bar.red.popc.u32 %r40, 0, %p1;", MEET) else "END:"
+    threads = 32 * min(warps, 2)
+    text = f"{init()} bar.sync 0; {skips} {LOAD} {RELAXED} {behind.format(threads=threads)} {READ} bra DONE; {ends if warps == 3 else ''} DONE:"
+    found = codes_of(Kernel("", text, block=32 * warps))
+    assert found == [("X004", "wrong")] * (not BEHIND_A_RELAXED_WAIT[behind])
+
+
 # ---- multicast pipelines whose consumers arrive at the mbarriers of both CTAs (rule order.sibling_arrivals)
 
 BOTH_AT_ONCE = """setp.lt.u32 %p12, %r3, 2; mapa.shared::cluster.u32 %r26, %r12, %r3; bar.warp.sync -1;

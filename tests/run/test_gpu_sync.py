@@ -834,6 +834,15 @@ def test_cp_async_arrives():
             "mbarrier.init.shared::cta.b64 [bar], 2; mbarrier.arrive.shared::cta.b64 _, [bar], 3;",
             "this instruction adds 3, but the current phase expects only 2 more",
         ),
+        (  # bytes have come that nobody has expected: the phase goes on without them
+            "mbarrier.init.shared::cta.b64 [bar], 1; mbarrier.complete_tx.relaxed.cta.shared::cta.b64 [bar], 16; mbarrier.arrive.shared::cta.b64 _, [bar]; "
+            "mbarrier.arrive.shared::cta.b64 _, [bar];",
+            "this instruction adds 1, but the current phase expects only 0 more",
+        ),
+        (
+            "mbarrier.init.shared::cta.b64 [bar], 1; mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 16; mbarrier.arrive.shared::cta.b64 _, [bar];",
+            "this instruction adds 1, but the current phase has all its arrivals, and waits for 16 bytes",
+        ),
         ("mbarrier.init.shared::cta.b64 [bar], 1; mbarrier.arrive.noComplete.shared::cta.b64 %d5, [bar], 1;", "noComplete"),
         ("mbarrier.init.shared::cta.b64 [bar], 1; mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [bar], 0x100000;", "at most 1048575"),
         (
