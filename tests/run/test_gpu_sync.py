@@ -568,6 +568,22 @@ def test_lanes_do_not_pass_a_barrier_that_other_warps_complete_without_their_war
     assert not wrong or ("missing: lane 0 of warp 0" if name == "barrier.sync" else "thread (0, 0, 0)") in told["X011"]
 
 
+@pytest.mark.parametrize(
+    ("body", "wrong"),
+    [
+        ("@%p9 bar.arrive 1, 64; bar.sync 1, 64;", True),
+        ("@!%p9 bar.arrive 1, 64; bar.sync 1, 64;", True),
+        ("@%p2 bar.arrive 1, 96; bar.sync 1, 96;", False),  # warp 0 counts twice
+        ("bar.sync 1, 64; bar.sync 1, 64;", False),
+    ],
+)
+def test_lanes_that_have_arrived_in_the_phase_before_their_warp_waits_there(body: str, wrong: bool):
+    """An H200 counts the warp twice then, and a program of the first kind hung."""
+    told = found(f"{PART} {body} {OUT}", np.zeros(64, np.uint32), block=64)
+    assert bool(told) == wrong
+    assert not wrong or "threads of a warp execute bar.arrive" in told["X011"]
+
+
 HALVES = "and.b32 %r2, %r1, 31; setp.eq.u32 %p1, %r2, 0; setp.lt.u32 %p2, %r2, 16;"
 ALONE = (
     "barrier.arrive 3, 64;",

@@ -373,6 +373,8 @@ class NamedBarrier:
         own = threads - self.cta.first
         again = self.arrived[own]
         if waits:
+            if again.any():
+                self._check_first(x, own, again)
             self.before[own[again]] += 1
         elif again.any():
             thread = int(threads[int(np.flatnonzero(again)[0])])
@@ -386,6 +388,17 @@ class NamedBarrier:
                 f"this phase ({x.program.at(int(self.site[self.arrived][0]))})", "give every bar of the barrier the same thread count",
             )  # fmt: skip
         self.arrived[own], self.site[own], self.aligned[own] = True, i.site, i.op == "bar" or "aligned" in i.modifiers
+
+    def _check_first(self, x: Wave, own: np.ndarray, again: np.ndarray) -> None:
+        """X011 if only some lanes of a warp have arrived in this phase before, by an instruction of their whole warp.
+        An H200 then counts the warp twice.
+        """
+        parted = np.intersect1d(own[again] // WARP, own[~again] // WARP)
+        for warp in parted[np.isin(parted, own[again & self.aligned[own]] // WARP)].tolist():
+            came, missing = (own[some & (own // WARP == warp)] for some in (again, ~again))
+            first = _at(x, int(self.site[came[0]]))
+            if first is not None:
+                check_missing(x, first, self.cta.first + came, self.cta.first + missing)
 
     def room(self, x: Wave, i: Instruction, threads: np.ndarray, count: int | None, *, waits: bool) -> int:
         """How many of the threads, which arrive now, belong to this phase; if more whole warps come than it counts,
