@@ -118,6 +118,17 @@ def test_processes_find_what_one_process_finds(what, added):
         assert all(added)
 
 
+@pytest.mark.parametrize("most", [1, 20, 60, 133, 134])
+def test_processes_print_no_more_than_one_process(most, added, monkeypatch):
+    """The CTAs print 134 characters: 10 of 2, and 38 of 3."""
+    monkeypatch.setattr("smemsim.run.engine.launch_result.MOST_OUTPUT", most)
+    body = RACES["printed"][0]
+    one = run(body)
+    same(one, run(body, workers=3))
+    assert ("printf wrote more" in one[0].output) == (most < 134)
+    assert added
+
+
 def test_what_more_asynchronous_stores_have_done_than_there_was_room_for_is_known(added, monkeypatch):
     for module in (shards, grid):
         monkeypatch.setattr(module, "at_once", lambda launch, *, sanitizer=True: 32)
