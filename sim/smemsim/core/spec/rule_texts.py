@@ -134,9 +134,10 @@ _WGMMA = RuleTopic(
             "Registers of D before wgmma.wait_group",
             "A program may use registers of D only after wgmma.wait_group. "
             "If it uses them earlier, ptxas inserts a wait, serialises the instructions, or takes other registers. "
-            "ptxas warns with C7517, C7514, C7515 or C7511. It does not do this for registers of A.",
+            "ptxas warns with C7517, C7514, C7515 or C7511. It does not do this for registers of A, "
+            "and not if another wgmma takes D as its A after a wgmma.fence.",
             "`add.f32 %f1, %f1, 1.0` stands between `wgmma.commit_group` and `wgmma.wait_group 0`. ptxas inserts a wait before it.",
-            "A use before the wait is the remark X007. An overwrite of A or B before that use is X005.",
+            "A use before the wait is the remark X007. It is a finding if a wgmma takes D as A after a fence. An overwrite of A or B before that use is X005.",
         ),
     },
 )
