@@ -60,12 +60,21 @@ def program(seed, cluster, place):
     return kernel(counts, [f"W{warp}: {' '.join(steps_of(rng, warp, cluster))} bra E;" for warp in range(3)], place)
 
 
-def said(seed, cluster, place):
-    """All that is told, as of CTAs from 0 on."""
+def said(seed, cluster, place, idle=0):
+    """All that is told, as of CTAs and of warps from 0 on, behind `idle` warps that end at once."""
     gpu = Gpu("sm_90a")
     out = gpu.array(np.zeros(64, np.uint32))
-    done = gpu.launch(program(seed, cluster, place), "k", grid=3 * cluster, block=96, cluster=cluster, args=[out], progress=False)
+    first = f"setp.lt.u32 %p3, %r1, {32 * idle}; @%p3 ret; sub.u32 %r1, %r1, {32 * idle};"
+    text = program(seed, cluster, place).replace("%tid.x;", f"%tid.x; {first}" if idle else "%tid.x;")
+    done = gpu.launch(text, "k", grid=3 * cluster, block=96 + 32 * idle, cluster=cluster, args=[out], progress=False)
     texts = [" ".join(f"{f.severity} {f}".split()) for f in (*done.findings, *done.remarks)]
+    texts = [text.replace(f"; warps 0 to {idle - 1} ended without arriving", "") for text in texts]
+    texts = [
+        re.sub(
+            r"(?<=warp )\d+|(?<=warps )\d+(?:(?:, | and | to )\d+)*", lambda m: re.sub(r"\d+", lambda n: f"{int(n[0]) - idle}", m[0]), text
+        )
+        for text in texts
+    ]
     return sorted(re.sub(r"(CTAs? \(?|first: \(?)(\d+)", lambda m: f"{m[1]}{int(m[2]) - place * cluster}", text) for text in texts)
 
 
@@ -74,6 +83,7 @@ def test_a_hang_is_told_the_same_in_each_cluster_of_a_wave(seed, cluster):
     told = said(seed, cluster, 0)
     assert told
     assert said(seed, cluster, 1 + seed % 2) == told
+    assert said(seed, cluster, 0, idle=4) == told
 
 
 @pytest.mark.parametrize("cluster", [1, 2])
