@@ -307,7 +307,7 @@ def test_what_is_no_oracle_and_no_case_is_explained(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(AssertionError, match="KeyError"):
         assert_agrees("numpy", {"of": "nothing"})
-    with pytest.raises(InputError, match="no folder can be made there"):
+    with pytest.raises(InputError, match="nothing can be written there"):
         assert_agrees("numpy", {"of": "nothing"}, out=tmp_path / "file")
 
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -503,3 +504,11 @@ def test_what_was_meant_is_said(words, said, tmp_path, monkeypatch):
 def test_a_major_is_taken_in_small_letters():
     given = ("map", WORD, "--arch", "sm_90a", "--dtype", "bf16", "--rows", "64", "--k", "16", "--major")
     assert called(*given, "k") == called(*given, "K")
+
+
+def test_a_current_folder_that_was_removed_is_said(tmp_path):
+    (tmp_path / "kernel.ptx").write_text(RACE)
+    command = f"mkdir gone; cd gone; rmdir ../gone; {shlex.quote(sys.executable)} -m smemsim run {tmp_path}/kernel.ptx --arg zeros:u32:64"
+    done = subprocess.run(["sh", "-c", command], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "the current folder was removed; change to another one" in one_line(done.stderr)

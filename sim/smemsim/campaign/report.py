@@ -13,6 +13,7 @@ import json
 import os
 import pathlib
 import sqlite3
+import tempfile
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -335,6 +336,8 @@ def folder_for(out: str | os.PathLike[str]) -> pathlib.Path:
     folder = pathlib.Path(out)
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):  # before hours of work
+            pass
     except OSError as e:
-        raise InputError(f"out = {folder}: no folder can be made there: {e.strerror or e}") from None
+        raise InputError(f"out = {folder}: nothing can be written there: {e.strerror or e}") from None
     return folder

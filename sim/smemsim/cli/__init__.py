@@ -121,7 +121,7 @@ class _Group(click.Group):
         except SmemsimError as e:
             _end(ctx, 2, str(e))
         except OSError as e:
-            where = f" ({e.filename})" if e.filename else ""
+            where = f" ({e.filename})" if e.filename else "" if _has_folder() else ": the current folder was removed; change to another one"
             _end(ctx, 2, f"cannot read or write: {e.strerror or e}{where}")
         except MemoryError as e:
             _end(
@@ -164,6 +164,14 @@ def _say_warnings() -> None:
             before(message, category, *more, **given)
 
     warnings.showwarning = show
+
+
+def _has_folder() -> bool:
+    """Is the current folder still there?"""
+    try:
+        return bool(os.getcwd())
+    except OSError:
+        return False
 
 
 def _end(ctx: click.Context, code: int, message: str) -> NoReturn:

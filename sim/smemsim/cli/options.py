@@ -59,6 +59,8 @@ class _Place(click.Path):
                 else "path"
             )
             raise InputError(f"{name}: is empty: name a file or a folder (an unset variable of the shell?)")
+        if os.path.exists(value) and not os.access(value, os.R_OK):
+            raise InputError(f"{shown(str(value))[1:-1]}: permission denied")
         return super().convert(value, param, ctx)
 
 
