@@ -506,7 +506,7 @@ class RegistersInFlight:
             why = f"no failure is known: {rule.does}{told}. But the PTX ISA leaves it undefined before wgmma.wait_group"
         self.x.launch.find(
             "X007", i, f"register {self._register(slot)} is {_TOUCHES[how]} while {others} may still {'write' if operand == 'D' else 'read'} it", why=why,
-            halves=(Half("access", i.name, i), Half("wgmma", op.instruction.name, op.instruction)), repair=self._wait_before(i, op.instruction),
+            halves=(Half("access", i.name, i), Half("wgmma", op.instruction.name, op.instruction)), repair=self._wait_before(i, op.instruction) + ", then wgmma.fence.sync.aligned" * (i.op == "wgmma"),
             because="PTX ISA 9.1 §9.7.15.7", milder=Severity.NOTE if rule.is_safe else None,
         )  # fmt: skip
 
