@@ -2056,12 +2056,40 @@ def test_a_commit_before_its_operation_is_moved_after_it(is_right):
         assert re.search(r"^move tcgen05.commit of line \d+ after .*: it covers only what is issued before it$", f.repair), f.repair
 
 
+def exchanged(shift: int) -> str:
+    """Three rounds: each of two CTAs sends a word to both and waits for both words; one mbarrier for all rounds (`shift`
+    0), or two in turn (1). The words have two places in turn.
+    """
+    return f"""{init()} {init(at="[bar+8]")} fence.mbarrier_init.release.cluster; {MEET} mov.u32 %r20, 0; mov.u32 %r30, bar;
+    N: and.b32 %r21, %r20, 1; shr.u32 %r22, %r20, {shift}; and.b32 %r22, %r22, 1; mad.lo.u32 %r23, %r21, {8 * shift}, %r30; mad.lo.u32 %r24, %r21, 8, %r5;
+    @%p1 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r23], 8; setp.lt.u32 %p12, %r1, 2; @!%p12 bra W; mad.lo.u32 %r25, %r4, 4, %r24;
+    mapa.shared::cluster.u32 %r26, %r25, %r1; mapa.shared::cluster.u32 %r27, %r23, %r1;
+    st.async.shared::cluster.mbarrier::complete_tx::bytes.u32 [%r26], %r20, [%r27];
+    W: mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 %p10, [%r23], %r22; @!%p10 bra W;
+    ld.shared.u32 %r28, [%r24]; ld.shared.u32 %r29, [%r24+4]; add.u32 %r9, %r9, %r28; add.u32 %r9, %r9, %r29; bar.sync 0;
+    add.u32 %r20, %r20, 1; setp.lt.u32 %p12, %r20, 3; @%p12 bra N; {RESULT} {MEET}"""
+
+
+@pytest.mark.parametrize("shift", [1, 0])
+def test_bytes_for_the_next_round_may_end_the_phase_of_another_cta_before(shift):
+    """A CTA that has both words sends the next one, and the other CTA may still wait for its own."""
+    found = run(Kernel("", exchanged(shift), cluster=2, grid=2), try_fixes=False).findings
+    assert [f.code for f in found] == ["X010"] * (not shift)
+    for f in found:
+        assert "the bytes of st.async may count in phase 0 of the mbarrier" in f.what
+        assert f.repair.startswith("two mbarriers in turn")
+
+
+STORES_BACK = """setp.eq.u32 %p13, %r1, 32; @%p13 cp.async.bulk.global.shared::cta.bulk_group [%rd1], [sm], 256;
+@%p13 cp.async.bulk.commit_group; @%p13 cp.async.bulk.wait_group 0;"""
+
+
 def third_load(meet: str) -> str:
-    """Warp 0 loads three times and waits each time; warp 1 waits for the third load alone, and reads."""
+    """Warp 0 loads three times and waits each time; warp 1 waits for the third load alone, and stores it."""
     first, second, third = (
         LOAD.replace("L:", f"L{n}:").replace("bra L;", f"bra L{n};") + waits(parity=str(n & 1), label=f"W{n}") for n in range(3)
     )
-    return f"{init()} bar.sync 0; @%p3 bra B; {first} {second} {meet} {third} bra OUT; B: {meet} {waits(label='V')} {READ} OUT:"
+    return f"{init()} bar.sync 0; @%p3 bra B; {first} {second} {meet} {third} bra OUT; B: {meet} {waits(label='V')} {STORES_BACK} OUT:"
 
 
 @pytest.mark.parametrize("meet", ["bar.sync 1, 64;", ""])

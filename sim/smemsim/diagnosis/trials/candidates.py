@@ -667,6 +667,10 @@ def _waits(f: Finding, at: InLaunch, i: Instruction, code: _Code) -> Iterator[Ca
     """The changes of a wait for an asynchronous instruction. A wait for its group may leave fewer pending, or a wait or
     a commit may be added. A wait at an mbarrier may acquire, or wait for the other parity.
     """
+    if f.code == "X005" and at.kind.startswith("barrier "):  # a thread has waited
+        alike = code.copies(i)
+        edits = tuple(code.put("bar.sync 0;", one, is_before=True) for one in alike)
+        yield Candidate(edits, f"bar.sync 0 (__syncthreads) before {lines_of(alike)}", is_all=False)
     earlier = [half.instruction for half in f.halves if half.instruction is not None and (half.does == "write" or f.code != "X004")]
     later = [] if f.code == "X004" else [i]
     for op in dict.fromkeys((*(other for other in earlier if other is not i), *later)):

@@ -83,6 +83,8 @@ class AsyncEvents:
     def _writes_shared(self: Any, op: AsyncOp, own: Operation, write: SharedWrite, *, is_first: bool) -> None:
         """It writes to one of the CTAs that get its bytes. All writes have one source, which the first one reads."""
         own.barriers[write.cta.index] = write.barrier
+        if op.kind in ("st.async", "red.async"):
+            self.mbarriers.sends(op.instruction, int(own.warps[0]), write.barrier)
         carried = None
         if write.copied is not None:
             carried = Carried(self.taint, op.instruction)

@@ -22,10 +22,10 @@ from smemsim.run.sanitizer.reporting import Reporting
 from smemsim.run.sanitizer.siblings import SiblingArrivals
 from smemsim.run.sanitizer.synchronisation import Initialised
 from smemsim.run.sanitizer.twins import Twins
-from smemsim.run.views import Mbarrier
+from smemsim.run.views import Mbarrier, mbarriers
 
 if TYPE_CHECKING:
-    from smemsim.run.views import Wave
+    from smemsim.run.views import Cta, Wave
 
 __all__ = ["MbarrierRules"]
 
@@ -99,6 +99,12 @@ class MbarrierRules:
                 warp = wrong[0] if wrong else int(warps[early][0])
                 self._early[not wrong].setdefault(i.site, (i, warp, barrier, barrier.state.phase - 1))
 
+    def sends(self, i: Instruction, warp: int, at: tuple[Cta, int] | None) -> None:
+        """A warp sends bytes to the mbarrier at an offset of a CTA: does it know that the phase before is over?"""
+        barrier = None if at is None else mbarriers(at[0]).get(at[1])
+        if barrier is not None and barrier.state.phase:
+            self.arrive(i, [(np.array([warp]), barrier)])
+
     def _tell_early(self) -> None:
         """X010 where threads may have been counted in the phase before, if nothing else is wrong that would be why."""
         if any(f.severity is not Severity.NOTE for f in self.x.launch.result.findings.values()):
@@ -111,9 +117,12 @@ class MbarrierRules:
                 if is_excused
                 else ""
             )
+            sends = i.op in ("st", "red")
+            what = f"the bytes of {i.op}.async" if sends else "an arrival"
+            wait = f"let the warp wait for phase {phase} (mbarrier.try_wait.parity); or for another mbarrier, at which a warp arrives after it has waited for phase {phase}"
+            repair = f"two mbarriers in turn; or before this line, {wait}" if sends else f"before this arrival, {wait}"
             self.x.launch.find(
-                "X010", i, f"an arrival may count in phase {phase} of the mbarrier at {barrier.offset:#x} of CTA {barrier.cta.number}, not in the next one",
-                f"before this arrival, let the warp wait for phase {phase} (mbarrier.try_wait.parity); or for another mbarrier, at which a warp arrives after it has waited for phase {phase}",
+                "X010", i, f"{what} may count in phase {phase} of the mbarrier at {barrier.offset:#x} of CTA {barrier.cta.number}, not in the next one", repair,
                 because="PTX ISA 9.1 §9.7.13.15.3", milder=Severity.NOTE if is_excused else None, why=why,
-                halves=(self.reporting.access("arrive", warp, i.site).half,),
+                halves=(self.reporting.access("send" if sends else "arrive", warp, i.site).half,),
             )  # fmt: skip

@@ -256,7 +256,7 @@ class SharedFindings:
                 wait += free_later + other_stage
             if free_later and a.reader is None and (by := self.objects.arrives_before(warp, a.i.site, int(op.warps[0]))):
                 wait = self._later(by, reporting.ends(op.instruction, a.i)[1])
-            if self.clocks.why_early(warp):
+            if a.reader is not None and self.clocks.why_early(warp):
                 wait = EVERY_PHASE
             wait = reporting.far_mbarrier(op, a.i, warp) or wait
             return races.read_before_arrival(mine, theirs, why=why), reporting.too_weak(op, warp) or repair or wait
