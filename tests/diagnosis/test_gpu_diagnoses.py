@@ -12,7 +12,7 @@ import pytest
 
 from launches import kernel
 from messages import one_line
-from smemsim import Gpu, Run
+from smemsim import Gpu, Run, TensorMap
 from smemsim.core.finding import PTX_LINE
 from smemsim.core.ptx import demangled, read_module, readable, shorter_name
 from smemsim.core.spec.compiler_faults import COMPILER_FAULTS
@@ -1065,3 +1065,34 @@ def test_a_hang_at_another_mbarrier_does_not_follow_from_a_read_without_a_wait(r
     assert "arrive at bars[4]" in alone.repair
     others = [f.cause is not None and f.cause.code for f in found if f.code == "X006" and f is not alone]
     assert others == ([] if reads_wait == copies_wait else ["X004"] if copies_wait else [False])
+
+
+# ---- operands of im2col loads
+
+# One load brings 64 pixels of 64 channels, which are A; B is the first 8 of them.
+PIXELS = """.version 8.8 .target sm_90a .address_size 64
+.shared .align 1024 .b8 sm[8192]; .shared .align 8 .b64 bar[1];
+.visible .entry k(.param .align 64 .b8 map[128], .param .u64 out) { .reg .pred %p<4>; .reg .b32 %r<9>; .reg .b64 %d<9>; .reg .f32 %f<4>; .reg .b16 %h<2>;
+mov.u32 %r1, %tid.x; setp.eq.u32 %p1, %r1, 0; @!%p1 bra M; mbarrier.init.shared.b64 [bar], 1; fence.mbarrier_init.release.cluster; M: bar.sync 0; @!%p1 bra W;
+mov.b64 %d1, map; cvta.param.u64 %d1, %d1; mbarrier.arrive.expect_tx.shared.b64 _, [bar], 8192; mov.u32 %r2, 0; mov.u16 %h1, 0;
+cp.async.bulk.tensor.4d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes [sm], [%d1, {%r2, %r2, %r2, %r2}], [bar], {%h1, %h1};
+W: mbarrier.try_wait.parity.shared.b64 %p2, [bar], 0; @!%p2 bra W;
+mov.f32 %f0, 0f00000000; mov.f32 %f1, %f0; mov.f32 %f2, %f0; mov.f32 %f3, %f0; mov.u32 %r3, sm; shr.u32 %r3, %r3, 4; cvt.u64.u32 %d2, %r3;
+or.b64 %d2, %d2, 0x4000004000010000; wgmma.fence.sync.aligned;
+wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {%f0, %f1, %f2, %f3}, %d2, %d2, 1, 1, 1, 0, 0;
+wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;
+ld.param.u64 %d3, [out]; mul.wide.u32 %d4, %r1, 4; add.u64 %d3, %d3, %d4; st.global.f32 [%d3], %f0; ret; }"""
+
+
+@pytest.mark.parametrize("swizzle", ["128B", "64B", "none"])
+def test_an_im2col_map_has_the_swizzle_of_the_descriptor(swizzle):
+    """With 64B a pixel has 32 channels."""
+    gpu, channels = Gpu("sm_90a"), 32 if swizzle == "64B" else 64
+    image = gpu.array(np.ones(64 * 64, np.uint16))
+    tm = TensorMap.im2col(
+        data_type="bf16", global_address=image.address, global_dim=(64, 8, 8, 1), global_strides=(128, 1024, 8192), pixel_box_lower_corner=(0, 0),
+        pixel_box_upper_corner=(0, 0), channels_per_pixel=channels, pixels_per_column=4096 // channels, swizzle=swizzle, arch="sm_90a",
+    )  # fmt: skip
+    found = gpu.launch(PIXELS, block=128, args=[tm, gpu.array(np.zeros(128, np.float32))], progress=False).findings
+    assert [f.code for f in found] == ["R501"] * (swizzle != "128B")
+    assert all(f.repair.startswith("swizzle = 128B in the map") for f in found)

@@ -26,7 +26,7 @@ def of_maps(reads: Reads, launch: Launch, known_wrong: Collection[int] = ()) -> 
     `known_wrong` are lines of loads with coordinates that are already known to be wrong.
     """
     outside = (f for f in _outside(reads, launch) if f.line not in known_wrong)
-    return [*_misfits(reads, launch), *_pitches(reads, launch.arch), *_widths(reads), *outside]
+    return [*_misfits(reads, launch), *_pitches(reads, launch.arch), *_widths(reads), *_pixels(reads, launch.arch), *outside]
 
 
 def _misfits(reads: Reads, launch: Launch) -> list[Finding]:
@@ -152,4 +152,28 @@ def _widths(reads: Reads) -> list[Finding]:
     for side, load, event in reads.widths.values():
         if (other := other_type(event, side, load)) is not None:
             findings.setdefault(side, other)
+    return list(findings.values())
+
+
+def _pixels(reads: Reads, arch: str) -> list[Finding]:
+    """R501 for operands of im2col loads that are read with another swizzle than their map has, so that a row is no
+    pixel.
+    """
+    findings: dict[int, Finding] = {}
+    for side, load, event, word in reads.pixels.values():
+        swizzle, tm = SmemDescriptor.decode(word, arch=arch).swizzle, load.transfer.tensor_map
+        has = load.transfer.geometry.swizzle.swizzle
+        if swizzle == has:
+            continue
+        i = load.event.instruction
+        findings.setdefault(
+            i.line,
+            at_instruction(
+                "R501",
+                i,
+                f"the im2col map writes pixels with {tm.swizzle.name}; operand {side.upper()} of {event.instruction.at} is read with swizzle {swizzle}",
+                f"swizzle = {swizzle} in the map, or the map's swizzle in the descriptor",
+                why="so a row of the operand has channels of several pixels, or channels in another order",
+            ),
+        )
     return list(findings.values())

@@ -26,7 +26,9 @@ __all__ = [
     "CHANGED",
     "FRAMES",
     "LATER",
+    "OTHER_MODES",
     "OTHER_WIDTH",
+    "PIXELS_APART",
     "RECOGNISED",
     "SEVERAL_PLACES",
     "SLICED",
@@ -48,6 +50,8 @@ __all__ = [
 
 SURE = 0.5  # share of the elements
 OTHER_WIDTH = "width"
+OTHER_MODES = "operands of im2col, gathered, strided or interleaved loads"
+PIXELS_APART = "pixels"  # rows of an operand that are parts of several pixels of one im2col load
 CHANGED = "operands of tensor loads into whose tiles threads have written since"
 SEVERAL_PLACES = "operands whose rows come from several places in global memory"
 FRAMES = "operands whose rows are the same rows of a tensor, at several k: overlapping frames of a signal"
@@ -183,7 +187,7 @@ def tile_of(
     if first is None:
         return NO_LOAD if all(load is None for load in loads) else "operands that begin where no tensor load wrote"
     if not _is_plain(first):
-        return "operands of im2col, gathered, strided or interleaved loads"
+        return PIXELS_APART if len(loads) == 1 and major == "K" and _are_pixels_apart(first, place, dtype) else OTHER_MODES
     tm, size = first.transfer.tensor_map, element_format(dtype).bits // 8
     if tm.type_row.bits != 8 * size:
         return OTHER_WIDTH
@@ -221,6 +225,18 @@ def tile_of(
     moves = ((), ()) if is_absolute else (_moved(at[:, 0], known[:, 0]), _moved(at[0], known[0]))
     may_be_frames = is_absolute and hop is not None and hop.has_more_rows
     return Told(order, dimensions, (begin[0] - corner[0], begin[1] - corner[1]), share, is_absolute, moves, may_be_frames=may_be_frames)
+
+
+def _are_pixels_apart(load: Issued, place: np.ndarray, dtype: str) -> bool:
+    """Are the rows of a K-major operand not pixels of an im2col load, one after the other, with their channels in
+    order?
+    """
+    tm, bits = load.transfer.tensor_map, element_format(dtype).bits
+    if load.event.mode != "im2col" or tm.interleave or tm.type_row.bits != bits:
+        return False
+    pixels, begins = np.divmod(place, load.transfer.geometry.row_bytes)
+    row, column = np.indices(place.shape)
+    return bool((pixels - row != pixels[0, 0]).any() or (begins - column * CHUNK != begins[0, 0]).any())
 
 
 def _moved(at: np.ndarray, known: np.ndarray) -> tuple[int, ...]:

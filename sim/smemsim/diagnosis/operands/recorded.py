@@ -35,7 +35,9 @@ from smemsim.diagnosis.operands.pairings import Pairings, is_next
 from smemsim.diagnosis.operands.pieces import apart, goes_on
 from smemsim.diagnosis.operands.places import (
     CHANGED,
+    OTHER_MODES,
     OTHER_WIDTH,
+    PIXELS_APART,
     RECOGNISED,
     SEVERAL_PLACES,
     Found,
@@ -143,6 +145,8 @@ class Reads(MergeableObserver):
         self.maps: dict[tuple[Any, ...], Load | Store] = {}  # the first use of each tensor map
         # operands of other elements than their map, by the load
         self.widths: dict[tuple[str, int, int], tuple[str, Issued, Mma]] = {}
+        # operands of im2col whose rows are no pixels, with their words, by the load
+        self.pixels: dict[tuple[str, int, int], tuple[str, Issued, Mma, int]] = {}
         # boxes at another coordinate than the others of an operand, by the load
         self.strays: dict[tuple[str, int, int], tuple[str, Stray, Mma]] = {}
         # Operand, load and dimension of tiles past the last k, while the other operand's is not.
@@ -194,6 +198,7 @@ class Reads(MergeableObserver):
         self.complete &= other.complete
         self.maps |= {key: use for key, use in other.maps.items() if key not in self.maps}
         self.widths |= {key: read for key, read in other.widths.items() if key not in self.widths}
+        self.pixels |= {key: read for key, read in other.pixels.items() if key not in self.pixels}
         self.strays |= {key: stray for key, stray in other.strays.items() if key not in self.strays}
         self.outside |= {key: load for key, load in other.outside.items() if key not in self.outside}
         self.threads.found = other.threads.found | self.threads.found
@@ -654,15 +659,24 @@ class Reads(MergeableObserver):
             return Noted(what.number, what.major, tuple([load for load in loads if load is not None]), told)
         if told in (OTHER_WIDTH, NO_LOAD) and is_packed(use[0].instruction):
             return SUB_BYTE
-        if told == OTHER_WIDTH:
-            (event, side), load = use, next(load for load in loads if load is not None)
-            self.widths.setdefault((side, load.event.instruction.line, event.instruction.line), (side, load, event))
-        elif told == SEVERAL_PLACES and (stray := stray_of(loads)) is not None:
+        if told in (OTHER_WIDTH, PIXELS_APART):
+            return self._is_read_otherwise(told, loads, use, what)
+        if told == SEVERAL_PLACES and (stray := stray_of(loads)) is not None:
             event, side = use
             self.strays.setdefault((side, stray.load.event.instruction.line, event.instruction.line), (side, stray, event))
         elif told == NO_LOAD and self._is_of_other_width(trace, shared, use, what, places):
             return None
-        return None if told == OTHER_WIDTH else told
+        return told
+
+    def _is_read_otherwise(self, told: str, loads: Sequence[Issued | None], use: tuple[Mma, str], what: SharedOperand) -> str | None:
+        """Note an operand that is read as elements of another width than its map has, or whose rows are no pixels."""
+        (event, side), load = use, next(load for load in loads if load is not None)
+        key = side, load.event.instruction.line, event.instruction.line
+        if told == PIXELS_APART:
+            self.pixels.setdefault(key, (side, load, event, what.number))
+            return OTHER_MODES
+        self.widths.setdefault(key, (side, load, event))
+        return None
 
     def _is_of_other_width(
         self, trace: CtaTrace, shared: SharedMemory, use: tuple[Mma, str], what: SharedOperand, places: Places | None

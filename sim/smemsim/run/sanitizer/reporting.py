@@ -641,7 +641,7 @@ class Reporting:
         if barrier is None or _counts(barrier, op) or not (op.instruction.op == "tcgen05" or self._has_no_wait(op)):
             return None
         came = [self.sites.get(by) for by, _ in barrier.state.arrivals.by_site]
-        arrive = next((i for i in came if i is not None and _only_arrives(i) and self._leads(op.instruction, i)), None)
+        arrive = next((i for i in came if i is not None and _only_arrives(i) and self.leads(op.instruction, i)), None)
         return None if arrive is None or int(op.warps[0]) not in self._arrived(barrier) else (line, arrive)
 
     def _has_no_wait(self, op: Operation) -> bool:
@@ -654,7 +654,7 @@ class Reporting:
         begin = (barrier.cta.index - barrier.cta.rank) * self._per_cta
         return {begin + n for n in barrier.state.arrivals.warps}
 
-    def _leads(self, i: Instruction, other: Instruction) -> bool:
+    def leads(self, i: Instruction, other: Instruction) -> bool:
         """Does a path lead from an instruction to another one?"""
         return leads_past(self.x.program, i, other, [])
 
@@ -715,7 +715,7 @@ class Reporting:
         key = id(i), name
         if key not in self._followers:
             named = (other for other in self.sites.values() if other.name.startswith(name))
-            self._followers[key] = next((other for other in named if self._leads(i, other)), None)
+            self._followers[key] = next((other for other in named if self.leads(i, other)), None)
         return self._followers[key]
 
     def _arrival_of_copies(self, copy: Instruction) -> Instruction | None:
@@ -905,7 +905,7 @@ class Reporting:
             if named := self._phase_with(op):
                 return f"correct {which} in {i.at}: CTA {one} and CTA {other} load the same bytes in one phase of the mbarrier {named}"
             return f"if the readers need what CTA {one} and CTA {other} load: correct {which} in {i.at}; or {room}"
-        if op.instruction is not i and not self._leads(i, op.instruction):
+        if op.instruction is not i and not self.leads(i, op.instruction):
             return f"if the readers need the bytes of both loads: correct the destination in {op.instruction.at} or {i.at}; or {room}"
         return room
 

@@ -35,7 +35,7 @@ __all__ = ["SharedFindings"]
 
 FENCE = "fence.proxy.async.shared::cta"
 # the fix if a wait with a parity passed because of the phase before the last one
-EVERY_PHASE = "let this warp wait for every phase of that mbarrier in turn; or let it wait only when another warp has waited for the phase before (a barrier, or an mbarrier, between the two waits)"
+EVERY_PHASE = "{}, for every phase in turn; or let this warp wait only when another one has waited for the phase before (a barrier, or an mbarrier, between the two waits)"
 
 
 class SharedFindings:
@@ -145,12 +145,13 @@ class SharedFindings:
 
     def _comes_too_late(self, a: WordAccess, suspect: Suspect) -> bool:
         """Does a store of the same CTA come after a read, and is it the first to write the words? Then the read was
-        meant to come after it.
+        meant to come after it, unless the read's thread goes on to the store.
         """
         (one, other), read = suspect.warps, suspect.theirs
         is_near = one // self.table.per_cta == other // self.table.per_cta
-        is_after_read = suspect.mine.does == "write" and read.does == "read" and read.instruction is not None
-        return is_after_read and is_near and bool(self.table.blank_bytes(suspect.at).all())
+        if suspect.mine.does != "write" or read.does != "read" or read.instruction is None or not is_near:
+            return False
+        return bool(self.table.blank_bytes(suspect.at).all()) and not self.reporting.leads(read.instruction, a.i)
 
     def _are_updates(self, i: Instruction, other: Instruction | None) -> bool:
         """Are two accesses the load and the store of one update, as a sum, or twice this store?"""
@@ -257,7 +258,7 @@ class SharedFindings:
             if free_later and a.reader is None and (by := self.objects.arrives_before(warp, a.i.site, int(op.warps[0]))):
                 wait = self._later(by, reporting.ends(op.instruction, a.i)[1])
             if a.reader is not None and self.clocks.why_early(warp):
-                wait = EVERY_PHASE
+                wait = EVERY_PHASE.format(wait)
             wait = reporting.far_mbarrier(op, a.i, warp) or wait
             return races.read_before_arrival(mine, theirs, why=why), reporting.too_weak(op, warp) or repair or wait
         brought = np.flatnonzero(self.table.who == OPERATIONS + op.number) if a.i.op == "cp" else suspect.at

@@ -88,10 +88,13 @@ class TensorFindings:
 
     def _comes_too_late(self, a: CellAccess, suspect: Suspect) -> bool:
         """Does tcgen05.st come after a read, and is it the first to write the cells? Then the read was meant to come
-        after it.
+        after it, unless the read's thread goes on to the store.
         """
         cells = self.table.cells.who[a.at][suspect.cells]
-        return a.i.modifiers[:1] == ("st",) and suspect.does == "read" and bool(cells.size) and not (cells != NOBODY).any()
+        reader = self.reporting.at(suspect.line) if suspect.op is None else suspect.op.instruction
+        if a.i.modifiers[:1] != ("st",) or suspect.does != "read" or not cells.size or reader is None:
+            return False
+        return not (cells != NOBODY).any() and not self.reporting.leads(reader, a.i)
 
     def _kind(self, a: CellAccess, suspect: Suspect) -> str:
         """What is missing."""
