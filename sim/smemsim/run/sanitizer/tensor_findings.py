@@ -79,11 +79,11 @@ class TensorFindings:
             where = self.where(a.at, suspect.cells)
             theirs, why, repair = self._of_operation(a, suspect, suspect.op) if suspect.op is not None else self._of_warp(a, suspect)
             cta = a.warp // self.table.per_cta if suspect.op is None else a.at[0]
-            accesses = [self._mine(a), theirs]
+            one, other = self._mine(a), theirs
             if self._comes_too_late(a, suspect) and theirs.instruction is not None:
-                accesses, why = accesses[::-1], "the reader does not wait for the store"
+                one, other, why = other, one, "the reader does not wait for the store"
                 repair = f"arrive at an mbarrier after tcgen05.wait::st of {a.i.at}, and wait there before {theirs.instruction.at}"
-            said = dataclasses.replace(races.tensor_memory(*accesses, where, why), kind=self._kind(a, suspect))
+            said = dataclasses.replace(races.tensor_memory(one, other, where, why), kind=self._kind(a, suspect))
             self.reporting.tell(a.i, said, repair, "PTX ISA 9.1 §9.7.16.6", formal=suspect.formal, cta=self.x.ctas[cta])
 
     def _comes_too_late(self, a: CellAccess, suspect: Suspect) -> bool:
