@@ -434,8 +434,8 @@ class Source:
         return TableError(f"{self.name}{line}: {error}", path, located=True)
 
     def parsed(self) -> Any:
-        """The tables of the text. TOMLDecodeError or JSONDecodeError for what is no TOML or JSON, InputError for a key
-        that stands twice, a number of thousands of digits, and what takes for ever to read.
+        """The tables of the text. TOMLDecodeError or JSONDecodeError for what is no TOML or JSON. InputError for a key
+        that stands twice, and for numbers and keys that take for ever to read.
         """
         if not self.text.strip():
             return {}
