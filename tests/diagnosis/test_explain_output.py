@@ -529,6 +529,21 @@ def test_the_tiles_that_a_store_writes_are_held_against_the_products_without_an_
         )
 
 
+@pytest.mark.parametrize(
+    ("pattern", "by", "said"),
+    [
+        (r"(stmatrix[^{]*\{\S+ *)(%r\d+), *(%r\d+),", r"\1\3, \2,", r"in each 16x16 block of each 64x64 box .* are exchanged; exchange the addresses of lanes 8 to 15 and 16 to 23"),
+        (r"stmatrix.sync.aligned.m8n8.x4", "stmatrix.sync.aligned.m8n8.x4.trans", r"each 8x8 matrix of each 64x64 box .* is transposed; stmatrix without .trans"),
+        (r"(cvt\.rn\.bf16x2\.f32 %r\d+), (%f\d+), (%f\d+);", r"\1, \3, \2;", r"the columns of each pair are exchanged in each 64x64 box .*; exchange the halves of each register"),
+    ],
+)  # fmt: skip
+def test_fragments_in_another_order_are_told_by_the_product(pattern, by, said):
+    run, *_ = launched("gemm_specialized", lambda ptx: re.sub(pattern, by, ptx))
+    (told,) = run.findings
+    assert (told.code, told.line in (594, 598)) == ("R508", True)
+    assert re.search(said, f"{told.message}; {told.repair}")
+
+
 PERIODIC = {
     "period 7": lambda n, row, k: (5 * k + 3 * row + row // 7 + n) % 7 - 3,
     "rows alike": lambda n, row, k: (row % 64 - 32 if n else row % 3 == 1) * (k == 3),

@@ -2,7 +2,8 @@
 are their 16-byte chunks and coordinates right?
 
 A box in global memory whose rows have the numbers of a product in another order was written with another swizzle than
-its store removes. If an epilogue changes the numbers, nothing is reported.
+its store removes. Or the 8x8 matrices of its fragments are in another order. If an epilogue changes the numbers,
+nothing is reported.
 """
 
 from __future__ import annotations
@@ -76,8 +77,8 @@ class _Box:
 
 
 def stored_tiles(reads: Reads, launch: Launch) -> list[Finding]:
-    """R501 and A105 for boxes with their chunks elsewhere, R508 for coordinates that are exchanged; one for each kind
-    of store.
+    """R501 and A105 for boxes with their chunks elsewhere, R508 for coordinates that are exchanged and fragments in
+    another order; one for each kind of store.
     """
     stores: dict[tuple[int, ...], list[Store]] = {}
     for e in launch.result.events.transfers():
@@ -92,6 +93,7 @@ def stored_tiles(reads: Reads, launch: Launch) -> list[Finding]:
         boxes = _boxes(some, tiles, launch)
         told = next((f for box in boxes if (f := _swizzled(box, of_a_kind, launch) or _exchanged(box, launch))), None)
         told = told or _slid(some, of_a_kind, tiles, launch) or _of_turned(some, of_a_kind, tiles, launch)
+        told = told or _fragmented(some, of_a_kind, tiles, launch)
         stored += [told] if told is not None else []
     return stored
 
@@ -292,6 +294,49 @@ def _swizzled(box: _Box, alike: list[Store], launch: Launch) -> Finding | None:
 
 def _slid(some: list[Store], alike: list[Store], tiles: list[_Tile], launch: Launch) -> Finding | None:
     """R508 for one of some boxes, at its place in D, which has the rows of its product some rows further on."""
+    for event, values in _in_place(some, tiles, launch):
+        if (told := slid(values, _tile_of(event, alike, launch))) is not None:
+            return at_instruction(told.code, event.instruction, told.what, told.change)
+    return None
+
+
+def _fragmented(some: list[Store], alike: list[Store], tiles: list[_Tile], launch: Launch) -> Finding | None:
+    """R508 for one of some boxes, at its place in D, whose 8x8 matrices, or pairs of columns, are written in another
+    order.
+    """
+    for event, values in _in_place(some, tiles, launch):
+        for other, what, change in _orders(values.wanted):
+            if values.near(values.found, other).all():
+                name = _tile_of(event, alike, launch).name
+                return at_instruction("R508", event.instruction, what.format(f"each {name}"), change)
+    return None
+
+
+def _orders(d: np.ndarray) -> Iterator[tuple[np.ndarray, str, str]]:
+    """A part of D as wrong fragments leave it: the numbers, what is wrong, and the change."""
+    rows, columns = d.shape
+    if rows % 16 or columns % 16:
+        return
+    blocks = d.reshape(rows // 16, 2, 8, columns // 16, 2, 8)
+    yield (
+        blocks.transpose(0, 4, 2, 3, 1, 5).reshape(d.shape),
+        "in each 16x16 block of {}, the 8x8 matrices at the upper right and at the lower left are exchanged",
+        "exchange the addresses of lanes 8 to 15 and 16 to 23 of stmatrix.x4, or its second and third register",
+    )
+    yield (
+        blocks.transpose(0, 1, 5, 3, 4, 2).reshape(d.shape),
+        "each 8x8 matrix of {} is transposed",
+        "stmatrix without .trans, or with it if it has none",
+    )
+    yield (
+        d.reshape(rows, -1, 2)[..., ::-1].reshape(d.shape),
+        "the columns of each pair are exchanged in {}",
+        "exchange the halves of each register before the store (the first operand of cvt.rn.bf16x2 or .f16x2 becomes the upper half)",
+    )
+
+
+def _in_place(some: list[Store], tiles: list[_Tile], launch: Launch) -> Iterator[tuple[Store, Arrays]]:
+    """Boxes, and what belongs at their place in D, if their rows and columns can be told apart."""
     for event in some:
         tm = event.tensor_map
         (columns, rows), (x, y) = tm.box_dim, event.coordinates
@@ -303,11 +348,8 @@ def _slid(some: list[Store], alike: list[Store], tiles: list[_Tile], launch: Lau
             if box is None or part is None:
                 continue
             values = Arrays(box, part, relative=rounding_of(launch, dtype).relative, itemsize=tm.type_row.bits // 8)
-            if not values.count or repeats(values):
-                continue
-            if (told := slid(values, _tile_of(event, alike, launch))) is not None:
-                return at_instruction(told.code, event.instruction, told.what, told.change)
-    return None
+            if values.count and not repeats(values):
+                yield event, values
 
 
 def _of_turned(some: list[Store], alike: list[Store], tiles: list[_Tile], launch: Launch) -> Finding | None:
