@@ -105,13 +105,15 @@ def pytest_runtest_protocol(item, nextitem):
     """A worker reports each test once. xdist sends five messages (started, setup, call, teardown, finished): half a
     millisecond of two processes.
 
-    Reports of setup and teardown are sent if they failed or skipped, and all if somebody asks for times or names.
+    Reports of setup and teardown are sent if they failed or skipped, and all if somebody asks for times or names. The
+    words by which a test can be chosen are not sent: the worker has chosen.
     """
     option = item.config.option
     if not hasattr(item.config, "workerinput") or option.durations or option.verbose > 0 or getattr(option, "xmlpath", None):
         return None
     for report in runtestprotocol(item, nextitem=nextitem, log=False):
         if report.when == "call" or not report.passed:
+            report.keywords = {}
             item.ihook.pytest_runtest_logreport(report=report)
     return True
 
