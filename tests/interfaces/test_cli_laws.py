@@ -208,6 +208,7 @@ REFUSED = [
     *((f"{command} folder", "folder: is a folder; name a file in it") for command in ("decode", "map", "show")),
     ("explain ''", "the code is empty: give a code, as X003 (an unset variable of the shell?)"),
     ("exec --arch sm_90a --hooks folder -- true", "folder: is a folder; name a Python file in it"),
+    ("exec --arch sm_90a --no-sanitize-kernels ( -- true", "--no-sanitize-kernels (unwatched) '(': is no regular expression"),
     ("exec --arch sm_90a --hooks zeros.py -- true", "zeros.py: is no Python file ("),
     *((f"{command} ''", f"smemsim: {command.split()[-1]}: is empty: name a file or a folder") for command in
       ("show k.toml --html", "replay x --settle --patch", "campaign keys --ledger", "campaign keys --out", "capture --out", "run k.ptx --source",
@@ -264,6 +265,17 @@ def test_what_a_command_prints_goes_to_its_stream(files, words, code, out, err):
     assert done.exit_code == code, done.output
     assert all("".join(part.split()) in "".join(done.stdout.split()) for part in out.split("\n"))
     assert ("".join(err.split()) in "".join(done.stderr.split())) if err else not done.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "code"),
+    [("COHORTS", "0", 2), ("COHORTS", "Off", 2), ("COHORTS", "off", 0), ("COHORTS", "", 0), ("TIERS", "jit", 2), ("TIERS", "closures", 0)],
+)
+def test_a_variable_that_would_have_no_effect_is_refused(monkeypatch, name, value, code):
+    monkeypatch.setenv(f"SMEMSIM_{name}", value)
+    done = ran("decode", "0x4000004000010040", "--arch", "sm_90a")
+    assert done.exit_code == code
+    assert (f"SMEMSIM_{name} = '{value}': needs " in done.stderr) == bool(code)
 
 
 def test_what_is_named_alone_is_no_list_as_json(files):

@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 import click
 
 from smemsim import __version__
-from smemsim.base.arguments import shown, suggestion
+from smemsim.base.arguments import choice, shown, suggestion
 from smemsim.base.errors import NotKeptWarning, SmemsimError, Unmodelled
 from smemsim.base.floating_point import default_state
 from smemsim.base.required import REQUIRED, missing_module
@@ -51,6 +51,7 @@ COMMANDS = {
 # objects, of which hardly any is garbage while modules are imported: how many are made before Python looks for it
 ALLOCATED = 20_000
 HELP = getattr(click.exceptions, "NoArgsIsHelpError", ())  # `smemsim` alone, since click 8.2: the message is the help
+SETTINGS = {"SMEMSIM_COHORTS": ("on", "off"), "SMEMSIM_TIERS": ("closures", "compiled")}  # of the environment, for runs
 TRACEBACK = "SMEMSIM_TRACEBACK"  # if set, an unexpected error is raised unchanged
 
 
@@ -108,6 +109,7 @@ class _Group(click.Group):
         _leave_at_once()
         _say_warnings()
         try:
+            _check_settings()
             with default_state():
                 return super().invoke(ctx)
         except click.UsageError as e:
@@ -164,6 +166,13 @@ def _say_warnings() -> None:
             before(message, category, *more, **given)
 
     warnings.showwarning = show
+
+
+def _check_settings() -> None:
+    """InputError for a variable of the environment whose value would have no effect."""
+    for name, values in SETTINGS.items():
+        if value := os.environ.get(name, ""):
+            choice(name, value, values, f"{' or '.join(values)}, or no value")
 
 
 def _has_folder() -> bool:

@@ -168,7 +168,7 @@ class Policy:
         try:
             re.compile(self.unwatched)
         except re.error as e:
-            raise InputError(f"unwatched = {shown(self.unwatched)}: is no regular expression ({e})") from None
+            raise InputError(f"--no-sanitize-kernels (unwatched) {shown(self.unwatched)}: is no regular expression ({e})") from None
 
     @classmethod
     def of(cls, environment: Mapping[str, str] | None = None, **given: Any) -> Policy:
