@@ -8,6 +8,7 @@ that it is in warp 0.
 
 import dataclasses
 import itertools
+import random
 import re
 from collections.abc import Callable, Sequence
 
@@ -1807,6 +1808,33 @@ def test_what_makes_the_bytes_of_a_relaxed_wait_visible(behind, warps):
     text = f"{init()} bar.sync 0; {skips} {LOAD} {RELAXED} {behind.format(threads=threads)} {READ} bra DONE; {ends if warps == 3 else ''} DONE:"
     found = codes_of(Kernel("", text, block=32 * warps))
     assert found == [("X004", "wrong")] * (not BEHIND_A_RELAXED_WAIT[behind])
+
+
+def bulk_groups(seed: int) -> list[tuple[str, int]]:
+    """Bulk stores, each a group, and waits for all groups but some, for what they read or for all of it."""
+    rng, steps = random.Random(seed), list[tuple[str, int]]()
+    for _ in range(rng.randint(4, 9)):
+        stores = sum(what == "store" for what, _ in steps)
+        steps.append(("store", stores) if stores < 6 and rng.random() < 0.5 else (rng.choice((".read", "")), rng.randint(0, 3)))
+    return steps
+
+
+@pytest.mark.parametrize("seed", [0, 1, 4, 6, 10, 12, 19, 21, 25, 33])
+def test_a_source_is_free_again_behind_any_wait_that_counts_its_group(seed):
+    steps, free, stores = bulk_groups(seed), set[int](), 0
+    lines = ["@%p1 st.shared.u32 [sm], 1; st.shared.u32 [%r6], %r3; fence.proxy.async.shared::cta; bar.warp.sync -1;"]
+    for what, n in steps:
+        if what == "store":
+            lines.append(
+                f"@%p1 cp.async.bulk.global.shared::cta.bulk_group [%rd1+{16 * n}], [%r5+{16 * n}], 16; @%p1 cp.async.bulk.commit_group;"
+            )
+            stores += 1
+        else:
+            lines.append(f"@%p1 cp.async.bulk.wait_group{what} {n};")
+            free |= set(range(stores - n))
+    for n in range(stores):
+        found = codes_of(Kernel("", " ".join([*lines, f"@%p1 st.shared.u32 [sm+{16 * n}], 7;"]), block=32))
+        assert [one for one in found if one[1] != "note"] == [("X005", "wrong")] * (n not in free), (steps, n)
 
 
 # ---- multicast pipelines whose consumers arrive at the mbarriers of both CTAs (rule order.sibling_arrivals)

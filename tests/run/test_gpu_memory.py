@@ -436,10 +436,10 @@ def test_a_race_in_the_window_is_found_beside_copies_below_it(cohorts, monkeypat
     monkeypatch.setenv("SMEMSIM_COHORTS", cohorts)
     gpu = Gpu("sm_90a")
     for at, after, wait, code in (
-        (0, "xor.b32 %r7, %r5, 128; ld.shared.u32 %r4, [%r7];", WAITED, "X008"),
-        (0x3C0, "xor.b32 %r7, %r5, 128; ld.shared.u32 %r4, [%r7];", WAITED, "X008"),
+        (0, "xor.b32 %r7, %r5, 128; ld.shared.u32 %r4, [%r7]; st.global.u32 [%d1], %r4;", WAITED, "X008"),
+        (0x3C0, "xor.b32 %r7, %r5, 128; ld.shared.u32 %r4, [%r7]; st.global.u32 [%d1], %r4;", WAITED, "X008"),
         (0x3C0, "", "", "X004"),
-        (0x3C0, "bar.sync 0; ld.shared.u32 %r4, [sm];", WAITED, "X004"),
+        (0x3C0, "bar.sync 0; ld.shared.u32 %r4, [sm]; st.global.u32 [%d1], %r4;", WAITED, "X004"),
     ):
         wrong = kernel(2, BELOW.format(at=at, after=after, wait=wait))
         run = gpu.launch(wrong, grid=3, block=64, args=[gpu.zeros(3 * 128, np.uint32), gpu.zeros(64, np.uint32)], progress=False)
