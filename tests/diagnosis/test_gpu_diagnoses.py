@@ -10,6 +10,7 @@ import re
 import numpy as np
 import pytest
 
+from launches import SHARED as VARIABLES
 from launches import kernel
 from messages import one_line
 from smemsim import Gpu, Run, TensorMap
@@ -309,6 +310,17 @@ def test_a_read_of_another_stage_than_was_waited_for_is_named(stage, silent):
         assert found.code == "X004"
         assert "waited for the mbarrier at 0x1400, whose phase brought 0x400 to 0x4ff: another stage" in found.message
         assert "complete on the mbarrier at 0x1408" in found.repair
+
+
+@pytest.mark.parametrize("rest", ["", LAST_WAIT])
+def test_a_read_of_bytes_that_another_variable_counts_names_it(rest):
+    """The mbarrier of the second load is a variable of its own."""
+    body = f"mov.u32 %r2, 7; {STAGES}{WAIT}{rest} ld.shared.b32 %r2, [%r4+256]; {OUT}".replace("bar+8", "scales")
+    findings = ran("", ptx=kernel(1, body, variables=f"{VARIABLES}.shared .align 8 .b64 scales;\n")).findings
+    assert len(findings) == (not rest)
+    for found in findings:
+        assert re.search(r"waited for the mbarrier bar\S* \(0x\w+\); these bytes complete on scales", found.why)
+        assert re.search(r"^wait for the mbarrier scales\S* \(0x\w+\) before the read", found.repair)
 
 
 @pytest.mark.parametrize(

@@ -442,6 +442,10 @@ class Reporting:
         if mine == barrier.offset:
             why = f": the phase of the mbarrier at {mine:#x} that {self.line(line)} waited for ended without these bytes"
             return why, "let each phase expect all bytes that are read after it, and no others"
+        here, there = (self.x.program.places.mbarrier_named(offset) for offset in (barrier.offset, mine))
+        if "(" in here and "(" in there and here.split("[")[0] != there.split("[")[0]:  # of two variables
+            why = f": {self.line(line)} waited for the mbarrier {here}; these bytes complete on {there}"
+            return why, f"wait for the mbarrier {there} before the read"
         pieces = list(dict.fromkeys(f"{d.begin:#x} to {d.begin + d.size - 1:#x}" for d in brought))
         ranges = ", ".join(pieces[:MOST_BROUGHT]) + " ..." * (len(pieces) > MOST_BROUGHT)
         why = f": {self.line(line)} waited for the mbarrier at {barrier.offset:#x}, whose phase brought {ranges}: another stage"
