@@ -501,6 +501,7 @@ def test_a_map_that_the_kernel_makes_is_seen_behind_two_fences_of_its_proxy(chan
     run = gpu.launch(ptx, block=64, args=[room, b, out], progress=False)
     assert {f.code for f in run.findings} == set(codes)
     assert all(words in f.message for f in run.findings for code, words in codes.items() if f.code == code), run.text()
+    assert all(f.cause is not None and f.cause.code == "R507" for f in run.findings if f.code == "T212")
     if not codes:
         assert out.numpy()[0] == 1
         again = gpu.launch(

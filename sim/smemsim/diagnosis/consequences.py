@@ -21,6 +21,7 @@ UNINITIALISED, OTHER_TILE = "R507", "R508"
 ISSUED_BY_MANY = "X016"  # each commit and each wait is for the operations of one thread
 SCHEDULE, RACE = "X030", "X008"  # the result depends on the schedule; accesses without an order
 OF_SCHEDULE = ("X003", "X004", "X005", RACE)  # races that a schedule may show
+OF_MAP = ("T205", "T212", "T220")  # traps of copies by a wrong map
 OF_WORD = ("D302", "D307")  # fields that do not fit each other
 HALVES_OF_UPDATE = 3  # a load and the stores of both threads
 BULK_SIZE = "A103"  # its bytes are cut off, so another number comes than is expected
@@ -39,14 +40,14 @@ def with_causes(
     about bytes that a wrong operand (the first argument) reads outside of its tile.
     """
     done: list[Finding] = []
-    for f in sorted(findings, key=lambda f: any(_is_of_word(other, f) or _is_of_no_wait(other, f, touched_by) for other in findings)):
+    for f in sorted(findings, key=lambda f: any(_is_upstream(other, f, touched_by) for other in findings)):
         cause = next((other for other in done if _is_cause(other, f, touched_by) or (other.severity in GRAVE and strays(other, f))), None)
         done.append(f if cause is None else _following(f, cause))
     return done
 
 
 def _is_cause(cause: Finding, f: Finding, touched_by: Callable[[Instruction], Sequence[Touched]]) -> bool:
-    if _is_of_word(cause, f) or _is_of_no_wait(cause, f, touched_by):
+    if _is_upstream(cause, f, touched_by):
         return True
     if cause.code == ISSUED_BY_MANY and f.code in RACES:
         return any(half.instruction is not None and half.instruction.line == cause.line for half in f.halves)
@@ -74,6 +75,17 @@ def _is_cause(cause: Finding, f: Finding, touched_by: Callable[[Instruction], Se
     if f.code == HANG and cause.code in IN_FLIGHT and (i := _load(cause)) is not None:
         bytes_ = (*bytes_, *touched_by(i))
     return is_there or any(mine.meets(other) for mine in f.touched for other in bytes_)
+
+
+def _is_upstream(cause: Finding, f: Finding, touched_by: Callable[[Instruction], Sequence[Touched]]) -> bool:
+    """Is a finding the cause of another one that may have been found before it?"""
+    return _is_of_word(cause, f) or _is_of_no_wait(cause, f, touched_by) or _is_of_map(cause, f)
+
+
+def _is_of_map(cause: Finding, f: Finding) -> bool:
+    """Does a copy trap by its map, and has the kernel made a map of bytes that nothing has written?"""
+    i = cause.at.instruction if isinstance(cause.at, InLaunch) else None
+    return f.code in OF_MAP and cause.code == UNINITIALISED and cause.severity in GRAVE and i is not None and i.op == "tensormap"
 
 
 def _is_of_word(cause: Finding, f: Finding) -> bool:
