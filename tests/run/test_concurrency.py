@@ -354,6 +354,13 @@ def fetched(arrive: str, wait: str, *, fill: str, at: str = "ld.shared::cluster.
     A: {waits(what=f"try_wait.parity{wait}")} {at} {RESULT} B: {MEET}"""
 
 
+def to_the_other(end: str, begin: str = "") -> str:
+    """Each CTA copies words from its own memory to that of the other CTA."""
+    return f"""{init()} {begin} @%p1 mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 256; {MEET} xor.b32 %r11, %r4, 1; mov.u32 %r13, bar;
+    mapa.shared::cluster.u32 %r12, %r5, %r11; mapa.shared::cluster.u32 %r13, %r13, %r11; st.shared.u32 [%r6+1024], %r1; fence.proxy.async.shared::cta; bar.sync 0;
+    @%p1 cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%r12], [sm+1024], 256, [%r13]; {waits()} {READ} {end}"""
+
+
 def through_global(wait: str) -> str:
     """CTA 1 writes global memory and arrives at CTA 0's mbarrier, CTA 0 waits there and reads what it wrote."""
     return f"""{init(64)} mul.wide.u32 %rd5, %r1, 4; add.u64 %rd5, %rd5, %rd1; {MEET} setp.eq.u32 %p11, %r4, 0; mov.u32 %r12, bar;
@@ -1008,6 +1015,9 @@ KERNELS = (
     Kernel("stores of the other CTA, no scopes, and a fence", fetched("", "", fill="st.shared.u32 [%r6], %r1; fence.acq_rel.cluster;"), cluster=2, remarks="X008"),
     Kernel("stores before the CTAs meet, no scopes",   fetched("", "", fill="").replace(MEET, f"st.shared.u32 [%r6], %r1; {MEET}", 1), cluster=2),
     Kernel("stores of the own CTA, no scopes",         fetched("", "", fill="st.shared.u32 [%r6], %r1;", at="st.shared.u32 [%r6], %r1; ld.shared.u32 %r9, [%r6];"), cluster=2),
+    Kernel("tiles to the other CTA, and all meet",     to_the_other(MEET), cluster=2),
+    Kernel("tiles to the other CTA, and an answer",    to_the_other(f"mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r13+8]; {waits('[bar+8]', label='Z')}", init(64, "[bar+8]")), cluster=2),
+    Kernel("tiles to the other CTA, and the CTA ends", to_the_other(""), cluster=2, remarks="X005"),
     Kernel("words of the other CTA, freed, no scopes", fetched("", "", fill=READ_OWN, at=OVER_THERE), cluster=2),
     Kernel("copies of the other CTA, nobody waited",   fetched(".release.cluster", ".acquire.cta", fill=COPIED.replace("cp.async.wait_all;", "")), "X004", cluster=2),
     Kernel("stores of the other CTA, for .cta",        fetched(".release.cta", ".acquire.cluster", fill="st.shared.u32 [%r6], %r1;"), "X008", cluster=2),

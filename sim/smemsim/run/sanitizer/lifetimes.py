@@ -211,6 +211,11 @@ def _is_multicast(op: Operation) -> bool:
     return "multicast::cluster" in op.instruction.modifiers
 
 
+def _is_to_another(op: Operation) -> bool:
+    """Does a copy go from the shared memory of a CTA to that of a CTA of the cluster? Its mbarrier is there, too."""
+    return op.instruction.op == "cp" and {"shared::cluster", "shared::cta"} <= {*op.instruction.modifiers}
+
+
 class Endings:
     """Bulk copies and requests for other clusters for which no thread has waited when their CTA ends. The shared memory
     goes to the next CTA, and they still read or write it.
@@ -253,6 +258,17 @@ class Endings:
                             cta.index,
                             "write",
                             "wait for the phase of its mbarrier (mbarrier.try_wait) before the CTA ends, or do not issue it",
+                        )
+                    elif (
+                        op.has_written
+                        and _is_to_another(op)
+                        and not self._is_known(self.clocks.done, number, int(op.warps[0]) // per_cta, 1)
+                    ):
+                        self._tell(
+                            op,
+                            int(op.warps[0]) // per_cta,
+                            "read",
+                            "barrier.cluster.arrive and barrier.cluster.wait after the other CTA has waited for the copy, before this CTA exits",
                         )
 
     def _has_come(self, op: Operation, number: int, first: int, count: int, barrier: Mbarrier) -> bool:
