@@ -50,6 +50,18 @@ def test_other_seeds_give_other_words(seed, other):
     assert same == (seed == other)
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    "distribution",
+    [{"fill": 1e308}, {"values": [1e308, 1.0]}, {"normal": [1e308, 1e308]}, {"iota": [0, 1e308]}, {"uniform": [-1e308, 1e308]}],
+)
+def test_numbers_beyond_a_type_are_infinities_without_a_warning(distribution):
+    for dtype in ("f16", "f32"):
+        made = array_of(recipe(dtype, [8], distribution))
+        assert np.isinf(made[-1 if "iota" in distribution else 0]) or "uniform" in distribution
+    assert np.isfinite(array_of(recipe("f64", [2], {"fill": 1e308}))).all()
+
+
 def test_words_are_those_of_splitmix64():
     """The first outputs of the published generator for seed 1234567."""
     assert [int(x) for x in random_bits(1234567, 3)] == [6457827717110365317, 3203168211198807973, 9817491932198370423]

@@ -234,4 +234,5 @@ def _distribution(what: Any, dtype: str) -> tuple[str, Any]:
 def _drawn(kind: str, given: Any, dtype: str, storage: np.dtype[Any], seed: int, shape: tuple[int, ...]) -> np.ndarray:
     count, distribution = math.prod(shape), DISTRIBUTIONS[kind]
     ask(f"shape = {shown(list(shape))}", count * (storage.itemsize + distribution.work))
-    return distribution.draw(_Draw(given, dtype, storage, seed, count))
+    with np.errstate(over="ignore", invalid="ignore"):  # 1e308 is an infinity as f32
+        return distribution.draw(_Draw(given, dtype, storage, seed, count))
