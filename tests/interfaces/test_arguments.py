@@ -63,6 +63,10 @@ def test_arguments_of_the_right_types_are_taken(tmp_path):
     assert gpu.launch(PTX, args=[out], outputs=(out.address,)).ok
     assert gpu.memory.holds(np.uint64(out.address))
     assert gpu.memory.nearest(out.address).begin == out.address
+    for call in (gpu.free, gpu.memory.free, gpu.memory.find, lambda at: gpu.memory.span(at, np.int32(8))):
+        with pytest.raises(InputError, match="global address 0x4: "):  # the arithmetic is not that of 32 bits
+            call(np.int32(4))
+    assert gpu.memory.nearest(np.int32(4)) is not None
     assert str(LAYOUT.mode(-1)) == "16:1" == str(LAYOUT.modes()[1])
     assert str(LAYOUT.zipped_divide((8, 8))) == "((8,8),(8,2)):((16,1),(128,8))"
     assert smemsim.TensorMemory().free(32) == 0

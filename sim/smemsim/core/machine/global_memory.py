@@ -241,7 +241,8 @@ class GlobalMemory(metaclass=OwnMembers):
 
     def free(self, address: int) -> None:
         """Remove the array that begins at `address`. InputError, with the nearest array, if none does."""
-        n = bisect.bisect_left(self._begins, whole("address", address))
+        address = whole("address", address)
+        n = bisect.bisect_left(self._begins, address)
         if n == len(self._begins) or self._begins[n] != address:
             raise InputError(f"global address {address:#x}: no array begins there{self._nearby(address)}")
         self._behind.pop(self._regions[n].end, None)
@@ -329,7 +330,8 @@ class GlobalMemory(metaclass=OwnMembers):
 
     def span(self, address: int, size: int) -> np.ndarray:
         """`size` bytes from `address` on, the memory itself. InputError unless one array holds them all."""
-        region, size = self.find(address), whole("size", size, minimum=0)
+        address, size = whole("address", address), whole("size", size, minimum=0)
+        region = self.find(address)
         if address + size > region.end:
             raise OutsideError(f"global {address:#x} to {address + size:#x} reaches past {region}, which ends at {region.end:#x}")
         if region.chunks is not None and not region.chunks.holds(address, address + size):
@@ -349,7 +351,8 @@ class GlobalMemory(metaclass=OwnMembers):
 
     def find(self, address: int) -> Region:
         """The array that holds `address`. InputError, with the nearest array, if none does."""
-        region = self._at(whole("address", address))
+        address = whole("address", address)
+        region = self._at(address)
         if region is None:
             raise OutsideError(f"global address {address:#x}: nothing was placed there{self._nearby(address)}")
         return region
@@ -358,7 +361,8 @@ class GlobalMemory(metaclass=OwnMembers):
         """The array that holds `address`, or else the array that begins or ends nearest to it. None if there is no
         array.
         """
-        n = bisect.bisect_right(self._begins, whole("address", address))
+        address = whole("address", address)
+        n = bisect.bisect_right(self._begins, address)
         near = self._regions[max(0, n - 1) : n + 1]
         return min(near, key=lambda r: max(r.begin - address, address - r.end, -1), default=None)
 
