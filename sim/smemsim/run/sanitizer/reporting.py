@@ -156,7 +156,7 @@ def unfenced_atomic(program: Program, first: Instruction, then: Instruction) -> 
         own = "before and after it, or .acq_rel" if lacks else "before it, or .release"
         return why, f"if {atomic.at} takes a ticket: {fence} {own}"
     after = f", and after {lines_of(lacks)}" * bool(lacks)
-    return why, f"if {atomic.at} passes a lock on: {fence} before it{after}"
+    return why, f"if {atomic.at} passes a lock on or sets a flag: {fence} before it{after}"
 
 
 def _flag_reads(program: Program, first: Instruction, then: Instruction) -> list[Instruction]:
