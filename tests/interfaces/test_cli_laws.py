@@ -158,7 +158,7 @@ REFUSED = [
     ("run l.toml --counters --workers 2", "--counters: counters are of one process; leave --workers and --dask out"),
     ("run l.toml --expect x", "--expect 'x': needs ARRAY=FILE.npy or ARRAY=sha256:DIGEST; arrays are"),
     ("run k.ptx --block 1 --arg zeros:u8:7 --arg u64:1 --expect arg0:bf16=d.npy", "--expect arg0:bf16: arg0 has 7 bytes, no multiple of 2"),
-    ("run l.toml --pipeline p.txt --costs {}", "--costs {}: "),
+    ("run l.toml --pipeline p.txt --costs {}", "smemsim: --costs {}: there is no such file"),
     # evidence
     ("replay k.toml --settle --case 3", "--settle: compares whole traces; leave --case out"),
     ("replay k.toml --patch x", "--patch: writes what --settle finds; give both"),

@@ -461,7 +461,7 @@ def _costs(path: pathlib.Path) -> Any:
     try:
         return json.loads(read_text(path)) if path.suffix == ".json" else parse_toml(read_text(path))
     except (OSError, ValueError) as e:
-        raise InputError(f"--costs {path}: {e}") from None
+        raise InputError(f"--costs {path}: {str(e).removeprefix(f'{path}: ')}") from None
 
 
 def _folders(launch: LaunchFile, name: str, o: dict[str, Any]) -> list[pathlib.Path]:
