@@ -26,7 +26,7 @@ import pytest
 from click.testing import CliRunner
 
 import smemsim
-from facts import checked, facts, named
+from facts import assert_whole, checked, facts, named
 from places import TESTS
 from smemsim.cli import main as smemsim_command
 
@@ -133,6 +133,8 @@ def _launched(folder: pathlib.Path, *, counts: bool) -> str:
 
 def _judged(path: pathlib.Path) -> str:
     report = smemsim.check(path)
+    for f in (*report.findings, *report.remarks):
+        assert_whole(f)
     lines = [
         f"{f.code} {f.severity.name.lower()}: {named(str(f).strip().removeprefix(f.code))}" for f in (*report.findings, *report.remarks)
     ]

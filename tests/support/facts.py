@@ -10,7 +10,7 @@ import pytest
 
 import smemsim
 
-__all__ = ["checked", "facts", "named", "recorded"]
+__all__ = ["assert_whole", "checked", "facts", "named", "recorded"]
 
 # What a sentence is about, and what it asks for. How it is said may change.
 _WORDS = (
@@ -22,6 +22,12 @@ _WORDS = (
 _FACTS = re.compile(rf"0x[0-9a-f]+|\d+|[a-z]\w*(?:::\w+)?(?:\.\w+(?:::\w+)*)+|\.[a-z]\w+|\b(?:{_WORDS})")
 _ADDRESSES = re.compile(r"0x[0-9a-f]{7}([0-9a-f]{5})\b")  # of arrays: where they begin depends on the tests before
 _FOLDERS = re.compile(r"\S*/(?=\S)")
+# What no sentence of a finding has: a hole where a word or a number belongs, a number that cannot be, a fix to what is there.
+_HOLES = re.compile(
+    r"\bNone\b|\bnan\b|\[\]|\w  +\w|\w [,;](?:\s|$)|\b(?:with|or|and|of|from|the|a|an)(?:;|\.\s|$)"
+    r"|\b(?:CTA|warp|lane|thread|phase|stage|line)s? -\d|(?<!counts )(?<![\w.])-\d+ (?:bytes|threads|arrivals|warps|CTAs)|(\S{3,}) instead of \1(?:[\s;,]|$)"
+    r"|(\[.*\]) (?:of the \w+ )?must be \2(?:[\s;,]|$)"
+)
 _SECTIONS = re.compile(r"PTX ISA [\d.]+( §[\d.]+(, [\d.]+)*)?")
 
 
@@ -31,8 +37,19 @@ def facts(done: smemsim.Run) -> str:
     """
     lines = []
     for f in (*done.findings, *done.remarks):
+        assert_whole(f, done)
         lines.append(f"{f.code} {f.severity.name.lower()}: {named(str(f).strip().removeprefix(f.code))}")
     return "\n".join(lines)
+
+
+def assert_whole(f: Any, done: smemsim.Run | None = None) -> None:
+    """The sentences of a finding have no holes, and name CTAs and lines that there are."""
+    for text in (f.message, f.repair) if f.code != "X013" else ():  # the words of an assertion are the program's
+        assert not (found := _HOLES.search(text)), (found[0], text)
+        if done is not None:
+            assert all(int(cta) < done.launch.ctas for cta in re.findall(r"\bCTA (\d+)\b", text)), text
+            end = done.ptx.count("\n") + 1
+            assert all(0 < int(line) <= end for line in re.findall(r"\blines? (\d+)\b", text) if ".cu" not in text), text
 
 
 def named(text: str) -> str:
