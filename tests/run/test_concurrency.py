@@ -2094,7 +2094,7 @@ def test_a_commit_before_its_operation_is_moved_after_it(is_right):
         assert re.search(r"^move tcgen05.commit of line \d+ after .*: it covers only what is issued before it$", f.repair), f.repair
 
 
-def exchanged(shift: int) -> str:
+def turns_of_both(shift: int) -> str:
     """Three rounds: each of two CTAs sends a word to both and waits for both words; one mbarrier for all rounds (`shift`
     0), or two in turn (1). The words have two places in turn.
     """
@@ -2111,7 +2111,7 @@ def exchanged(shift: int) -> str:
 @pytest.mark.parametrize("shift", [1, 0])
 def test_bytes_for_the_next_round_may_end_the_phase_of_another_cta_before(shift):
     """A CTA that has both words sends the next one, and the other CTA may still wait for its own."""
-    found = run(Kernel("", exchanged(shift), cluster=2, grid=2), try_fixes=False).findings
+    found = run(Kernel("", turns_of_both(shift), cluster=2, grid=2), try_fixes=False).findings
     assert [f.code for f in found] == ["X010"] * (not shift)
     for f in found:
         assert "the bytes of st.async may count in phase 0 of the mbarrier" in f.what
