@@ -6,7 +6,8 @@ three times: by the interpreter, without cohorts, and by JIT-compiled blocks. By
 
 A deterministic program leaves the same bytes on every card, if it is right. Its threads do not write different values
 to one address, every register has a value, and the results of atomics and of strong loads are not used. All its atomics
-have one operation. `tools/capture/concurrent_programs.py` runs such programs on a card.
+have one operation, and no strong store writes the flags that they change. `tools/capture/concurrent_programs.py` runs
+such programs on a card.
 """
 
 from __future__ import annotations
