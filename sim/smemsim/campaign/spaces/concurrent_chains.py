@@ -191,7 +191,8 @@ class _Ring:
             return self._meet(name)
         if kind == "named":
             count = m.link(f"a warp more is to arrive at {name}", str(32 * self.warps), str(32 * self.warps + 32), self._matters(name))
-            return f"bar.arrive {self._named(name, self._matters(name))}, {count};"
+            # Consumers that arrive at `full` complete its next phase themselves: wrong tiles, but no race
+            return f"bar.arrive {self._named(name, name == 'full')}, {count};"
         apart = self._matters(name) and (self.writer not in ("stmatrix", "cp.async") if name == "full" else self.reader != "ldmatrix")
         lanes = m.link(f"no bar.warp.sync before {name}", "bar.warp.sync -1; ", "", apart) if by == "warps" and meets else ""
         if kind == "flag":
