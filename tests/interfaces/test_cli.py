@@ -326,14 +326,24 @@ def test_a_dot_product_as_json_has_every_term():
 
 @pytest.mark.skipif(not pathlib.Path("/dev/full").exists(), reason="needs a full disk")
 @pytest.mark.parametrize("words", ["--version", "--help", "plan --help", "explain D308"])
-def test_a_full_disk_is_told_in_a_sentence(words):
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_full_disk_is_told_in_a_sentence(words, unbuffered):
     with open("/dev/full", "w") as full:
         done = subprocess.run(
-            [sys.executable, "-m", "smemsim", *words.split()], stdout=full, stderr=subprocess.PIPE, text=True, check=False
-        )
+            [sys.executable, "-m", "smemsim", *words.split()], stdout=full, stderr=subprocess.PIPE, text=True, check=False,
+            env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
+        )  # fmt: skip
     assert done.returncode == 2
     assert done.stderr.startswith("smemsim: cannot read or write: No space left on device")
     assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.skipif(not pathlib.Path("/dev/full").exists(), reason="needs a full disk")
+@pytest.mark.parametrize("words", ["nonsense", "decode", "decode nonsense", "plan --nonsense"])
+def test_an_error_that_nobody_can_read_has_its_exit_code(words):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([sys.executable, "-m", "smemsim", *words.split()], stdout=full, stderr=full, check=False)
+    assert done.returncode == 2
 
 
 def test_a_command_ends_without_a_look_at_its_objects():

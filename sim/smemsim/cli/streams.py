@@ -16,18 +16,22 @@ __all__ = ["open_streams"]
 
 class _Stream(io.FileIO):
     """A stream of the process. If nothing reads its pipe any more (`smemsim check … | head -1`), the rest goes nowhere:
-    the command still finds its exit code.
+    the command still finds its exit code. Another error, such as that of a full disk, is raised once.
     """
 
     def write(self, data: Any, /) -> int:
         """Write, or drop what nothing will read."""
+        if not memoryview(data).nbytes:  # click tries so whether a stream takes text
+            return 0
         try:
             return super().write(data)
-        except BrokenPipeError:
+        except OSError as e:
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, self.fileno())  # for C code and other processes, too
             os.close(nowhere)
-            return memoryview(data).nbytes
+            if isinstance(e, BrokenPipeError):
+                return memoryview(data).nbytes
+            raise
 
 
 class _Text(io.TextIOWrapper):
