@@ -624,6 +624,14 @@ def test_st_bulk_zeroes():
         results(body)
 
 
+@pytest.mark.parametrize(("size", "at"), [(1 << 13, 0), (10_000, 8), (1 << 20, 0), (1 << 30, 64)])
+def test_st_bulk_names_its_last_bytes_if_they_are_outside(size, at):
+    """The kernel's shared memory begins at 0x400."""
+    body = f"mov.u32 %r5, sm; mov.u64 %d1, {size}; @%p9 st.bulk.shared::cta [%r5+{at}], %d1, 0;"
+    message = found(body, np.zeros(1, np.uint32), arch="sm_100a")["X001"]
+    assert f"8 bytes at shared address 0x{0x400 + at + size - 8:x} are out of bounds" in message
+
+
 # ---- who wrote what
 
 

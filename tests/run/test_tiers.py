@@ -78,6 +78,28 @@ def test_forms(kind, part, monkeypatch):
         np.testing.assert_array_equal(a, b, err_msg=form[0])
 
 
+def _halves() -> dict[tuple[str, ...], tuple]:
+    """A conversion to or from 16 bits for each two types."""
+    found: dict[tuple[str, ...], tuple] = {}
+    for form in EXACT:
+        types = tuple(form[0].split(".")[-2:])
+        if form[0].startswith("cvt.") and types not in found and {"f16", "bf16"} & set(types) and _is_taken(form):
+            found[types] = form
+    return found
+
+
+def test_conversions_of_every_type_to_halves_and_back(monkeypatch):
+    """Those without machine code run as closures, whatever their two types are."""
+    halves = _halves()
+    assert {("f16", "s32"), ("u8", "f16"), ("f16", "f32"), ("f64", "bf16"), ("f16", "f16")} <= set(halves)
+    for kind in sorted({form[3] for form in halves.values()}):
+        forms = [form for form in halves.values() if form[3] == kind]
+        arrays = [np.zeros((len(forms), COUNT), np.uint64), *inputs(kind)]
+        both = [_in(mode, monkeypatch, kernel(forms), "forms", arrays, grid=COUNT // 256, block=256)[0] for mode in ("closures", "compiled")]
+        for form, a, b in zip(forms, *both, strict=True):
+            np.testing.assert_array_equal(a, b, err_msg=form[0])
+
+
 def test_machine_code_knows_every_table_of_three_bits(monkeypatch):
     """Each half of a table has each of its 16 values: lop3 takes bit 4 a + 2 b + c."""
     tables = [n << 4 | (5 * n + 3) % 16 for n in range(16)]
