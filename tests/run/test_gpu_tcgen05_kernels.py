@@ -1092,6 +1092,38 @@ def test_the_rows_of_a_move_behind_a_product_with_ashift():
     np.testing.assert_array_equal(out[row % 32 < 31, 1], 16 * (row + 1)[row % 32 < 31])
 
 
+def test_each_cta_of_a_pair_moves_its_rows_behind_a_product_with_ashift():
+    """M = 256: rows 128 to 255 of A and D belong to the second CTA."""
+    i = InstrDescriptor(kind="f16", m=256, n=16, a_type="f16", b_type="f16", d_type="f32")
+    word = 1 << 46 | 256 >> 4 << 32 | 128 >> 4 << 16  # K-major, no swizzle
+    text = SHIFTED.format(word=word, idesc=i.word).replace("cta_group::1", "cta_group::2")
+    meet = "barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned;"
+    for old, new in (
+        ("mov.u32 %t, %tid.x;", "mov.u32 %t, %tid.x; mov.u32 %r, %cluster_ctarank; mad.lo.u32 %u, %r, 128, %t; mov.b16 %m, 3;"),
+        ("cvt.rn.f16.u32 %v, %t;", "cvt.rn.f16.u32 %v, %u;"),
+        (".b32 %t, %h,", ".b32 %r, %u, %t, %h,"),
+        (".b16 %v;", ".b16 %v, %m;"),
+        (
+            "bar.sync 0; tcgen05.fence::after_thread_sync; @%q bra WAIT;",
+            f"{meet} tcgen05.fence::after_thread_sync; setp.ne.u32 %p, %u, 0; @%p bra WAIT;",
+        ),
+        ("one.shared::cluster.b64 [more+8];", "one.shared::cluster.multicast::cluster.b64 [more+8], %m;"),
+        ("setp.gt.u32 %p, %t, 31;\nWAIT:", "\nWAIT:"),
+        ("mad.wide.u32 %o, %t, 8, %o;", "mad.wide.u32 %o, %u, 8, %o; setp.gt.u32 %p, %t, 31;"),
+        ("READY: @%p", f"READY: {meet} @%p"),
+        ("bar.sync 0; @%p ret;", f"{meet} @%p ret;"),
+    ):
+        assert text.count(old) == 1, old
+        text = text.replace(old, new)
+    gpu, row = Gpu("sm_100a"), np.arange(256)
+    placed = gpu.array(np.zeros((256, 2), np.float32))
+    run = gpu.launch(text, grid=2, block=128, cluster=2, args=[placed], progress=False)
+    out = placed.numpy()
+    assert run.findings == [], run.text()
+    np.testing.assert_array_equal(out[:, 0], 16 * row)
+    np.testing.assert_array_equal(out[row % 32 < 31, 1], 16 * (row + 1)[row % 32 < 31])
+
+
 @pytest.mark.parametrize("first", [0, 9, 15, 24, 31, 32, 40])
 def test_an_operand_that_its_own_result_overwrites_is_a_finding(first: int):
     """A has 8 columns of tensor memory, D has 16: of the first product from 0 on, of the second one from 16 on."""

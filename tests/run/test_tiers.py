@@ -95,7 +95,9 @@ def test_conversions_of_every_type_to_halves_and_back(monkeypatch):
     for kind in sorted({form[3] for form in halves.values()}):
         forms = [form for form in halves.values() if form[3] == kind]
         arrays = [np.zeros((len(forms), COUNT), np.uint64), *inputs(kind)]
-        both = [_in(mode, monkeypatch, kernel(forms), "forms", arrays, grid=COUNT // 256, block=256)[0] for mode in ("closures", "compiled")]
+        both = [
+            _in(mode, monkeypatch, kernel(forms), "forms", arrays, grid=COUNT // 256, block=256)[0] for mode in ("closures", "compiled")
+        ]
         for form, a, b in zip(forms, *both, strict=True):
             np.testing.assert_array_equal(a, b, err_msg=form[0])
 
