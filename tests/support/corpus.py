@@ -26,7 +26,7 @@ import pytest
 from click.testing import CliRunner
 
 import smemsim
-from facts import assert_whole, checked, facts, named
+from facts import assert_whole, checked, claims, facts, named
 from places import TESTS
 from smemsim.cli import main as smemsim_command
 
@@ -92,9 +92,10 @@ def _write(text: str, launch: dict[str, Any], folder: pathlib.Path) -> None:
         (folder / ("kernel.ptx" if launch else "scenario.toml")).write_text(text, encoding="utf-8")
 
 
-def told(case: Case, folder: pathlib.Path, patch: pytest.MonkeyPatch) -> str:
-    """What a case finds. Of a launch also what was checked, and digests of its arrays and of its counters. Of a case
-    that is refused, what the sentence names. Of a command, what it prints and writes.
+def told(case: Case, folder: pathlib.Path, patch: pytest.MonkeyPatch) -> tuple[str, str]:
+    """What a case finds, and what the findings claim of it. Of a launch also what was checked, and digests of its
+    arrays and of its counters. Of a case that is refused, what the sentence names. Of a command, what it prints and
+    writes.
     """
     patch.setenv("SMEMSIM_TIERS", case.given.get("tiers", "closures"))
     patch.setenv("SMEMSIM_LLVM_LEVEL", "0")
@@ -104,10 +105,11 @@ def told(case: Case, folder: pathlib.Path, patch: pytest.MonkeyPatch) -> str:
             patch.chdir(folder)
             for limit in ("trials.trial.MOST_SECONDS", "gpu.LONGEST", "gpu.LONGEST_LATER"):  # a busy machine tries the same
                 patch.setattr(f"smemsim.diagnosis.{limit}", 1000.0)
-            return _said([*case.given["command"], *(f"--expect={name}={name}.npy" for name in case.given.get("against", ()))], folder)
+            command = [*case.given["command"], *(f"--expect={name}={name}.npy" for name in case.given.get("against", ()))]
+            return _said(command, folder), ""
         return _launched(folder, counts=case.given.get("counts", False)) if is_launch else _judged(folder / "scenario.toml")
     except smemsim.SmemsimError as e:
-        return f"{type(e).__name__}: {named(str(e))}"
+        return f"{type(e).__name__}: {named(str(e))}", ""
 
 
 def _said(command: list[str], folder: pathlib.Path) -> str:
@@ -121,24 +123,24 @@ def _said(command: list[str], folder: pathlib.Path) -> str:
     return "\n".join([f"exit {done.exit_code}", *filter(None, lines), *files])
 
 
-def _launched(folder: pathlib.Path, *, counts: bool) -> str:
+def _launched(folder: pathlib.Path, *, counts: bool) -> tuple[str, str]:
     run, arrays = smemsim.launch_file(folder, counters=counts, progress=False, workers=1)
     left = [f"status {run.launch.status}"]
     if not _INEXACT.search((folder / "kernel.ptx").read_text(encoding="utf-8")):
         left += [f"{name} {_digest(array.numpy().tobytes())}" for name, array in arrays.items()]
     if counts:
         left.append(f"counters {_digest(repr([run.counters[name].tolist() for name in run.counters.columns]).encode())}")
-    return "\n".join(filter(None, (facts(run), checked(run), ", ".join(left))))
+    return "\n".join(filter(None, (facts(run), checked(run), ", ".join(left)))), claims((*run.findings, *run.remarks))
 
 
-def _judged(path: pathlib.Path) -> str:
+def _judged(path: pathlib.Path) -> tuple[str, str]:
     report = smemsim.check(path)
     for f in (*report.findings, *report.remarks):
         assert_whole(f)
     lines = [
         f"{f.code} {f.severity.name.lower()}: {named(str(f).strip().removeprefix(f.code))}" for f in (*report.findings, *report.remarks)
     ]
-    return "\n".join(lines) or "no findings"
+    return "\n".join(lines) or "no findings", claims((*report.findings, *report.remarks))
 
 
 def _digest(data: bytes) -> str:

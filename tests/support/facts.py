@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
 
 import smemsim
 
-__all__ = ["assert_whole", "checked", "facts", "named", "recorded"]
+__all__ = ["assert_whole", "checked", "claims", "facts", "named", "recorded"]
 
 # What a sentence is about, and what it asks for. How it is said may change.
 _WORDS = (
@@ -20,6 +20,15 @@ _WORDS = (
     "scope|shape|stage|start|store|stride|swizzle|tile|twice|type|until|wait|zero"
 )
 _FACTS = re.compile(rf"0x[0-9a-f]+|\d+|[a-z]\w*(?:::\w+)?(?:\.\w+(?:::\w+)*)+|\.[a-z]\w+|\b(?:{_WORDS})")
+# Who and how many are meant, what they do, and whether it is so: what makes a sentence with the same numbers a false one.
+_CLAIMS = re.compile(
+    r"\b(?:all|alone|another|any|both|each|every|few|first|last|less|many|may|more|never|no|nobody|none|not|nothing|one|only|other|others|same|"
+    r"some|still|too|"
+    r"(?:array|byte|column|copy|copies|CTA|cluster|element|kernel|lane|launch|load|map|mbarrier|operand|operation|product|row|store|thread|tile|"
+    r"warp|warpgroup|word)s?|"
+    r"(?:add|allocat|exit|free|hang|initiali[sz]|invalidat|lose|lost|multipl|overwrit|read|undefined|uninitiali[sz]|wrote|writ|"
+    r"wrong)\w*)\b"
+)
 _ADDRESSES = re.compile(r"0x[0-9a-f]{7}([0-9a-f]{5})\b")  # of arrays: where they begin depends on the tests before
 _FOLDERS = re.compile(r"\S*/(?=\S)")
 # What no sentence of a finding has: a hole where a word or a number belongs, a number that cannot be, a fix to what is there.
@@ -55,6 +64,11 @@ def assert_whole(f: Any, done: smemsim.Run | None = None) -> None:
 def named(text: str) -> str:
     text = _FOLDERS.sub("", _SECTIONS.sub("", " ".join(text.split())))
     return " ".join(_FACTS.findall(_ADDRESSES.sub(r"0x\1", text)))
+
+
+def claims(found: Iterable[Any]) -> str:
+    """Who does what to how many, in the words of findings: one line for each."""
+    return "\n".join(f"{f.code}: {' '.join(_CLAIMS.findall(str(f)))}" for f in found)
 
 
 def checked(done: smemsim.Run) -> str:
