@@ -1003,6 +1003,7 @@ KERNELS = (
     Kernel("flag to the other CTA, meeting no fence",  flag_to_the_other("release.cluster", "relaxed.cluster", after="barrier.sync 1, 32;"), "X008", cluster=2),
     Kernel("arrival from the other CTA",               arrived_from_afar(".release.cluster", ".acquire.cluster"), cluster=2),
     Kernel("arrival from the other CTA, no scopes",    arrived_from_afar(), cluster=2, remarks="X008"),
+    Kernel("arrival from the other CTA, no scopes, for one", arrived_from_afar(after="@!%p1 bra B;"), cluster=2, remarks="X008"),
     Kernel("arrival from the other CTA, for .cta",     arrived_from_afar(".release.cta", ".acquire.cluster"), "X008", cluster=2),
     Kernel("arrival from the other CTA, seen in .cta", arrived_from_afar(".release.cluster", ".acquire.cta"), cluster=2, remarks="X008"),
     Kernel("arrival from the other CTA, all of .cta",  arrived_from_afar(".release.cta", ".acquire.cta"), "X008", cluster=2),

@@ -964,6 +964,7 @@ def halfway(drawn: random.Random) -> float:
         drawn.randrange(-(1 << 20), 1 << 20) / (1 << drawn.randrange(24)), drawn.choice((0.0, -0.0, 1e300, 5e-324, 2.2250738585072014e-308, 1.7e308)),
         float(10 ** drawn.randrange(20)) - drawn.choice((0, 0.5, 0.05, 1e-7)), struct.unpack("<d", drawn.randbytes(8))[0],
         (0x10 + drawn.randrange(16) + drawn.choice((0, 0.5, 0.25))) * 2.0 ** drawn.randrange(-1060, 900), drawn.uniform(-1000, 1000),
+        float(f"9.{'9' * drawn.randrange(9)}{drawn.choice('567')}e{drawn.randrange(-6, 10)}"),  # which rounding makes a power of ten
     )  # fmt: skip
     found = drawn.choice(kinds)
     return found if math.isfinite(found) else 1.5
@@ -978,7 +979,7 @@ def test_one_conversion_is_that_of_the_c_library(kind):
     for _ in range(150):
         flags = "".join(drawn.sample("-+ #0", drawn.choice((0, 0, 1, 1, 2, 3))))
         width = drawn.choice(("", "", str(drawn.randrange(1, 25)), "*"))
-        precision = drawn.choice(("", "", ".", f".{drawn.randrange(22)}")) if kind != "c" else ""
+        precision = drawn.choice(("", "", ".", f".{drawn.choice((0, 1, 2, drawn.randrange(22)))}")) if kind != "c" else ""
         form = f"<%{flags}{width}{precision}{kind}>".encode()
         raw, values, texts = b"", [], {}
         if width == "*":
@@ -1005,6 +1006,16 @@ def test_one_conversion_is_that_of_the_c_library(kind):
             values.append(ctypes.c_int(low))
             raw += struct.pack("<i", low)
         assert formatted(form, raw, texts.get) == (in_c(form, *values), len(values)), (form, values)
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "gnu_get_libc_version"), reason="the card's driver prints by glibc")
+@pytest.mark.parametrize("flag", ["", "#"])
+def test_numbers_in_the_middle_of_two_that_are_printed_are_rounded_to_even(flag):
+    numbers = [(0x100 + n) / 0x100 for n in range(0x100)] + [n * 5e-324 for n in range(1, 40)] + [n + 0.5 for n in range(20)]
+    for kind, precision in itertools.product("aeg", range(3)):
+        form = f"%{flag}.{precision}{kind}".encode()
+        for number in numbers:
+            assert formatted(form, struct.pack("<d", number), None)[0] == in_c(form, ctypes.c_double(number)), (form, number)
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from launches import Device
 from ptx_kernels import dump, kernel, wait
 from smemsim import BulkTransfer, GlobalMemory, Gpu, InputError, SharedMemory, TensorMap, Unmodelled
 from smemsim.core.machine import bulk_reduce_bytes
+from smemsim.core.spec.tensor_map import TENSOR_MAP
 from smemsim.run import Bulk, Load, Store
 from strategies import examples
 
@@ -517,7 +518,9 @@ def test_what_stops_a_transfer_is_a_finding_with_its_code(changes: dict[str, obj
 def test_maps_that_stop_every_transfer_have_their_codes(prefetches: bool) -> None:
     far = TensorMap.tiled(data_type="u16", global_address=0x10000, global_dim=(1 << 32, 4), global_strides=(0,), box_dim=(64, 4))
     nowhere = tiled(0x90000)  # where nobody allocated anything
-    for tm, code in ((bytes(128), "T220"), (far, "T212"), (nowhere, "X001")):
+    filled = TENSOR_MAP.decode(int.from_bytes(bytes(tiled(0x10000)), "little")) | {"nan_fill": 1}
+    for_stores = TENSOR_MAP.encode(**filled).to_bytes(128, "little")  # integers have no NaN to fill with, which a store does not do
+    for tm, code in ((bytes(128), "T220"), (far, "T212"), (for_stores, "T212"), (nowhere, "X001")):
         ((found, message, is_prefetch),) = trapped(tm, prefetches=prefetches)
         assert (found, is_prefetch) == (code, prefetches and tm is not nowhere)
         assert tm is not nowhere or "global_address 0x90000 is in no array of this GPU" in message

@@ -447,6 +447,12 @@ def test_what_threads_put_into_an_accumulator_is_lost_where_a_new_sum_begins(num
     run, _ = multiplied(wrong, images)
     assert run.ok
     assert [f.code for f in run.remarks if f.code == "X017"] == codes
+    # of numbers that several instructions put there, those of the first column are named
+    apart = put.replace(";tcgen05.st", ";\ntcgen05.st")
+    run, _ = multiplied(wrong.replace(put, apart), images)
+    first = next((n for n, line in enumerate(run.ptx.splitlines(), 1) if "tcgen05.st.sync" in line), 0)
+    named = [re.findall(r"tcgen05\.st\.sync\S+ +ptx:(\d+)", " ".join(str(f).split())) for f in run.remarks if f.code == "X017"]
+    assert named == [[f"{first}"]] * len(codes)
 
 
 def test_a_pair_needs_a_peer() -> None:

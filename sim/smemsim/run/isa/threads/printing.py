@@ -233,7 +233,7 @@ def _hexadecimal(value: float, precision: int | None, *, alternate: bool) -> byt
         kept = min(precision, 13)
         drop = _FRACTION - 4 * kept
         whole, lost = whole >> drop, whole & ((1 << drop) - 1)
-        whole += 2 * lost > 1 << drop or (2 * lost == 1 << drop and drop > 0 and whole & 1)
+        whole += 2 * lost > 1 << drop or (2 * lost == 1 << drop and whole & 1)
         whole <<= drop
         digits = f"{whole & _MOST:013x}"[:kept].ljust(precision, "0")
     point = "." if digits or alternate else ""
