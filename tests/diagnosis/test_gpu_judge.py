@@ -1323,6 +1323,22 @@ def test_steps_of_b_with_a_in_registers_may_be_of_several_accumulators(sums: lis
     assert [f.code for f in found.findings] == codes, found.text()
 
 
+@pytest.mark.parametrize("side", [0, 1])
+@pytest.mark.parametrize(("sums", "codes"), [([(3, 2, 1, 0)], []), ([(1, 0, 3, 2)], []), ([(0, 2), (3, 1)], []), ([(0, 2, 1)], ["R502"])])
+def test_steps_of_the_one_known_operand_may_come_in_any_order_if_each_is_multiplied_once(
+    side: int, sums: list[tuple[int, ...]], codes: list[str]
+):
+    """A strided load, whose elements are not checked, brings the other one."""
+    gpu = Gpu("sm_90a")
+    known = tensor(gpu, (64, BOX), (BOX, ROWS))
+    strided = changed(tensor(gpu, (128, BOX), (BOX, 2 * ROWS - 1)), element_strides=(1, 2))
+    loads = [Load(0, side * TILE, (0, 0)), Load(1, (1 - side) * TILE, (0, 0))]
+    products = [Product(32 * n, TILE + 32 * n, d=32 * d) for d, order in enumerate(sums) for n in order]
+    found = run(kernel(2, loads, products), gpu, known, strided)
+    assert [f.code for f in found.findings] == codes, found.text()
+    assert found.judged.instructions == 0
+
+
 @pytest.mark.parametrize("used", [1, 2, 3])
 def test_steps_of_a_loaded_tile_may_be_left_out(used: int):
     """The last K steps of a tile, or one in the middle: nothing that is stored depends on them."""

@@ -83,8 +83,9 @@ class _Use:
 
     @property
     def k(self) -> int | None:
-        """The first k of B."""
-        return None if self.reads[1] is None else self.reads[1].at[1]
+        """The first k of B, or of A if B is not known."""
+        known = self.reads[1] or self.reads[0]
+        return None if known is None else known.at[1]
 
     @property
     def is_whole(self) -> bool:
@@ -132,8 +133,8 @@ class Pairings:
                 self._free.update(use.step.number for use in its)
 
     def is_of_whole(self, step: Step) -> bool:
-        """Does an instruction belong to a product that multiplies each k of A once with the same k of B? Then its k may
-        come in any order, and in several accumulators.
+        """Does an instruction belong to a product that multiplies each k of A once with the same k of B, as far as both
+        are known? Then its k may come in any order, and in several accumulators.
         """
         return step.number in self._whole
 
@@ -180,16 +181,19 @@ class Pairings:
 
 
 def _of_same_tiles(uses: list[_Use]) -> Iterable[list[_Use]]:
-    """The instructions that multiply the same rows of A and B, of all accumulators, by how far their k are apart."""
+    """The instructions that multiply the same rows of A and B, of all accumulators, by how far their k are apart. If
+    only one operand is known, its rows decide: A may be in registers, or B come by an im2col load.
+    """
     found: dict[Any, list[_Use]] = collections.defaultdict(list)
     for use in uses:
         a, b = use.reads
-        if b is None or use.step.event.is_sparse:
+        known = b or a
+        if known is None or use.step.event.is_sparse:
             continue
-        if a is not None:
+        if a is not None and b is not None:
             found[a.base, a.at[0], b.base, b.at[0], a.at[1] - b.at[1]].append(use)
-        elif use.step.event.a is None:  # A in registers or tensor memory
-            found[b.base, b.at[0]].append(use)
+        else:
+            found[a is None, known.base, known.at[0]].append(use)
     return found.values()
 
 
