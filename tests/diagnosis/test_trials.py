@@ -83,6 +83,7 @@ def ran(body: str, *, try_fixes: bool = True, **given):
         (COPY + "cp.async.commit_group;\nbar.sync 0;\nst.global.b32 [%d1], 5;\n", "X008", "cp.async.wait_all or cp.async.wait_group in the threads", "cp.async.wait_group 0 before line {bar.sync}"),
         (INIT.format(1) + "st.shared.b32 [%r3], %r1;\n" + OTHERS.removeprefix("bar.sync 0;\n"), "X008", "put a barrier", "bar.sync 0 (__syncthreads) before line {ld.shared}"),
         (OWN + "st.global.b32 [%d1], %r1;\n" + INIT.removeprefix(OWN).format(1) + EXPECT.format(256) + LOAD + WAIT.format("") + LEAVE, "X003", "fence.proxy.async after line {st.global}", ""),
+        (STORED.format(FENCE) + "@!%p9 bra J;\n" + BULK + "cp.async.bulk.wait_group.read 0;\nJ: setp.ne.u32 %p4, %r1, 32; @%p4 bra K;\nst.shared.b32 [%r3], 7;\nK: bar.sync 0;\n", "X005", "bar.sync 0 (__syncthreads) between line {wait_group.read} and line {st.shared.b32 [%r3], 7}", ""),
         (STORED.format(FENCE) + BULK + WAITED + "st.shared.b32 [%r3], 7;\n", "X005", "bar.sync 0 (__syncthreads) before line {st.shared.b32 [%r3], 7}", ""),
     ],
 )  # fmt: skip

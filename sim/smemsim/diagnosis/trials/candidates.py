@@ -187,6 +187,19 @@ class _Code:
         body = () if function is None else function.body or ()
         return [other for other in body if other is i or (i.location is not None and other.location == i.location)]
 
+    def meeting(self, i: Instruction) -> Instruction | None:
+        """Where the threads that jump over an instruction go on, by the last branch before it that does so."""
+        function = self.function(i)
+        body = () if function is None else function.body or ()
+        if function is None or not body:
+            return None
+        at = next(n for n, other in enumerate(body) if other is i)
+        for other in reversed(body[:at]):
+            to = [function.labels.get(x.name, 0) for x in other.operands if isinstance(x, Label)] if other.op == "bra" else []
+            if to and at < to[0] < len(body):
+                return body[to[0]]
+        return None
+
     def nearest(self, those: Iterable[Instruction], i: Instruction) -> list[Instruction]:
         """Instructions by how near they are: those before another one in the text, the last of them first, then those
         after it.
@@ -671,6 +684,7 @@ def _waits(f: Finding, at: InLaunch, i: Instruction, code: _Code) -> Iterator[Ca
         alike = code.copies(i)
         edits = tuple(code.put("bar.sync 0;", one, is_before=True) for one in alike)
         yield Candidate(edits, f"bar.sync 0 (__syncthreads) before {lines_of(alike)}", is_all=False)
+        yield from _barriers_behind_wait(f, i, code)
     earlier = [half.instruction for half in f.halves if half.instruction is not None and (half.does == "write" or f.code != "X004")]
     later = [] if f.code == "X004" else [i]
     for op in dict.fromkeys((*(other for other in earlier if other is not i), *later)):
@@ -692,6 +706,22 @@ def _waits(f: Finding, at: InLaunch, i: Instruction, code: _Code) -> Iterator[Ca
         yield from _counted_parity(wait, code)
     if f.code == "X004":
         yield from _missing_wait(i, code)
+
+
+def _barriers_behind_wait(f: Finding, i: Instruction, code: _Code) -> Iterator[Candidate]:
+    """A barrier where the threads that do not wait for a group meet those that do, before an access."""
+    op = next((half.instruction for half in f.halves if half.instruction is not None and _group_kind(half.instruction)), None)
+    wait = (
+        None if op is None else code.after(op, lambda other: other.name.startswith(("cp.async.wait", "cp.async.bulk.wait", "wgmma.wait")))
+    )
+    if wait is None or code.function(wait) is None or code.function(wait) is not code.function(code.own(i)):
+        return
+    waits, accesses = [one for one in code.copies(wait) if one.operands == wait.operands], code.copies(i)
+    meets = [meet for one in waits if (meet := code.meeting(one)) is not None]
+    if len(meets) == len(waits):
+        edits = tuple(code.put("bar.sync 0;", meet, is_before=True) for meet in meets)
+        text = f"bar.sync 0 (__syncthreads) between {lines_of(waits)} and {lines_of(accesses)}"
+        yield Candidate(edits, text, is_all=False)
 
 
 def _is_copied_after_wait(f: Finding, i: Instruction, code: _Code) -> bool:
