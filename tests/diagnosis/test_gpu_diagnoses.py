@@ -85,6 +85,16 @@ def test_a_poll_that_holds_up_a_barrier_is_the_cause_and_says_what_it_reads(load
         assert (barrier.instruction, barrier.cause.line) == ("bar.sync 0", poll.line)
 
 
+@pytest.mark.parametrize(("wanted", "has_passed"), [(3, True), (5, None), (7, False)])
+def test_a_poll_for_a_value_that_a_counter_has_passed_says_so(wanted: int, has_passed: bool | None):
+    """The word is 5. A writer may have put 3 there before the loop has looked."""
+    poll = f"L: ld.acquire.gpu.global.u32 %r7, [%d20+4]; setp.ne.u32 %p2, %r7, {wanted}; @%p2 bra L;"
+    run = ran(f"setp.ne.u32 %p1, %r1, 0; @%p1 bra J;\nst.release.gpu.global.u32 [%d20+4], 5;\n{poll}\nJ: bar.sync 0;")
+    assert run.ok == (has_passed is None), run.text()
+    for f in run.findings[:1]:
+        assert f.repair.startswith(f"if it was {wanted} before: let the thread that writes it wait for an answer") == has_passed, f.repair
+
+
 def test_lanes_that_went_on_in_a_loop_are_seen_as_well():
     loop = f"mov.u32 %r7, 0; L: {{}} bar.sync 0; add.u32 %r7, %r7, 1; setp.lt.u32 %p2, %r7, 4; @%p2 bra L; {OUT}"
     assert first(loop.format(f"{LANES}{BUTTERFLY}\nJ:"), block=64).instruction.startswith("shfl")

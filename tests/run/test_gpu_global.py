@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import numpy as np
@@ -1118,6 +1119,55 @@ def test_what_a_semaphore_lacks_is_named_where_updates_may_be_lost(bar, order, w
     lost = [f for f in findings if "may be lost" in f.what]
     assert bool(lost) == bool(findings) == bool(why)
     assert all(why in f.why and f.repair.startswith(("if line", fix)) and fix in f.repair for f in lost), lost
+
+
+@pytest.mark.parametrize(("word", "is_right"), [("release.gpu", True), ("volatile", False)])
+def test_a_store_that_passes_a_lock_on_without_a_release_is_named_where_updates_may_be_lost(word, is_right):
+    body = SEMAPHORE.replace("red.{}.gpu.global.add.u32 [%d20], 1;", "add.u32 %r9, %r8, 1;\nst.{}.global.u32 [%d20], %r9;")
+    done, _ = run_in(body.format("bar.sync 0;", word), [np.zeros(n, np.uint32) for n in (1, 64)], grid=3, block=64)
+    lost = [f for f in done.result.findings.values() if "may be lost" in f.what]
+    assert bool(lost) != is_right
+    assert all(re.match(r"if line \d+ sets a flag: st\.release instead of st\.volatile there; or one atomic", f.repair) for f in lost), lost
+
+
+# CTA 0 fills 64 words three times, CTA 1 reads them. The words of turns are those that thread 0 of the reader, and of the writer, sets.
+SLOT = """mov.u32 %r8, %ctaid.x; setp.ne.u32 %p1, %r8, 0; setp.ne.u32 %p2, %r1, 0; mul.wide.u32 %d1, %r1, 4; add.u64 %d1, %d21, %d1; mov.u32 %r9, 0; mov.u32 %r12, 0;
+LOOP: add.u32 %r10, %r9, 1; @%p1 bra READ; @%p2 bra W1; W0: ld.acquire.gpu.global.u32 %r3, [%d20]; setp.ne.u32 %p3, %r3, %r9; @%p3 bra W0;
+W1: bar.sync 0; st.global.u32 [%d1], %r9; bar.sync 0; @!%p2 st.release.gpu.global.u32 [%d20+4], %r10; bra NEXT;
+READ: @%p2 bra R1; R0: ld.acquire.gpu.global.u32 %r5, [%d20+4]; setp.ne.u32 %p3, %r5, %r10; @%p3 bra R0;
+R1: bar.sync 0;
+ld.global.u32 %r4, [%d1];
+{}
+add.u32 %r12, %r12, %r4; @!%p2 st.release.gpu.global.u32 [%d20], %r10;
+NEXT: mov.u32 %r9, %r10; setp.lt.u32 %p3, %r9, 3; @%p3 bra LOOP; @%p1 st.global.u32 [%d1+256], %r12;"""
+
+
+@pytest.mark.parametrize("bar", ["bar.sync 0;", ""])
+def test_a_slot_that_is_given_back_before_all_threads_have_read_it_needs_a_barrier(bar):
+    done, _ = run_in(SLOT.format(bar), [np.zeros(n, np.uint32) for n in (2, 128)], grid=2, block=64)
+    findings = [*done.result.findings.values()]
+    assert bool(findings) != bool(bar), findings
+    for f in findings:
+        assert "may be overwritten before it is read" in f.what
+        assert re.match(r"if line (\d+) sets the flag: bar.sync \(__syncthreads\) between line (\d+) and line \1; or", f.repair), f.repair
+
+
+# Each CTA writes its 32 words, waits until both have, and reads those of the other one; twice.
+ROUNDS = """mov.u32 %r8, %ctaid.x; setp.ne.u32 %p2, %r1, 0; mov.u32 %r9, 0; mov.u32 %r4, %r1;
+LOOP: mul.lo.u32 %r10, %r9, {}; mad.lo.u32 %r10, %r8, 32, %r10; add.u32 %r10, %r10, %r1; mul.wide.u32 %d1, %r10, 4; add.u64 %d1, %d21, %d1;
+st.global.u32 [%d1], %r4; xor.b32 %r10, %r10, 32; mul.wide.u32 %d1, %r10, 4; add.u64 %d1, %d21, %d1; add.u32 %r9, %r9, 1; mul.lo.u32 %r11, %r9, 2; bar.sync 0;
+@%p2 bra ON; red.release.gpu.global.add.u32 [%d20], 1; WAIT: ld.acquire.gpu.global.u32 %r3, [%d20]; setp.lt.u32 %p3, %r3, %r11; @%p3 bra WAIT;
+ON: bar.sync 0; ld.global.u32 %r4, [%d1]; add.u32 %r4, %r4, 1; setp.lt.u32 %p3, %r9, 2; @%p3 bra LOOP;"""
+
+
+@pytest.mark.parametrize("apart", [64, 0])
+def test_words_that_are_written_again_while_others_read_them_need_two_buffers(apart):
+    done, _ = run_in(ROUNDS.format(apart), [np.zeros(n, np.uint32) for n in (1, 128)], grid=2, block=32)
+    findings = [*done.result.findings.values()]
+    assert bool(findings) != bool(apart), findings
+    assert all(
+        "write to another buffer than the one that is still read" in f.repair and "if threads add" not in f.repair for f in findings
+    ), findings
 
 
 @pytest.mark.parametrize(

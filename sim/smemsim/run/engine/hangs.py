@@ -147,45 +147,55 @@ def _report_loops(launch: Launch, wave: Wave, repair: str, full: str) -> None:
             own = threads[wave.pc[threads] == at]
             who, is_single = _who(wave, own), _is_single(wave, own)
             i = _instruction(wave, at - first, polls=first == YIELDED)
-            reads, arrays = _polled(wave, at - first, int(own[0])) if first == YIELDED else ("", ())
+            reads, arrays, missed = _polled(wave, at - first, int(own[0])) if first == YIELDED else ("", (), "")
             launch.find(
-                "X006", i, f"{who} {_does(wave, is_single=is_single)}", repair or wave.progress.way_out or _end_of_loop(wave, at - first),
+                "X006", i, f"{who} {_does(wave, is_single=is_single)}",
+                repair or wave.progress.way_out or f"{missed}{_end_of_loop(wave, at - first)}",
                 why=f"{what}{reads}{full}", halves=(Half("loop", f"{who} ({i.name})", i),), arrays=arrays,
             )  # fmt: skip
 
 
-def _polled(x: Wave, block: int, thread: int) -> tuple[str, tuple[int, ...]]:
-    """What a thread reads of global memory again and again in a loop, and with what it compares that; the array."""
+def _polled(x: Wave, block: int, thread: int) -> tuple[str, tuple[int, ...], str]:
+    """What a thread reads of global memory again and again in a loop, and with what it compares that; the array; the
+    fix if the value that it waits for may have come and gone.
+    """
     body = [i for n in sorted(loop_around(x.program, block) or {block}) for i in x.program.blocks[n].instructions]
     loads = {i.site: i for i in body if i.op in ("ld", "atom") and not any(word.startswith(OTHER_SPACES) for word in i.modifiers)}
     if len(loads) != 1:
-        return "", ()
+        return "", (), ""
     (load,) = loads.values()
     gives, address = load.operands[0], load.operands[1]
     if not isinstance(gives, Register) or not isinstance(address, Address) or not isinstance(address.base, Register):
-        return "", ()
+        return "", (), ""
     others = {slot for i in body if i is not load for slot in i.given}
     if not others.isdisjoint((gives.slot, address.base.slot)) or not {"f16", "bf16", "f32", "f64"}.isdisjoint(load.modifiers):
-        return "", ()
+        return "", (), ""
     x.materialize()
     at = int(x.r[address.base.slot][thread]) + address.offset
     region = x.launch.memory.find(at) if x.launch.memory.holds(at) else None
     if region is None:
-        return "", ()
+        return "", (), ""
     name = x.launch.array_name(region.begin, region.begin + len(region.data)) or region.name
     where = f"byte {at - region.begin} of {name}" if name else f"{at:#x}"
     told = f": {_who(x, np.array([thread]))} reads {x.r[gives.slot][thread]} at {where}"
-    return told + next(filter(None, (_compared(x, i, gives.slot, thread) for i in body if i.op == "setp")), ""), (region.begin,)
+    compares = [(i, value) for i in body if i.op == "setp" and (value := _compared(x, i, gives.slot, thread)) is not None]
+    if not compares:
+        return told, (region.begin,), ""
+    i, awaited = compares[0]
+    has_passed = i.modifiers[0] in ("eq", "ne") and int(x.r[gives.slot][thread]) > awaited >= 0 and load.op == "ld"
+    missed = f"if it was {awaited} before: let the thread that writes it wait for an answer before it writes again; or " * has_passed
+    return f"{told}, and compares it with {awaited} ({i.name})", (region.begin,), missed
 
 
-def _compared(x: Wave, i: Instruction, slot: int, thread: int) -> str:
-    """With what a thread compares the value of a register."""
+def _compared(x: Wave, i: Instruction, slot: int, thread: int) -> int | None:
+    """With what a thread compares the value of a register, if that is known."""
     sides = i.operands[1:3]
     other = [one for one in sides if not (isinstance(one, Register) and one.slot == slot)]
     if len(other) != 1:
-        return ""
-    value = x.r[other[0].slot][thread] if isinstance(other[0], Register) else other[0].value if isinstance(other[0], Immediate) else None
-    return "" if value is None else f", and compares it with {value} ({i.name})"
+        return None
+    if isinstance(other[0], Register):
+        return int(x.r[other[0].slot][thread])
+    return other[0].value if isinstance(other[0], Immediate) else None
 
 
 def _end_of_loop(x: Wave, block: int) -> str:

@@ -155,6 +155,8 @@ class GlobalFindings:
                 flag = lock[0], f"{lock[1]}{OR}{repair}"
             elif not flag[0] and not is_near and (lone := self._lone_flag(load, other)) is not None:
                 flag = lone
+            elif not flag[0] and not is_near:
+                repair = f"{maybe_flag(self.x.program, other, load, ('st',))}{repair}"
             return Said(races.lost_update(mine, theirs, load, where, flag[0], of_one_cta=is_near), flag[1] or repair)
         is_copy, is_read = bool(self.history.numbers.asynchronous[epoch & loops.INDEX]), theirs.does == "read"
         is_note = False
@@ -283,22 +285,32 @@ class GlobalFindings:
         if near:
             lock = "; if a lock or a flag orders them: __threadfence() (fence.acq_rel) after the atomic that takes it and before the one that releases it"
             return "nothing orders the two", self.reporting.between(BARRIER, other, i) + lock * self.clocks.carries_global
-        if narrow_flag := self._narrow_flag(i, other):
-            return narrow_flag
-        if lone_flag := self._lone_flag(i, other):
-            return lone_flag
+        if found := self._narrow_flag(i, other) or self._lone_flag(i, other):
+            return found
         if is_read and any(f.code == "R507" and f.site == other.site for f in self.x.launch.result.findings.values()):
             return "nothing orders the two, and nothing has written the bytes before they are read", self._order(i, other, near)
         if does == "read" and not is_read and (release := self._release_before(i, other)) is not None:
             why = f"nothing orders the two: {release.at} ({release.name}) releases before {other.at} stores"
             return why, f"{other.at} before {release.at}, if that sets the flag; or {self._order(other, i, near)}"
-        both_write = does == "write" and not is_read
-        change = "let one thread write it, or add with atom or red" if both_write else "if threads add to it, use atom or red"
         flag = maybe_flag(self.x.launch.program, other, i)
         if flag and (ticket := unfenced_atomic(self.x.launch.program, other, i))[0]:
             return ticket[0], f"{ticket[1]}{OR}{self._order(other, i, near)}"
-        turned = "; if the read needs what is written: the other way round" * (is_read and does == "write" and not flag)
-        return "nothing orders the two", f"{flag or f'{change}; or '}{self._order(other, i, near)}{turned}"
+        if flag:
+            return "nothing orders the two", f"{flag}{self._order(other, i, near)}"
+        return "nothing orders the two", self._no_flag(i, other, does, near, is_read=is_read)
+
+    def _no_flag(self, i: Instruction, other: Instruction, does: str, near: bool, *, is_read: bool) -> str:
+        """The fix if nothing may be a relaxed flag between two accesses."""
+        change = turned = ""
+        if does == "write" and not is_read:
+            change = "let one thread write it, or add with atom or red; or "
+        elif id(i if is_read else other) in self.rule.accumulations:
+            change = "use atom or red for the sum; or "
+        if is_read and does == "write":
+            turned = "; if the read needs what is written: the other way round"
+            if other is not self.rule.updates.get(id(i)) and leads_past(self.x.launch.program, other, i, []):
+                turned += f"{OR}let {self.reporting.ends(other, i)[1]} write to another buffer than the one that is still read"
+        return f"{self._early_flag(i, other) or change}{self._order(other, i, near)}{turned}"
 
     def _release_before(self, read: Instruction, store: Instruction) -> Instruction | None:
         """The write with .release just before a store, if an acquire precedes the read: they may be exchanged."""
@@ -337,6 +349,34 @@ class GlobalFindings:
         Only some threads read the flag, or set it, and no barrier of the CTA is between these and the access.
         """
         program, body = self.x.launch.program, self.x.launch.program.inlined.body
+        reads, sets, bars = self._flags(i, other)
+        if not reads or not sets:
+            return None
+        read_by_all = [j for j in reads if j.guard is None]
+        if all(leads_past(program, j, i, bars) for j in reads) and leads_past(program, body[0], i, read_by_all):
+            lines = lines_of(reads)
+            why = f"only the threads that execute {lines} read the flag, and no bar.sync is between {lines} and {i.at}"
+            return f"nothing orders the two: {why}", f"bar.sync (__syncthreads) between {lines} and {i.at}"
+        if all(leads_past(program, other, j, bars) for j in sets) and self._is_set_by_some(other, sets):
+            lines = lines_of(sets)
+            why = f"only the threads that execute {lines} set the flag, and no bar.sync is between {other.at} and {lines}"
+            return f"nothing orders the two: {why}", f"bar.sync (__syncthreads) between {other.at} and {lines}"
+        return None
+
+    def _early_flag(self, i: Instruction, other: Instruction) -> str:
+        """The fix if some threads may set a flag before others have made an access (`other`). The program has several
+        flags, so which one is meant is not certain.
+        """
+        reads, sets, bars = self._flags(i, other)
+        early = [j for j in sets if leads_past(self.x.launch.program, other, j, bars)] if reads and bars else []
+        if not early or not self._is_set_by_some(other, sets):
+            return ""
+        lines = lines_of(early)
+        return f"if {lines} set{'s' * (len(early) == 1)} the flag: bar.sync (__syncthreads) between {other.at} and {lines}{OR}"
+
+    def _flags(self, i: Instruction, other: Instruction) -> tuple[list[Instruction], list[Instruction], list[Instruction]]:
+        """The reads of flags before an access, the writes of flags after the other one, and all barriers of the CTA."""
+        program, body = self.x.launch.program, self.x.launch.program.inlined.body
         compared, fences = message_flags(program), [j for j in body if j.op in ("fence", "membar")]
         flags = [j for j in body if j is not i and j is not other and _is_strong(j)]
         # An atomic operation whose result no comparison uses (as of a histogram) reads no flag. A relaxed one without a
@@ -349,22 +389,13 @@ class GlobalFindings:
             and (not _RELEASING.isdisjoint(j.modifiers) or any(leads_past(program, fence, j, []) for fence in fences))
             and leads_past(program, other, j, [])
         ]
-        if not reads or not sets:
-            return None
-        bars, ends = (
-            [j for j in body if j.op in ("bar", "barrier") and "warp" not in j.modifiers],
-            [j for j in body if j.op in ("ret", "exit")],
-        )
-        read_by_all, set_by_all = ([j for j in some if j.guard is None] for some in (reads, sets))
-        if all(leads_past(program, j, i, bars) for j in reads) and leads_past(program, body[0], i, read_by_all):
-            lines = lines_of(reads)
-            why = f"only the threads that execute {lines} read the flag, and no bar.sync is between {lines} and {i.at}"
-            return f"nothing orders the two: {why}", f"bar.sync (__syncthreads) between {lines} and {i.at}"
-        if all(leads_past(program, other, j, bars) for j in sets) and any(leads_past(program, other, end, set_by_all) for end in ends):
-            lines = lines_of(sets)
-            why = f"only the threads that execute {lines} set the flag, and no bar.sync is between {other.at} and {lines}"
-            return f"nothing orders the two: {why}", f"bar.sync (__syncthreads) between {other.at} and {lines}"
-        return None
+        return reads, sets, [j for j in body if j.op in ("bar", "barrier") and "warp" not in j.modifiers]
+
+    def _is_set_by_some(self, other: Instruction, sets: list[Instruction]) -> bool:
+        """Is there a way from an access to the end of the kernel on which a thread sets no flag?"""
+        program = self.x.launch.program
+        set_by_all = [j for j in sets if j.guard is None]
+        return any(leads_past(program, other, end, set_by_all) for end in program.inlined.body if end.op in ("ret", "exit"))
 
     def _order(self, other: Instruction, i: Instruction, near: bool) -> str:
         """What orders an earlier access before another one."""
