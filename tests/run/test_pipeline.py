@@ -655,6 +655,70 @@ ret;
 }"""
 
 
+# Warp 0 fills stages of 512 bytes, and warp 1 reads them; each waits for the other at mbarriers.
+STAGES = """.version 8.8
+.target sm_90a
+.address_size 64
+.visible .entry k(.param .u64 p) .reqntid 64, 1, 1 {{
+.reg .b32 %t, %n, %s, %full, %empty, %stage, %parity, %x, %own; .reg .b64 %g, %st; .reg .pred %p, %q, %one;
+.shared .align 128 .b8 tiles[2048]; .shared .align 8 .b8 bars[64];
+ld.param.u64 %g, [p]; mov.u32 %t, %tid.x; mov.u32 %n, 0; setp.eq.u32 %one, %t, 0;
+@!%one bra READY;
+{inits}
+READY: bar.sync 0; setp.lt.u32 %q, %t, 32;
+LOOP: rem.u32 %stage, %n, {stages}; shl.b32 %x, %stage, 3; mov.u32 %s, bars; add.u32 %full, %s, %x; add.u32 %empty, %full, 32;
+div.u32 %parity, %n, {stages}; and.b32 %parity, %parity, 1; shl.b32 %x, %stage, 9; mov.u32 %s, tiles; add.u32 %s, %s, %x;
+shl.b32 %own, %t, 4; and.b32 %own, %own, 511; add.u32 %own, %own, %s;
+@%q bra LOADS;
+FULL: mbarrier.try_wait.parity.shared::cta.b64 %p, [%full], %parity;
+@!%p bra FULL;
+ld.shared.u32 %x, [%own];
+mbarrier.arrive.shared::cta.b64 _, [%empty];
+bra NEXT;
+LOADS: xor.b32 %parity, %parity, 1;
+EMPTY: mbarrier.try_wait.parity.shared::cta.b64 %p, [%empty], %parity;
+@!%p bra EMPTY;
+{load}
+NEXT: add.u32 %n, %n, 1; setp.lt.u32 %p, %n, 8;
+@%p bra LOOP;
+bar.sync 0;
+ret;
+}}"""
+BULK = """@!%one bra NEXT;
+mbarrier.arrive.expect_tx.shared::cta.b64 %st, [%full], 512;
+cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%s], [%g], 512, [%full];"""
+WORDS = """cp.async.cg.shared.global [%own], [%g], 16;
+cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%full];"""
+ITS_OWN = """xor.b32 %parity, %parity, 1;
+OWN: mbarrier.try_wait.parity.shared::cta.b64 %p, [%full], %parity;
+@!%p bra OWN;"""
+
+
+def staged(load, arrivals, stages):
+    inits = (
+        f"mbarrier.init.shared::cta.b64 [bars+{8 * n}], {arrivals}; mbarrier.init.shared::cta.b64 [bars+{32 + 8 * n}], 32;"
+        for n in range(stages)
+    )
+    return STAGES.format(load=load, stages=stages, inits=" ".join(inits))
+
+
+@pytest.mark.parametrize("waits", [False, True])
+@pytest.mark.parametrize("stages", [1, 2, 3, 4])
+def test_a_ring_of_words_that_an_mbarrier_counts_is_like_one_of_bulk_copies(stages, waits):
+    """Also where the warp that loads waits for each of its loads: then one is in flight."""
+    seen = []
+    for load, arrivals in ((BULK, 1), (WORDS, 32)):
+        gpu = smemsim.Gpu("sm_90a")
+        text = staged(f"{load}\n{ITS_OWN}" if waits else load, arrivals, stages)
+        run = gpu.launch(text, args=[gpu.array(np.arange(128, dtype=np.uint32))], pipeline=True, progress=False)
+        (ring,) = run.pipeline.rings
+        told = [(f.barrier, f.phase, f.stage, f.places, sum(size for _, size in f.sizes)) for f in ring.fillings]
+        seen.append((len(ring.stages), ring.depth, ring.allowed, ring.effective, told))
+        assert run.ok
+        assert ring.allowed == tuple(1 if waits else min(n + 1, stages) for n in range(8))
+    assert seen[0] == seen[1]
+
+
 # The mbarriers of each buffer in a variable of its own; of equal names with a number, as of an unrolled loop.
 OWN = TWO_BUFFERS.replace(".b8 bars[32]", ".b8 bars_k[32]; .shared .align 8 .b8 bars_v[32]")
 OWN = re.sub(r"bars\+(8|24)", lambda found: f"bars_v+{found[1]}", OWN).replace("[bars]", "[bars_k]").replace("bars+16", "bars_k+16")
@@ -755,8 +819,15 @@ def as_of_first(recorder, first, threads):
 @pytest.mark.parametrize("together", [8, 2])
 @pytest.mark.parametrize(
     ("text", "block", "cluster"),
-    [(copies(2, 4, 2), 32, 1), (copies(1, 4, 0), 32, 1), (TWO_BUFFERS, 64, 1), (HANGS, 64, 1), (MULTICAST.format(loads=5), 64, 2)],
-    ids=["groups", "one group", "bulk", "hangs", "multicast"],
+    [
+        (copies(2, 4, 2), 32, 1),
+        (copies(1, 4, 0), 32, 1),
+        (TWO_BUFFERS, 64, 1),
+        (HANGS, 64, 1),
+        (MULTICAST.format(loads=5), 64, 2),
+        (staged(WORDS, 32, 2), 64, 1),
+    ],
+    ids=["groups", "one group", "bulk", "hangs", "multicast", "words"],
 )
 def test_each_cta_has_the_record_of_the_first_if_it_does_the_same(text, block, cluster, together, monkeypatch):
     monkeypatch.setattr(grid, "at_once", lambda launch, *, sanitizer=True: together)
