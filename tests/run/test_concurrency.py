@@ -1177,7 +1177,7 @@ KERNELS = (
     *(Kernel(f"lanes, one waits, {who} hears by {polls}{then}, a third reads {what}", heard_by_one(at, polls, meets, later, number), found)
       for who, number in (("one", 1), ("the same", 0)) for polls in ("ld.acquire", "ld.relaxed")
       for then, meets, later in (("", "", ""), (", a fourth waits", "", THIRD), (", they meet", "bar.warp.sync -1;", ""))
-      for what, at, found in (("what it heard of", "1024", ""), ("the copy", "0", "" if meets else "X004"))
+      for what, at, found in (("what it heard of", "1024", "" if meets else "X008"), ("the copy", "0", "" if meets else "X004"))
       if number == 1 or polls == "ld.acquire"),
     *(Kernel(f"lanes, one waits, a third hears by {polls}, and reads", heard_by_one("1024", polls, "", THIRD, 2)) for polls in ("ld.acquire", "ld.relaxed")),
     *(Kernel(f"lanes, one waits, all wait for a group, a fourth waits, {name}", copied_apart(reads), found)
@@ -1461,6 +1461,73 @@ def test_a_matrix_of_words_that_lanes_have_just_stored_wants_a_barrier_of_the_wa
             assert done.findings == []
             assert [f.code for f in done.remarks] == ["X008"] * (not orders), (meets, grid)
             assert all("bar.warp.sync" in f.repair for f in done.remarks)
+
+
+# What warp 1 does to the words of a stage before its signal, and what lanes of warp 0 do there after it
+BEFORE_SIGNAL = {
+    "ld": "ld.shared.u32 %r20, [%r8]; add.u32 %r9, %r9, %r20;",
+    "ld.u8": "ld.shared.u8 %r20, [%r8]; add.u32 %r9, %r9, %r20;",
+    "ld.volatile": "ld.volatile.shared.u32 %r20, [%r8]; add.u32 %r9, %r9, %r20;",
+    "ldmatrix": "mad.lo.u32 %r21, %r3, 16, %r5; ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r20}, [%r21]; add.u32 %r9, %r9, %r20;",
+    "bulk store": "@!%p4 bra B; cp.async.bulk.global.shared::cta.bulk_group [%rd1+2048], [sm], 128; cp.async.bulk.commit_group; cp.async.bulk.wait_group.read 0; B:",
+    "st": "add.u32 %r20, %r3, 5; st.shared.u32 [%r8], %r20;",
+    "st.u8": "add.u32 %r20, %r3, 5; st.shared.u8 [%r8], %r20;",
+}
+SIGNALS_AND_WAITS = {
+    "mbarrier": ("mbarrier.arrive.shared::cta.b64 _, [bar];", waits()),
+    "relaxed mbarrier": ("mbarrier.arrive.shared::cta.b64 _, [bar];", f"{RELAXED} {ACQ}"),
+    "flag": ("st.release.cta.shared.u32 [sm+2048], 1;", "P: ld.acquire.cta.shared.u32 %r15, [sm+2048]; setp.ne.u32 %p10, %r15, 1; @%p10 bra P;"),
+    "relaxed flag": ("st.release.cta.shared.u32 [sm+2048], 1;", f"P: ld.relaxed.cta.shared.u32 %r15, [sm+2048]; setp.ne.u32 %p10, %r15, 1; @%p10 bra P; {ACQ}"),
+    "flag in global memory": ("st.release.gpu.global.u32 [%rd2+2048], 99;", "P: ld.acquire.gpu.global.u32 %r15, [%rd2+2048]; setp.ne.u32 %p10, %r15, 99; @%p10 bra P;"),
+    "atom": ("red.release.cta.shared.add.u32 [sm+2048], 1;", "P: atom.acquire.cta.shared.add.u32 %r15, [sm+2048], 0; setp.ne.u32 %p10, %r15, 1; @%p10 bra P;"),
+}  # fmt: skip
+LATE_ACCESSES = {
+    "st": "add.u32 %r20, %r3, 70; st.shared.u32 [%r8], %r20;",
+    "st.u8": "add.u32 %r20, %r3, 70; st.shared.u8 [%r8], %r20;",
+    "red": "red.shared.add.u32 [%r8], 1;",
+    "cp.async": "mul.wide.u32 %rd4, %r3, 4; add.u64 %rd4, %rd4, %rd2; cp.async.ca.shared.global [%r8], [%rd4+64], 4; cp.async.wait_all;",
+    "bulk load": f"setp.eq.u32 %p15, %r3, 1; @!%p15 bra L; mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar+8], 128; cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [sm], [%rd2], 128, [bar+8]; L: {waits('[bar+8]', label='V')}",
+    "ld": f"ld.shared.u32 %r9, [%r8]; {RESULT}",
+    "ld.u8": f"ld.shared.u8 %r9, [%r8]; {RESULT}",
+    "ld.volatile": f"ld.volatile.shared.u32 %r9, [%r8]; {RESULT}",
+    "bulk store": "setp.eq.u32 %p15, %r3, 1; @!%p15 bra L; cp.async.bulk.global.shared::cta.bulk_group [%rd1+2048], [sm], 128; cp.async.bulk.commit_group; cp.async.bulk.wait_group 0; L:",
+}
+WAITED_BY_LANE_0 = [
+    *(("mbarrier", before, "st") for before in ("ld", "ld.u8", "ld.volatile", "ldmatrix", "bulk store", "st", "st.u8")),
+    *(("mbarrier", "ld", after) for after in ("st.u8", "red", "cp.async", "bulk load")),
+    *(("mbarrier", "st", after) for after in ("ld", "ld.volatile", "bulk store")),
+    ("mbarrier", "st.u8", "ld.u8"),
+    *((by, *pair) for by in SIGNALS_AND_WAITS if by != "mbarrier" for pair in (("ld", "st"), ("st", "ld"))),
+]
+
+
+def waited_by_lane_0(by: str, before: str, after: str, meets: str) -> Kernel:
+    """Lane 0 of warp 0 waits for warp 1, which comes first in the text: the wait never has to wait."""
+    signal, wait = SIGNALS_AND_WAITS[by]
+    proxy = "fence.proxy.async.shared::cta;"
+    return Kernel("", f"""{init()} {init(1, "[bar+8]")} add.u32 %r22, %r1, 300; st.shared.u32 [%r6], %r22; @%p1 st.volatile.shared.u32 [sm+2048], 0; {proxy} bar.sync 0;
+    @%p2 bra TAKE; {BEFORE_SIGNAL[before]} {proxy} bar.warp.sync -1; @%p4 {signal} {RESULT} bra OUT; TAKE: @!%p4 bra N; {wait} N: {meets} {LATE_ACCESSES[after]} OUT:""")  # fmt: skip
+
+
+@pytest.mark.parametrize(("by", "before", "after"), WAITED_BY_LANE_0)
+def test_lanes_that_do_not_meet_the_lane_that_waited_are_found(by, before, after):
+    """The access of a lane that has not waited, whether the wait had to wait or not."""
+    (found,) = run(waited_by_lane_0(by, before, after, "")).findings
+    assert found.code == ("X005" if before == "bulk store" else "X008")
+    assert found.why.startswith("only lane 0 waited, at ")
+    assert found.repair.startswith("bar.warp.sync (__syncwarp) after the wait")
+    right = run(waited_by_lane_0(by, before, after, "bar.warp.sync -1;"))
+    assert [*right.findings, *right.remarks] == []
+
+
+@pytest.mark.parametrize("meets", ["", "bar.warp.sync -1;"])
+def test_lanes_overwrite_what_one_of_them_has_stored_and_waited_for(meets):
+    """No other lane can wait for its bulk store: the fix is no such wait."""
+    store = "cp.async.bulk.global.shared::cta.bulk_group [%rd1], [sm], 128; cp.async.bulk.commit_group; cp.async.bulk.wait_group.read 0;"
+    body = f"st.shared.u32 [%r8], %r3; fence.proxy.async.shared::cta; bar.warp.sync -1; @!%p4 bra B; {store} B: {meets} st.shared.u32 [%r8], %r5;"
+    done = run(Kernel("", body, block=32))
+    assert [(f.code, f.repair) for f in done.findings] == [("X005", "bar.warp.sync (__syncwarp) after the wait")] * (not meets)
+    assert done.remarks == []
 
 
 @pytest.mark.parametrize("tiers", ["closures", "compiled"])

@@ -273,6 +273,11 @@ class VectorClocks:
             else [row_of(rows, n) for rows in phase.closed.known.get(self.grid.wave, {}).values()]
         )
 
+    def told(self, what: Any, *, relaxed: bool, scope: int) -> set[int] | None:
+        """The warps that know, by reads of a scope, what was released at an address; None if nothing was."""
+        phase, _ = self.phases.looked_at(what)
+        return None if phase is None or phase.closed is None else phase.told.get((self.grid.wave, scope, relaxed), set())
+
     def has_seen(self, warps: Any, others: Any) -> Any:
         """The clocks up to which warps have seen others from which they may have learned."""
         return self.seen[warps, others % self.columns]

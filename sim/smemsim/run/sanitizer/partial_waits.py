@@ -10,21 +10,25 @@ Other knowledge of a warp belongs to all its lanes.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+import functools
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from smemsim.base.distinct import distinct
 from smemsim.core.finding import ranges
 from smemsim.core.ptx.module import Instruction
+from smemsim.run.following import WHOLE
 from smemsim.run.sanitizer import races
 from smemsim.run.sanitizer.happens_before import VectorClocks
-from smemsim.run.sanitizer.operations import OPERATIONS, Operations, Renumbering
+from smemsim.run.sanitizer.operations import NOBODY, OPERATIONS, Operation, Operations, Renumbering
 from smemsim.run.sanitizer.phases import Rows
 from smemsim.run.sanitizer.races import Access
-from smemsim.run.sanitizer.reporting import Reporting
-from smemsim.run.sanitizer.synchronisation import ALL_LANES, Threads, by_warps
+from smemsim.run.sanitizer.reporting import WORD, Reporting
+from smemsim.run.sanitizer.shared_rule import WordAccess
+from smemsim.run.sanitizer.shared_table import SharedTable
+from smemsim.run.sanitizer.synchronisation import ALL_LANES, by_warps
 from smemsim.run.sanitizer.twins import Twins
 from smemsim.run.warps import EXITED, WARP, are_whole_warps
 
@@ -34,49 +38,67 @@ if TYPE_CHECKING:
 __all__ = ["PartialWaits"]
 
 
+MOST_WAITS = 8  # of lanes that are remembered
+# What lanes know: the clocks of other warps that they have seen, the complete operations, and those whose reads are
+# complete.
+_Known: TypeAlias = tuple[np.ndarray, ...]
+
+
+def _joined(one: _Known, other: _Known) -> _Known:
+    """The knowledge of both."""
+    return tuple(map(np.maximum, one, other))
+
+
+def _is_within(one: _Known, other: _Known) -> bool:
+    """Is all that one knows known to the other?"""
+    return not any((a > b).any() for a, b in zip(one, other, strict=True))
+
+
 @dataclasses.dataclass(eq=False)
 class _Lanes:
-    """Lanes of a warp (a bit set) with equal knowledge: the clocks of other warps that they have seen, and the complete
-    operations. The part of both that counts from their next fence on is `coming`. The last wait that they learned from
-    is `wait`.
+    """Lanes of a warp (a bit set) with equal knowledge. The part of it that counts from their next fence on is
+    `coming`. The last `waits` that they learned from each have what the lanes knew then.
     """
 
     lanes: int
-    seen: np.ndarray
-    done: np.ndarray
-    coming: tuple[np.ndarray, np.ndarray] | None = None
-    wait: Instruction | None = None
+    known: _Known
+    coming: _Known | None = None
+    waits: tuple[tuple[Instruction, _Known], ...] = ()
 
     def split(self, lanes: int) -> _Lanes:
         """Some of these lanes, which are no longer among them."""
         self.lanes &= ~lanes
-        return _Lanes(lanes, self.seen, self.done, self.coming, self.wait)
+        return _Lanes(lanes, self.known, self.coming, self.waits)
 
-    def learn(self, seen: np.ndarray, done: np.ndarray) -> None:
+    def note(self, i: Instruction) -> None:
+        """The lanes have learned by a wait."""
+        known = self.known if self.coming is None else _joined(self.known, self.coming)
+        if not self.waits or not _is_within(known, self.waits[-1][1]):
+            self.waits = *self.waits[1 - MOST_WAITS :], (i, known)
+
+    def learn(self, more: _Known) -> None:
         """The lanes know this, too."""
-        self.seen, self.done = np.maximum(self.seen, seen), self.done | done
+        self.known = _joined(self.known, more)
 
-    def learn_next(self, seen: np.ndarray, done: np.ndarray) -> None:
+    def learn_next(self, more: _Known) -> None:
         """The lanes learn this after their next fence."""
-        before = self.coming or (seen, done)
-        self.coming = np.maximum(before[0], seen), before[1] | done
+        self.coming = _joined(self.coming or more, more)
 
     def knows_as(self, other: _Lanes) -> bool:
         """Do other lanes know the same?"""
         if self.coming is not None or other.coming is not None:
             return False
-        return np.array_equal(self.seen, other.seen) and np.array_equal(self.done, other.done)
+        return all(map(np.array_equal, self.known, other.known))
 
 
 @dataclasses.dataclass(eq=False)
 class _Warp:
     """The knowledge of a warp's lanes since they synchronised last, `met` times. The warp's knowledge when that was
-    brought up to date is `seen` and `done`.
+    brought up to date is `known`.
     """
 
     met: int
-    seen: np.ndarray
-    done: np.ndarray
+    known: _Known
     each: list[_Lanes]
 
     def of(self, lanes: int) -> list[_Lanes]:
@@ -103,14 +125,23 @@ class _Warp:
         self.each = kept
 
 
+class _Late(NamedTuple):
+    """An earlier access of words, by an operation or at a line. `is_known` says whether that is within a knowledge."""
+
+    at: np.ndarray
+    theirs: Access
+    is_known: Callable[[_Known], bool]
+    op: Operation | None = None
+    line: int = 0
+
+
 class PartialWaits:
     """The knowledge of lanes, by warp, if some lanes alone have waited."""
 
-    def __init__(
-        self, x: Wave, clocks: VectorClocks, operations: Operations, reporting: Reporting, lines: Callable[[], np.ndarray]
-    ) -> None:
-        self.x, self.clocks, self.operations, self.reporting, self.lines = x, clocks, operations, reporting, lines
+    def __init__(self, x: Wave, clocks: VectorClocks, operations: Operations, reporting: Reporting, table: SharedTable) -> None:
+        self.x, self.clocks, self.operations, self.reporting, self.table = x, clocks, operations, reporting, table
         self.waits: dict[int, _Warp] = {}
+        self._heard: dict[Any, bytes] = {}  # by address: the threads that have read there last
 
     def remembered(self) -> list[int]:
         """Holds no operation: a forgotten operation is in no word."""
@@ -118,32 +149,39 @@ class PartialWaits:
 
     def renumber(self, to: Renumbering) -> None:
         """Operations have new numbers."""
+
+        def moved(known: _Known) -> _Known:
+            return known[0], *map(to.flags, known[1:])
+
         for own in self.waits.values():
-            own.done = to.flags(own.done)
+            own.known = moved(own.known)
             for some in own.each:
-                some.done = to.flags(some.done)
-                some.coming = None if some.coming is None else (some.coming[0], to.flags(some.coming[1]))
+                some.known = moved(some.known)
+                some.waits = tuple((i, moved(known)) for i, known in some.waits)
+                some.coming = None if some.coming is None else moved(some.coming)
 
     def spread(self, first: PartialWaits, twins: Twins) -> None:
         """Those of all CTAs, from those of the first one."""
 
-        def rows(seen: np.ndarray, done: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
-            return [(s.copy(), d.copy()) for s, d in zip(twins.clocks(seen), twins.flags(done), strict=True)]
+        def rows(known: _Known) -> list[_Known]:
+            of_all = zip(twins.clocks(known[0]), *map(twins.flags, known[1:]), strict=True)
+            return [tuple(part.copy() for part in one) for one in of_all]
 
         for warp, own in first.waits.items():
-            made = [_Warp(own.met, seen, done, []) for seen, done in rows(own.seen, own.done)]
+            made = [_Warp(own.met, known, []) for known in rows(own.known)]
             for some in own.each:
-                each = rows(some.seen, some.done)
-                coming = [None] * len(made) if some.coming is None else rows(*some.coming)
+                each = rows(some.known)
+                coming = [None] * len(made) if some.coming is None else rows(some.coming)
                 for n, one in enumerate(made):
-                    one.each.append(_Lanes(some.lanes, *each[n], coming[n], some.wait))
+                    waits = tuple((i, rows(known)[n]) for i, known in some.waits)
+                    one.each.append(_Lanes(some.lanes, each[n], coming[n], waits))
             self.waits.update({warp + n * twins.warps: one for n, one in enumerate(made)})
 
     # ---- waits
 
     def waits_now(self, threads: np.ndarray, met: np.ndarray) -> None:
-        """Threads are about to learn what a phase of an mbarrier has released, or that their own copies are complete.
-        By warp, `met` is the number of synchronisations of its lanes.
+        """Threads (ascending) are about to learn what a phase of an mbarrier, or a store, has released, or that their
+        own copies are complete. By warp, `met` is the number of synchronisations of its lanes.
         """
         if not self.waits and are_whole_warps(threads):
             return
@@ -152,8 +190,13 @@ class PartialWaits:
             if own is not None:  # what the warp has learned by other means counts for all of its lanes
                 self._bring_up(own, warp, ALL_LANES)
             elif self._alive(warp) & ~lanes:
-                seen, done = self.clocks.seen[warp].copy(), self.clocks.done[warp].copy()
-                self.waits[warp] = _Warp(int(met[warp]), seen, done, [_Lanes(ALL_LANES, seen.copy(), done.copy())])
+                known = self._of(warp)
+                self.waits[warp] = _Warp(int(met[warp]), known, [_Lanes(ALL_LANES, known)])
+
+    def _of(self, warp: int) -> _Known:
+        """What a warp knows."""
+        clocks = self.clocks
+        return clocks.seen[warp].copy(), clocks.done[warp].copy(), clocks.read_done[warp].copy()
 
     def waited(self, i: Instruction, threads: np.ndarray, what: Any, *, relaxed: bool) -> None:
         """Threads have learned it; `relaxed`: after their next fence."""
@@ -161,12 +204,35 @@ class PartialWaits:
             own = self.waits.get(warp)
             if own is None:
                 continue
+            if len(own.each) == 1 and not relaxed:
+                self._begin(own, warp, lanes, i)
+                continue
             self._learn(own, warp, lanes, self.clocks.closed(what), relaxed=relaxed)
             self._note(own, warp, lanes, i)
 
-    def have_waited(self, i: Instruction, threads: Threads) -> None:
+    def _begin(self, own: _Warp, warp: int, lanes: int, i: Instruction) -> None:
+        """The first lanes of a warp have learned something. All knew the same before."""
+        before, own.known = own.known, self._of(warp)
+        if _is_within(own.known, before):
+            del self.waits[warp]
+            return
+        (others,) = own.each
+        others.lanes &= ~lanes
+        own.each.append(_Lanes(lanes, own.known, waits=((i, own.known),)))
+
+    def hears(self, threads: np.ndarray, what: Any, *, relaxed: bool, scope: int) -> bool:
+        """May threads learn something at an address that they are about to read? Not if they poll it again, and nothing
+        has changed.
+        """
+        told = self.clocks.told(what, relaxed=relaxed, scope=scope)
+        if told is None:
+            return False
+        before, self._heard[what] = self._heard.get(what), threads.tobytes()
+        return before != self._heard[what] or not told.issuperset((threads >> 5).tolist())
+
+    def have_waited(self, i: Instruction, threads: np.ndarray) -> None:
         """Threads know that their copies are complete, which their warp knows now."""
-        for warp, lanes in threads if self.waits else ():
+        for warp, lanes in by_warps(threads) if self.waits else ():
             own = self.waits.get(warp)
             if own is not None:
                 self._bring_up(own, warp, lanes)
@@ -175,50 +241,44 @@ class PartialWaits:
     def _note(self, own: _Warp, warp: int, lanes: int, i: Instruction) -> None:
         """Lanes have learned by a wait. Nothing is kept of a warp if all of its lanes know the same."""
         for some in own.of(lanes):
-            some.wait = i
+            some.note(i)
         own.merge(self._alive(warp))
         if len(own.each) < 2:
             del self.waits[warp]
 
-    def heard(self, threads: np.ndarray, what: Any) -> None:
-        """Threads have read at an address what others have released there."""
-        for warp, lanes in by_warps(threads) if self.waits else ():
-            if warp in self.waits:
-                self._learn(self.waits[warp], warp, lanes, self.clocks.closed(what), relaxed=False, by_all=True)
-
-    def _learn(self, own: _Warp, warp: int, lanes: int, released: Iterable[Rows], *, relaxed: bool, by_all: bool = False) -> None:
-        """Lanes of a warp learn what was released, as far as the warp knows it. If not all lanes learn it (`by_all`),
-        the new knowledge is theirs alone.
-        """
-        seen, done = self.clocks.seen[warp], self.clocks.done[warp]
-        self._bring_up(own, warp, ALL_LANES if by_all or relaxed else lanes)
-        known = [(rows[0], rows[2]) for rows in released]
+    def _learn(self, own: _Warp, warp: int, lanes: int, released: Iterable[Rows], *, relaxed: bool) -> None:
+        """Lanes of a warp learn what was released, as far as the warp knows it. The new knowledge is theirs alone."""
+        now = self._of(warp)
+        self._bring_up(own, warp, ALL_LANES if relaxed else lanes)
+        known = [(rows[0], rows[2], rows[3]) for rows in released]
+        if not known:
+            return
+        more: _Known = tuple(np.maximum.reduce(parts) for parts in zip(*known, strict=True))
         for some in own.of(lanes):
-            for more_seen, more_done in known:
-                if relaxed:
-                    some.learn_next(more_seen, more_done)
-                else:
-                    some.learn(np.minimum(more_seen, seen), more_done & done)
+            if relaxed:
+                some.learn_next(more)
+            else:
+                some.learn(tuple(map(np.minimum, more, now)))
 
     def _bring_up(self, own: _Warp, warp: int, lanes: int) -> None:
         """These lanes learn what the warp has learned since the last call. Knowledge that fences completed belongs to
         the lanes of the relaxed wait.
         """
-        seen, done = self.clocks.seen[warp], self.clocks.done[warp]
-        new_seen, new_done = seen > own.seen, done & ~own.done
-        if not (new_seen.any() or new_done.any()):
+        now = self._of(warp)
+        new = tuple(map(np.greater, now, own.known))
+        if not any(part.any() for part in new):
             return
         coming = [some.coming for some in own.each if some.coming is not None]
         for some in own.of(lanes):
-            mine_seen, mine_done = new_seen, new_done
+            mine = new
             for others in coming:
                 if others is not some.coming:
-                    known = some.coming or (np.zeros_like(seen), np.zeros_like(done))
-                    mine_seen, mine_done = mine_seen & ((others[0] < seen) | (known[0] >= seen)), mine_done & (~others[1] | known[1])
-            some.learn(np.where(mine_seen, seen, 0), mine_done)
-        own.seen, own.done = seen.copy(), done.copy()
+                    known = some.coming or tuple(map(np.zeros_like, now))
+                    mine = tuple(m & ((o < n) | (k >= n)) for m, o, n, k in zip(mine, others, now, known, strict=True))
+            some.learn(tuple(np.where(m, n, np.zeros_like(n)) for m, n in zip(mine, now, strict=True)))
+        own.known = now
         for some in own.each:
-            if some.coming is not None and (some.coming[0] <= seen).all() and not (some.coming[1] & ~done).any():
+            if some.coming is not None and _is_within(some.coming, now):
                 some.coming = None
 
     def _alive(self, warp: int) -> int:
@@ -242,63 +302,134 @@ class PartialWaits:
             return None
         return own
 
-    def look(self, i: Instruction, at: np.ndarray, who: np.ndarray, when: np.ndarray, does: str, met: np.ndarray) -> None:
-        """The running threads read or overwrite (`does`) words at places `at`, (a thread, a word of it), that `who`
-        has written `when`.
+    def is_behind(self, warp: int, lanes: int, met: np.ndarray) -> bool:
+        """Does one of these lanes of a warp not know what other lanes of it know?"""
+        own = self._own(warp, met)
+        if own is None:
+            return False
+        self._bring_up(own, warp, ALL_LANES)
+        return any(some.lanes & lanes and not _is_within(own.known, some.known) for some in own.each)
+
+    def look(
+        self, a: WordAccess, lanes: np.ndarray, met: np.ndarray, *, stays: np.ndarray | None = None, is_strong: bool = False,
+        by: Operation | None = None,
+    ) -> None:  # fmt: skip
+        """Lanes read or overwrite words, each entry by one lane, by strong operations or by an operation (`by`). The
+        write leaves some words unchanged (`stays`).
         """
-        threads = self.x.threads
-        for warp in distinct(threads >> 5).tolist():
+        for warp in distinct(a.warps).tolist():
             own = self._own(warp, met)
             if own is None:
                 continue
             self._bring_up(own, warp, ALL_LANES)
-            mine = threads >> 5 == warp
+            mine = a.warps == warp
             for some in own.each:
-                rows = mine & (some.lanes >> (threads % WARP) & 1).astype(bool)
-                if rows.any():
-                    self._look(i, warp, own, some, at[rows], who[rows], when[rows], does)
+                rows = mine & (some.lanes >> lanes & 1).astype(bool)
+                if rows.any() and not _is_within(own.known, some.known):
+                    bits = None if a.bits is None else a.bits[rows]
+                    part = a._replace(at=a.at[rows], bits=bits)
+                    unchanged = np.zeros(len(part.at), bool) if stays is None else stays[rows]
+                    late = next(self._late(part, warp, own, some, unchanged, is_strong=is_strong), None)
+                    if late is not None:
+                        self._tell(part, own, warp, late, by)
 
-    def _look(
-        self, i: Instruction, warp: int, own: _Warp, some: _Lanes, at: np.ndarray, who: np.ndarray, when: np.ndarray, does: str
-    ) -> None:
-        at, who, when = at.reshape(-1), who.reshape(-1), when.reshape(-1)
+    def _late(self, a: WordAccess, warp: int, own: _Warp, some: _Lanes, unchanged: np.ndarray, *, is_strong: bool) -> Iterator[_Late]:
+        """The earlier accesses of words that the warp knows, and these lanes of it do not."""
+        (seen, done, read_done), (my_seen, my_done, my_read_done), columns = own.known, some.known, self.clocks.columns
+        n, who, when, line = self._writers(a, is_strong=is_strong)
+        at = a.at[n]
         by_operation = who >= OPERATIONS
-        numbers = np.where(by_operation, who - OPERATIONS, 0)
-        of = self.clocks.column(numbers)
-        late = by_operation & own.done[of] & ~some.done[of]
-        warps = np.where(by_operation | (who < 0), warp, who)
-        columns = warps % self.clocks.columns
-        late |= (warps != warp) & (own.seen[columns] >= when) & (some.seen[columns] < when)
-        if not late.any():
+        of = self.clocks.column(np.where(by_operation, who - OPERATIONS, 0))
+        late = by_operation & done[of] & ~my_done[of]
+        if late.any():
+            op, column = self.operations[int(who[late][0] - OPERATIONS)], int(of[late][0])
+            yield _Late(at[late], self.reporting.written(int(who[late][0]), 0), lambda known: bool(known[1][column]), op)
+        others = np.where(by_operation | (who < 0), warp, who)
+        late = (others != warp) & (seen[others % columns] >= when) & (my_seen[others % columns] < when) & ~unchanged[n]
+        if late.any():
+            k = int(np.argmax(late))
+            yield _Late(
+                at[late], self.reporting.written(int(who[k]), int(line[k])), _has_seen(others[k] % columns, when[k]), line=int(line[k])
+            )
+        if a.does == "read":
             return
-        first = int(np.argmax(late))
-        is_copy = bool(by_operation[first])
-        knowing = [
-            other for other in own.each
-            if (other.done[of[first]] if is_copy else other.seen[columns[first]] >= when[first])
-        ]  # fmt: skip
-        waits = [other.wait for other in knowing if other.wait is not None]
-        mine = Access("read" if does == "read" else "write", f"lanes of warp {self.reporting.warp(warp)}", i)
-        theirs = self.reporting.written(int(who[first]), int(self.lines()[at[first]]))
-        why = f"only {_named(sum(other.lanes for other in knowing))} {f'waited, at {waits[0].at},' if waits else 'knows of it,'} and the lanes have not synchronised since"
-        of_copy = races.read_before_arrival if does == "read" else races.overwritten_in_flight
-        worded = of_copy if is_copy else races.unordered
-        repair = "bar.warp.sync (__syncwarp) after the wait, or let all lanes wait"
-        if is_copy and (ignorant := self._ignorant(warp, of[first])):
-            why += f"; warp{'s' * (len(ignorant) > 1)} {ranges(ignorant)} {'have' if len(ignorant) > 1 else 'has'} not waited"
-            repair = "bar.sync (__syncthreads) after the wait, or let all threads wait"
-        self.reporting.find(
-            i, at[late & (by_operation == is_copy)], worded(mine, theirs, why=why), repair,
-            cause=self.operations[int(numbers[first])].kind if is_copy else "",
-        )  # fmt: skip
+        table, per_cluster = self.table, self.table.per_cluster
+        readers = warp // per_cluster * per_cluster + np.arange(per_cluster)
+        of, tables = readers % columns, [(table.read_when, table.read_line)]
+        if table.tables.has_strong and not is_strong:
+            tables.append((table.tables.polled_when, table.tables.polled_line))
+        for clocks, lines in tables:
+            read, has_line = clocks[a.at], lines[a.at] != 0
+            are_late = (read > my_seen[of]) & (read <= seen[of]) & (readers != warp) & (has_line & ~unchanged)[:, None]
+            if are_late.any() and a.bits is not None and lines is table.read_line:
+                are_late &= table.parts.read_by(a.at, a.bits).T
+            if are_late.any():
+                word, reader = (int(index[0]) for index in np.nonzero(are_late))
+                site = int(lines[a.at[word]])
+                load = self.reporting.at(site)
+                does = "write" if load is not None and load.op == "st" else "read"  # of a value that was stored again
+                theirs = self.reporting.access(does, int(readers[reader]), site)
+                yield _Late(a.at[are_late.any(axis=1)], theirs, _has_seen(of[reader], read[word, reader]), line=site)
+        for op, reads in table.each_of(table.read_by[a.at]) if table.read_by[a.at].any() else ():
+            column = self.clocks.column(op.number)
+            if read_done[column] and not my_read_done[column]:
+                yield _Late(a.at[reads], self.reporting.by(op, "read"), lambda known, column=column: bool(known[2][column]), op)  # type: ignore[misc]
 
-    def _ignorant(self, warp: int, column: int) -> list[int]:
-        """The other running warps of a warp's CTA that do not know an operation to be complete, by their numbers in the
-        CTA.
+    def _writers(self, a: WordAccess, *, is_strong: bool) -> tuple[np.ndarray, ...]:
+        """The writers of the accessed words, each with its clock and its line, and which of the words each wrote."""
+        table, parts, every = self.table, self.table.parts, np.arange(len(a.at))
+        who = table.who[a.at]
+        if is_strong:
+            who = np.where(table.strong[a.at] & (who < OPERATIONS), NOBODY, who)
+        if not parts.kept:
+            return every, who, table.when[a.at], table.line[a.at]
+        bits = np.full(len(a.at), WHOLE, np.uint8) if a.bits is None else a.bits
+        last = every[parts.overlap(a.at, bits) | (who >= OPERATIONS)]
+        found = [(last, who[last], table.when[a.at[last]], table.line[a.at[last]])]
+        if parts.has_others and not is_strong:
+            others = parts.others(a.at)
+            n, byte = np.nonzero((others.who >= 0) & (bits[:, None] >> np.arange(WORD) & 1 != 0))
+            found.append((n, others.who[n, byte], others.when[n, byte], others.line[n, byte]))
+        return tuple(map(np.concatenate, zip(*found, strict=True)))
+
+    def _tell(self, a: WordAccess, own: _Warp, warp: int, late: _Late, by: Operation | None) -> None:
+        mine = Access(a.does, f"lanes of warp {self.reporting.warp(warp)}", a.i) if by is None else self.reporting.by(by, a.does)
+        knowing = [some for some in own.each if late.is_known(some.known)]
+        waits = [i for some in knowing for i, known in some.waits if late.is_known(known)]
+        why = f"only {_named(sum(some.lanes for some in knowing))} {f'waited, at {waits[0].at},' if waits else 'knows of it,'} and the lanes have not synchronised since"
+        is_of_thread = bool(waits) and waits[0].op == "cp"  # no other lane can wait for its copies
+        repair = "bar.warp.sync (__syncwarp) after the wait" + ", or let all lanes wait" * (not is_of_thread)
+        if late.op is None:
+            said = races.unordered(mine, late.theirs, why=why)
+        elif a.does == "write":
+            said = races.overwritten_in_flight(mine, late.theirs, why=why)
+        else:
+            said = races.read_before_arrival(mine, late.theirs, why=why)
+        only_read = late.theirs.does == "read"
+        if late.op is not None and by is None and (ignorant := self._ignorant(warp, late.op, only_read=only_read)):
+            said = dataclasses.replace(
+                said, why=f"{why}; warp{'s' * (len(ignorant) > 1)} {ranges(ignorant)} {'have' if len(ignorant) > 1 else 'has'} not waited"
+            )
+            repair = "bar.sync (__syncthreads) after the wait" + ", or let all threads wait" * (not is_of_thread)
+        cause = "" if late.op is None else late.op.kind
+        find = functools.partial(self.reporting.find, a.i, late.at, said, repair, cause=cause, other=late.line)
+        if by is not None and a.does == "read":
+            by.doubt(said.code, late.at, find)
+        else:
+            find()
+
+    def _ignorant(self, warp: int, op: Operation, *, only_read: bool) -> list[int]:
+        """The other running warps of a warp's CTA that do not know an operation, or (`only_read`) its reads, to be
+        complete, by their numbers in the CTA.
         """
         running, per_cta = distinct(self.x.threads >> 5).tolist(), self.x.stride // WARP
         near = [other for other in running if other // per_cta == warp // per_cta and other != warp]
-        return [other % per_cta for other in near if not self.clocks.done[other, column]]
+        return [other % per_cta for other in near if not self.clocks.is_over(other, op, only_read=only_read)]
+
+
+def _has_seen(column: int, when: int) -> Callable[[_Known], bool]:
+    """Does a knowledge include what a warp did at a clock?"""
+    return lambda known: bool(known[0][column] >= when)
 
 
 def _named(lanes: int) -> str:

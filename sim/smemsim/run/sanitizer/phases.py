@@ -265,7 +265,7 @@ class Phases:
         """
         if isinstance(what, Alike):
             return self.barriers.get(what.each[0]), None
-        phase = self.barriers.get(what)
+        phase = self.table(what).get(what)
         return phase, phase.twins.index(what) if phase is not None and phase.twins else None
 
     def of_addresses(self, whats: Sequence[Any]) -> list[Phase]:

@@ -30,7 +30,7 @@ import dataclasses
 import functools
 import itertools
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -67,6 +67,7 @@ from smemsim.run.sanitizer.release_missing_reads import ReleaseMissingReads
 from smemsim.run.sanitizer.release_missing_writes import ReleaseMissingWrites, unmet_stores
 from smemsim.run.sanitizer.reporting import WORD, Reporting
 from smemsim.run.sanitizer.shared_memory import SharedShadow
+from smemsim.run.sanitizer.shared_rule import WordAccess
 from smemsim.run.sanitizer.synchronisation import CommitGroups, by_warps
 from smemsim.run.sanitizer.taint import Taint
 from smemsim.run.sanitizer.tensor_maps import MapsInMemory
@@ -170,7 +171,7 @@ class Sanitizer(Events, Observer):
         # the knowledge of writes by operations without a wait
         self.writes: GlobalTable | GlobalsOfFirst | None = None if self.globals is None else self.globals.table
         self.apart = LanesApart(
-            PartialWaits(x, self.clocks, self.operations, self.reporting, lambda: self.shared.table.line),
+            PartialWaits(x, self.clocks, self.operations, self.reporting, self.shared.table),
             ReleaseMissingWrites(x, self.clocks, self.lanes, self.reporting, self._name_in_global),
             ReleaseMissingReads(x, self.clocks, self.lanes, self.reporting, self.shared.table),
         )
@@ -310,6 +311,7 @@ class Sanitizer(Events, Observer):
         with plain stores and operations in flight.
         """
         self._reach(x, i, flat)
+        self._alone(i, flat, size, "read", is_strong=True)
         at, warps = self.shared.table.places(flat, size)
         blank = self.shared.table.blank_of(at, flat, size)
         nobody = blank != 0
@@ -325,7 +327,7 @@ class Sanitizer(Events, Observer):
         With `values`, a write of the bytes that are already there does not race.
         """
         self._reach(x, i, flat)
-        self._alone(i, flat, size, "overwritten")
+        self._alone(i, flat, size, "write", values=values)
         if self.taint.shared is not None:
             self.taint.shared.clear(flat, size)
         if self.apart.missing_reads.ticks:
@@ -340,6 +342,7 @@ class Sanitizer(Events, Observer):
         Atomics that left everything as it was (`changed` False) have only looked.
         """
         self._reach(x, i, flat)
+        self._alone(i, flat, size, "write" if changed else "read", is_strong=True)
         is_whole = i.op == "st" or "exch" in i.modifiers  # what lay there before matters no more
         if self.taint.shared is not None and is_whole:
             self.taint.shared.clear(flat, size)
@@ -403,11 +406,32 @@ class Sanitizer(Events, Observer):
         """Which cells of tensor memory, by their place among all, has no instruction written?"""
         return self.tensor.are_unwritten(cells)
 
-    def _alone(self, i: Instruction, flat: np.ndarray, size: int, does: str) -> None:
+    def _alone(
+        self, i: Instruction, flat: np.ndarray, size: int, does: Literal["read", "write"], *, values: Values | None = None,
+        is_strong: bool = False,
+    ) -> None:  # fmt: skip
         """Do lanes touch words that only other lanes of their warp have waited for?"""
-        if self.apart.partial_waits.waits and self.apart.partial_waits.concerns(self.lanes.meetings):
-            at = (flat >> 2)[:, None] + np.arange(max(1, size // WORD))
-            self.apart.partial_waits.look(i, at, self.shared.table.who[at], self.shared.table.when[at], does, self.lanes.meetings)
+        partial = self.apart.partial_waits
+        if not partial.waits or not partial.concerns(self.lanes.meetings):
+            return
+        at, warps = self.shared.table.places(flat, size)
+        lanes = np.repeat(self.x.threads % WARP, max(1, size // WORD))
+        a = WordAccess(i, at, warps, does, bits=self.shared.table.parts.bits(flat, size) if size < WORD else None)
+        partial.look(a, lanes, self.lanes.meetings, stays=None if values is None else values.lay_there, is_strong=is_strong)
+
+    def _are_behind(self, ops: Sequence[Operation]) -> bool:
+        """Is one of operations issued by a lane that has not waited for what others of its warp have?"""
+        partial = self.apart.partial_waits
+        if not partial.waits:
+            return False
+        each = (one for op in ops if len(op.warps) == 1 for one in ([op] if op.cohort is None else self.operations.each([op])))
+        return any(partial.is_behind(int(op.warps[0]), 1 << op.lane, self.lanes.meetings) for op in each)
+
+    def _lane_of_op(self, op: Operation, at: np.ndarray, does: Literal["read", "write"]) -> None:
+        """The same of words that an operation touches, issued by one lane."""
+        if at.size and self._are_behind([op]):
+            a = WordAccess(op.instruction, at, np.broadcast_to(op.warps[:1], at.shape), does)
+            self.apart.partial_waits.look(a, np.full(len(at), op.lane), self.lanes.meetings, by=op)
 
     def _name_in_global(self, i: Instruction, memory: np.ndarray, at: int) -> str:
         return "global memory" if self.globals is None else self.globals.name(i, memory, at)
@@ -476,6 +500,8 @@ class Sanitizer(Events, Observer):
             self.unscoped.read(op.instruction, runs.words, op.warps[:1])
         if self.apart.missing_writes.is_exposed(self.x.shared):
             self.apart.missing_writes.op_reads(op, self.x.shared, runs.words)
+        if self.apart.partial_waits.waits:
+            self._lane_of_op(op, runs.words, "read")
         is_elsewhere = self._notes_reads_of(op)
         is_ordered = not self.shared.table.has_holes(runs) and self.shared.passes_op_read(op, runs, stops_at_operations=is_elsewhere)
         if is_ordered and not self._follows(op):
@@ -512,6 +538,7 @@ class Sanitizer(Events, Observer):
         return (
             not self._follows(op)
             and not self.shared.table.has_holes(runs)
+            and not self._are_behind([op])
             and self.shared.passes_op_read(op, runs, stops_at_operations=self._notes_reads_of(op), by_any=True)
         )
 
@@ -524,6 +551,8 @@ class Sanitizer(Events, Observer):
         reported to `op_reads`.
         """
         if self._follows(ops[0]) or self.apart.missing_writes.is_exposed(self.x.shared) or self.shared.table.parts.has_holes:
+            return False
+        if self._are_behind(ops):
             return False
         ctas = ctas[: len(ops)]
         if self.unscoped is not None:
@@ -546,6 +575,8 @@ class Sanitizer(Events, Observer):
         runs = self.shared.table.of_cta(cta, offsets)
         self.at_end.lifetimes.touch(op.instruction, cta.index, op.warps)
         op.has_written |= len(runs.begins) * runs.count > 0
+        if self.apart.partial_waits.waits:
+            self._lane_of_op(op, runs.words if lay_there is None else runs.words[~lay_there], "write")
         if self.apart.missing_reads.ticks:
             self.apart.missing_reads.look(op.instruction, runs.words, np.broadcast_to(op.warps[:1], len(runs.words)))
         self.early.comes(op, runs, functools.partial(self.shared.rule.is_unordered, op))
@@ -564,7 +595,7 @@ class Sanitizer(Events, Observer):
 
     def passes_ops_write(self, ops: Sequence[Operation], ctas: Sequence[Cta], runs: WordRanges) -> bool:
         """Are such writes unsuspicious, and all of them recorded? Else each must be handled alone."""
-        if self.early.has_read or self.apart.missing_reads.ticks or self.taint.shared is not None:
+        if self.early.has_read or self.apart.missing_reads.ticks or self.taint.shared is not None or self._are_behind(ops):
             return False
         ctas = ctas[: len(ops)]
         for op in ops:  # before those of other CTAs are made of them
@@ -618,6 +649,7 @@ class Sanitizer(Events, Observer):
         """cp.async: as `op_writes` for the running threads; what a warp copies before it commits is one operation."""
         numbers = self._numbers_of_copies(x, i)
         self._reach(x, i, flat)
+        self._alone(i, flat, size, "write", values=values)
         if self.apart.missing_reads.ticks:
             self.apart.missing_reads.look(i, *self.shared.table.places(flat, size))
         if not self.shared.passes_copy(i, flat, size, numbers, values):
@@ -778,12 +810,12 @@ class Sanitizer(Events, Observer):
         (`.read`).
         """
         self.reporting.group_waits.update({(warp, group): (i, left) for warp in self._running(x).tolist()})
-        threads, is_of_lanes = self.groups.threads(x, group), group == "cp.async" and self.wants.shared
+        threads, is_of_lanes = self.groups.threads(x, group), group in ("cp.async", "bulk") and self.wants.shared
         if is_of_lanes:
             self.apart.partial_waits.waits_now(x.threads, self.lanes.meetings)
         waited, by_all = self.groups.wait(threads, group, left, self._part_of_copies, only_read=only_read), group in self.groups.of_first
         if is_of_lanes:
-            self.apart.partial_waits.have_waited(i, threads)
+            self.apart.partial_waits.have_waited(i, x.threads)
         if group == "wgmma":
             self.registers.free(dict(waited), by_all=by_all)
             return
@@ -903,10 +935,15 @@ class Sanitizer(Events, Observer):
             if self.messages is not None:
                 self.messages.loaded(i := current(self.x), strong)
                 decides = self.messages.decides(i)
-            warps = distinct(strong[0][0] >> 5)
+            warps, partial = distinct(strong[0][0] >> 5), self.apart.partial_waits
+            news: list[tuple[np.ndarray, Any]] = []
+            if self.wants.shared and not (relaxed and current(self.x).op == "atom"):  # a counter, most often
+                news = [(threads, what) for threads, what in strong if partial.hears(threads, what, relaxed=relaxed, scope=scope)]
+            if news:
+                partial.waits_now(np.unique(np.concatenate([threads for threads, _ in news])), self.lanes.meetings)
             self.clocks.loaded(warps, [what for _, what in strong], relaxed=relaxed, scope=scope, decides=decides)
-            for threads, what in strong if self.apart.partial_waits.waits and not relaxed else ():
-                self.apart.partial_waits.heard(threads, what)
+            for threads, what in news if partial.waits else ():
+                partial.waited(current(self.x), threads, what, relaxed=relaxed)
         self.lanes.learn_each([threads for threads, what in strong if not self._is_own(threads, what)])
 
     def _is_strong(self, what: Any) -> bool:
