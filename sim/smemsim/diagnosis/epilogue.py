@@ -191,9 +191,9 @@ def _row_count(read: OperandRead) -> int:
 
 
 def _part(matrix: np.ndarray, read: OperandRead, rows: int, k: int) -> np.ndarray:
-    """(rows, k) of the rows from where an operand begins; what lies outside is 0."""
+    """(rows, k) of an operand, whose rows inside are those of `matrix`; what lies outside is 0."""
     above, before = (max(-at, 0) for at in read.at)
-    inside = matrix[: max(rows - above, 0), max(read.at[1], 0) : max(read.at[1] + k, 0)]
+    inside = matrix[:, max(read.at[1], 0) : max(read.at[1] + k, 0)]
     part = np.zeros((rows, k))
     part[above : above + inside.shape[0], before : before + inside.shape[1]] = inside
     return part

@@ -14,7 +14,7 @@ from smemsim.core.words.tensor_map import TensorMap
 from smemsim.run.engine.launch import Launch
 from smemsim.run.engine.records import Load, Store
 
-__all__ = ["exchanged_boxes"]
+__all__ = ["exchanged_boxes", "is_plain", "lies_outside"]
 
 
 Place = tuple[int, ...]
@@ -36,13 +36,13 @@ def exchanged_boxes(launch: Launch) -> list[Finding]:
             continue
         tm, key = e.tensor_map, (type(e) is Load, id(e.tensor_map))
         if key not in of_map:
-            of_map[key] = moved.setdefault((key[0], tm), {}) if _is_plain(tm) else None
+            of_map[key] = moved.setdefault((key[0], tm), {}) if is_plain(tm) else None
         boxes = of_map[key]
         if boxes is not None:
             boxes.setdefault(e.coordinates, e)
     found = []
     for (is_load, tm), boxes in moved.items():
-        outside = [e for at, e in boxes.items() if _is_outside(at, tm)]
+        outside = [e for at, e in boxes.items() if lies_outside(at, tm)]
         exchange = next((pair for pair in itertools.combinations(range(tm.rank), 2) if outside and _covers(boxes, pair, tm)), None)
         if exchange is not None:
             found.append(_told(outside, len(boxes), exchange, is_load=is_load))
@@ -51,11 +51,12 @@ def exchanged_boxes(launch: Launch) -> list[Finding]:
     return found
 
 
-def _is_plain(tm: TensorMap) -> bool:
+def is_plain(tm: TensorMap) -> bool:
+    """Has a box of a map all elements between its ends, in several dimensions?"""
     return tm.call == "tiled" and tm.rank > 1 and not tm.interleave and set(tm.element_strides) == {1}
 
 
-def _is_outside(at: Place, tm: TensorMap) -> bool:
+def lies_outside(at: Place, tm: TensorMap) -> bool:
     """Does no element of the box lie in the tensor?"""
     return any(c >= extent or c + box <= 0 for c, box, extent in zip(at, tm.box_dim, tm.global_dim, strict=True))
 

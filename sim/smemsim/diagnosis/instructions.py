@@ -129,9 +129,9 @@ def idesc_with(word: int, d: InstrDescriptor, wanted: Mapping[str, int | str]) -
     except ValueError:
         return None
     kept = cleared = word ^ before ^ after
-    # a field written where another kind has it leaves its bits in reserved ones
+    # a field written where another kind has it leaves its bits in reserved ones, which must be 0
     for _, field, _ in d.table.constants(kept):
-        cleared = cleared & ~(field.mask << field.low) | (field.want or 0) << field.low
+        cleared &= ~(field.mask << field.low)
     for new in (InstrDescriptor.decode(x, kind=d.kind) for x in (kept, cleared)):
         right = all(getattr(new, name) == value for name, value in wanted.items())
         if right and not any(one.code == "I603" for one in new.problems()):

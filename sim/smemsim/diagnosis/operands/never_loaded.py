@@ -18,7 +18,8 @@ from smemsim.base.errors import SmemsimError
 from smemsim.core.finding import Finding, at_instruction
 from smemsim.core.spec.findings import Severity
 from smemsim.core.words.tensor_map import TensorMap
-from smemsim.diagnosis.operands.read import OperandRead, Product, Reach, is_outside
+from smemsim.diagnosis.fills import is_plain, lies_outside
+from smemsim.diagnosis.operands.read import OperandRead, Product, Reach
 from smemsim.diagnosis.operands.recorded import Reads
 from smemsim.diagnosis.operands.steps import are_whole
 from smemsim.diagnosis.operands.sums import Sum, sums_of
@@ -72,7 +73,7 @@ class _Unread:
                 own = found[arrays[id(tm)]]
                 own.maps[id(tm)] = tm
                 own.at.add((id(tm), event.coordinates))
-                own.is_plain &= event.mode == "tile" and _is_plain(tm)
+                own.is_plain &= event.mode == "tile" and is_plain(tm)
             elif isinstance(event, Bulk):
                 for move in event.transfers:
                     if move.src_space == "global":
@@ -91,18 +92,17 @@ class _Unread:
         if not boxes.is_plain or len({_tensor_of(one) for one in boxes.maps.values()}) != 1:
             return []
         each = ((boxes.maps[number], at) for number, at in boxes.at)
-        ends = sorted((at[n], at[n] + one.box_dim[n]) for one, at in each if not _is_outside(one, at))
+        ends = sorted((at[n], at[n] + one.box_dim[n]) for one, at in each if not lies_outside(at, one))
         found, begin = [], 0
         for first, end in [*ends, (tm.global_dim[n], 0)]:
-            if first > begin:
-                found.append((begin, min(first, tm.global_dim[n])))
+            found.append((begin, min(first, tm.global_dim[n])))
             begin = max(begin, end)
         return [part for part in found if part[0] < part[1] and self._has_data(tm, n, part)]
 
     def _has_data(self, tm: TensorMap, n: int, part: Interval) -> bool:
         size, strides = tm.type_row.bits // 8, (tm.type_row.bits // 8, *tm.global_strides)
         span = sum((extent - 1) * stride for extent, stride in zip(tm.global_dim, strides, strict=True)) + size
-        if not size or span > MOST_BYTES:
+        if span > MOST_BYTES:
             return False
         try:
             raw = self.memory.span(tm.global_address, span)
@@ -113,17 +113,8 @@ class _Unread:
         return bool(each.any())
 
 
-def _is_plain(tm: TensorMap) -> bool:
-    return tm.call == "tiled" and tm.rank > 1 and not tm.interleave and set(tm.element_strides) == {1}
-
-
 def _tensor_of(tm: TensorMap) -> tuple[object, ...]:
     return tm.global_address, tm.global_dim, tm.global_strides, tm.type_row.bits
-
-
-def _is_outside(tm: TensorMap, at: tuple[int, ...]) -> bool:
-    """Does no element of the box lie in the tensor?"""
-    return any(c >= extent or c + box <= 0 for c, box, extent in zip(at, tm.box_dim, tm.global_dim, strict=True))
 
 
 # ---- a tile past the end
@@ -143,7 +134,7 @@ def _past_the_end(p: Product, unread: _Unread) -> Finding | None:
         for modes, what in zip(read.modes, ("rows", "k"), strict=True):
             n = modes[0].dimension
             at, extent = load.event.coordinates[n], tm.global_dim[n]
-            if at < extent or not is_outside(load, n):
+            if at < extent:
                 continue
             part = next((part for part in unread.along(tm, n) if part[1] - part[0] >= min(tm.box_dim[n], extent)), None)
             if part is not None:

@@ -74,7 +74,7 @@ class WarpSums:
     def _forget(self) -> None:
         self._warps: dict[tuple[int, int], _Warp] = {}
         self._tiles: dict[tuple[bytes, tuple[int, ...]], Recognised | None] = {}
-        self._orders: dict[tuple[int, str], bool] = {}  # was the order of an operand at that line looked at?
+        self._orders: set[tuple[int, str]] = set()  # lines and operands whose order was looked at
         self._memory: GlobalMemory | None = None
         self._chunks: Chunks | None = None
         self._pointers: Pointers | None = None
@@ -189,7 +189,7 @@ class WarpSums:
         """
         if self.found or (i.line, "") in self._orders:
             return
-        self._orders[i.line, ""] = True
+        self._orders.add((i.line, ""))
         a, b = (k_order(one) for one in at)
         if a is not None and b is not None and b == (*a[len(a) // 2 :], *a[: len(a) // 2]):
             self.found = [told_k_order(i, x.launch)]
@@ -199,7 +199,7 @@ class WarpSums:
         """Report an operand whose elements are in another order than rows and k, once a line."""
         if self.found or (i.line, side) in self._orders:
             return
-        self._orders[i.line, side] = True
+        self._orders.add((i.line, side))
         order = other_order(at, size)
         if order is not None:
             self.found = [told_order(order, side, i, x.launch)]
