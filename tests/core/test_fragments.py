@@ -27,6 +27,7 @@ from smemsim.core.layout.fragments import (
 from smemsim.core.spec.wgmma import A_REGISTERS, INVALID_METADATA_2_4, METADATA_1_2, OPERAND_ROW_BYTES, WGMMA_M, WGMMA_THREADS, WGMMA_TYPES
 from smemsim.core.words.operand import operand_addresses
 from smemsim.evidence import load_suite
+from strategies import is_night
 
 GOLDEN = ROOT / "golden" / "sm_90a"
 THREADS = range(WGMMA_THREADS)
@@ -192,7 +193,7 @@ def test_the_formulas_compile_and_give_the_same():
         "sparse_k": (13, 0b1001),
     }
     assert set(calls) == set(fragments.__all__)
-    for name, arguments in calls.items():
+    for name, arguments in list(calls.items())[:: 1 if is_night() else 3]:
         plain = getattr(fragments, name)
         assert numba.njit(plain)(*arguments) == plain(*arguments)
 

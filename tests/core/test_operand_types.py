@@ -12,6 +12,7 @@ from smemsim import Gpu, InputError, Unmodelled
 from smemsim.core.ptx import Immediate, read_module
 from smemsim.core.spec.architectures import ARCHITECTURES
 from smemsim.run.lower import link
+from strategies import is_night
 
 LETTERS = {
     "pred": "p",
@@ -210,14 +211,15 @@ def test_no_instruction_takes_operands_or_words_that_it_has_not():
     """A word that another instruction has, behind all others."""
     count, taken = 0, []
     for module, name, i, arch in _forms_of_recorded_kernels():
-        for change in {"operands": (*i.operands, *ONES)}, {"modifiers": (*i.modifiers, "noinc")}:
+        changes = {"operands": (*i.operands, *ONES)}, {"modifiers": (*i.modifiers, "noinc")}
+        for change in changes if is_night() else changes[count % 2 :][:1]:  # by day one of them in turn
             count += 1
             try:
                 link(_alone(module, name, dataclasses.replace(i, **change)), name, arch)
             except (InputError, Unmodelled):
                 continue
             taken.append(f"{i.op}.{'.'.join(i.modifiers)} {next(iter(change))}")
-    assert (count > 600, taken) == (True, [])
+    assert (count > 300, taken) == (True, [])
 
 
 @pytest.mark.parametrize("line", _of_one_line(RARE))

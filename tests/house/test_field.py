@@ -22,7 +22,9 @@ def test_the_sample_of_triton_is_300_tests_of_the_suites():
     assert all(test.startswith(SUITES) for test in tests)
 
 
-def test_outcomes_are_kept_as_they_come_and_what_has_one_is_not_run_again(tmp_path):
+def test_outcomes_are_kept_as_they_come_and_what_has_one_is_not_run_again(tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # each of six processes would load them all
+    monkeypatch.setenv("PYTEST_ADDOPTS", "-p smemsim.testing.plugin")
     (tmp_path / "test_others.py").write_text(
         "import os\ndef test_first(): open('first', 'a').write('.')\ndef test_kills(): os._exit(3)\ndef test_last(): assert 1 == 2\n"
     )
