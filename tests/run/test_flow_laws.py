@@ -195,15 +195,17 @@ def test_a_register_is_read_first_if_a_path_leads_to_a_reader_by_none_that_gives
         assert list(one.givers) == [i for i in body if slot in i.given and slot not in i.used]
 
 
+@pytest.mark.parametrize("counts_copies", [False, True])
 @pytest.mark.parametrize("seed", range(60))
-def test_a_value_is_used_if_it_reaches_more_than_copies(seed):
+def test_a_value_is_used_if_it_reaches_more_than_copies(seed, counts_copies):
+    """With `counts_copies`, a copy is a use, too."""
     drawn = random.Random(seed)
     texts = ["mov.u32 %r{}, %r{};", "mov.u32 %r{}, 7;", "xor.b32 %r{}, %r{}, %r{};", "@%p0 mov.u32 %r{}, 7;", "@%p1 mov.u32 %r{}, %r{};"]
     texts += ["st.global.u32 [%d1], %r{};", "add.u32 %r{}, %r{}, 1;", "setp.lt.u32 %p0, %r{}, %r{};"] if seed % 2 else []
     texts += ["bra L0;", "@%p1 bra L1;"] if seed % 5 == 0 else []
     program = linked("L0: ld.global.u32 %r0, [%d1];\n" + "\n".join(text_of(drawn, texts) for _ in range(7)) + "\nL1: exit;")
     body = program.inlined.body
-    copies, labels = {"mov", "xor", "setp"}, program.inlined.labels
+    copies, labels = set() if counts_copies else {"mov", "xor", "setp"}, program.inlined.labels
     for at, i in enumerate(body):
         wanted, states, number = False, [(at + 1, frozenset(i.given))], 0
         while number < len(states):  # (next instruction, registers that hold the value) of each path
@@ -220,7 +222,7 @@ def test_a_value_is_used_if_it_reaches_more_than_copies(seed):
             ways = [labels[other.operands[0].name]] if other.op == "bra" else []
             ways += [n + 1] if other.guard is not None or other.op not in ("bra", "exit") else []
             states += [state for way in ways if (state := (way, after)) not in states]
-        assert cfg.is_read(i, program.inlined) == wanted, i.text
+        assert cfg.is_read(i, program.inlined, counts_copies=counts_copies) == wanted, i.text
 
 
 STAGED = [

@@ -24,7 +24,6 @@ __all__ = [
     "following",
     "hears_outside",
     "is_read",
-    "is_read_next",
     "leads_by",
     "looks_outside",
     "loop_around",
@@ -243,40 +242,6 @@ def _read_first(program: Program) -> frozenset[int]:
     return frozenset(range(len(program.registers))) if found is None else found
 
 
-def is_read_next(program: Program, first: Instruction) -> bool:
-    """May a thread read a register that an instruction has written, before it overwrites the register? True if the
-    target of a jump is not known.
-    """
-    places = [
-        (block.instructions[at + 1 :], n) for n, block in enumerate(program.blocks) for at, i in enumerate(block.instructions) if i is first
-    ]
-    return bool(program.inlined.frames) or any(_is_read(program, rest, n, slot) for rest, n in places for slot in first.given)
-
-
-def _is_read(program: Program, rest: Sequence[Instruction], n: int, slot: int) -> bool:
-    """May a thread read a register after block n, whose `rest` it still has to execute, before it overwrites it?"""
-    found = False
-
-    def goes_on(instructions: Sequence[Instruction]) -> bool:
-        nonlocal found
-        for i in instructions:
-            found = found or any(slot == other and not gives for other, gives in i.mentions)
-            if found or (slot in _given(i) and slot not in program.wide):
-                return False
-        return True
-
-    def after(m: int) -> Iterable[int]:
-        nonlocal found
-        reached = following(program, m)
-        found = found or reached is None
-        return [to for to in reached or () if to < len(program.blocks)]
-
-    if goes_on(rest):
-        for m in after(n):
-            _reached(m, lambda to: after(to) if goes_on(program.blocks[to].instructions) else ())
-    return found
-
-
 class Blank(NamedTuple):
     """A register that a thread may read before it has given it a value: the first instruction that reads it, and the
     instructions that give it a value of something else, which the thread may not have executed.
@@ -298,7 +263,7 @@ def blank_registers(program: Program) -> Mapping[int, Blank]:
         live = _live(program, lambda i: set() if i.guard is not None or _adds(i) else set(i.given))
         named = frozenset[int]().union(*(i.given for i in body))
         # The results of a call come from the callee.
-        others = {slot for i in body for o in i.operands if isinstance(o, Arguments) for item in o.items for slot in slots_in(item)}
+        others = _in_calls(body)
         others |= program.written - named
         found = (named if live is None else named - live) | others
         readers: dict[int, Instruction] = {}
@@ -359,7 +324,12 @@ def _asked(program: Program, instructions: list[Instruction], gives_: Callable[[
 
 
 def _given(i: Instruction) -> set[int]:
-    if i.guard is not None or i.op not in _GIVE or not i.operands:
+    return _overwritten(i) if i.op in _GIVE else set()
+
+
+def _overwritten(i: Instruction) -> set[int]:
+    """The registers of which an instruction overwrites all bits whenever a thread comes to it."""
+    if i.guard is not None or i.op == "wgmma" or not i.given:  # wgmma adds to its registers
         return set()
     to = i.operands[0]
     items = to.items if isinstance(to, Vector) else (to.first, to.second) if isinstance(to, Pair) else (to,)
@@ -371,48 +341,57 @@ def _given(i: Instruction) -> set[int]:
 
 _GOES_ELSEWHERE = {"bra", "brx", "call"}
 # a reader of their result reads their operands; they have no other effect
-_PASSES_ON = {"and", "cvt", "mov", "not", "or", "selp", "setp", "xor"}
+_PASSES_ON = frozenset(("and", "cvt", "mov", "not", "or", "selp", "setp", "xor"))
 
 
-def is_read(i: Instruction, inlined: Inlined) -> bool:
-    """May a later instruction use a value of this one, other than to copy it to registers that no instruction reads?
-    On each path, instructions may overwrite its registers first.
+def is_read(i: Instruction, inlined: Inlined, *, counts_copies: bool = False) -> bool:
+    """May a later instruction use a value of this one? On each path, instructions may overwrite its registers first.
+    Copies and conditions whose result no instruction reads are no use, unless `counts_copies` is set.
     """
-    body = inlined.body
+    body, passes_on = inlined.body, frozenset[str]() if counts_copies else _PASSES_ON
     at = next((n for n, other in enumerate(body) if other is i), len(body))
     open_ = [(at + 1, frozenset(i.given))]
     seen = set(open_)
+    if inlined.frames:  # the way back from a function is not known
+        return _is_read_anywhere(set(i.given), body, passes_on)
+    wide = {slot for slot, register in enumerate(inlined.registers) if register.type == "b128"}  # some give half of one
     while open_:
         at, kept = open_.pop()
         values = set(kept)
         for other in body[at:]:
             if not other.used.isdisjoint(values):
-                if other.op not in _PASSES_ON:
+                if other.op not in passes_on:
                     return True
                 values |= other.given
                 continue
             if other.op in _GOES_ELSEWHERE:
                 label = other.operands[0] if other.op == "bra" else None
                 if not isinstance(label, Label) or len(seen) > len(body):
-                    return _is_read_anywhere(values, body)
+                    return _is_read_anywhere(values, body, passes_on)
                 way = inlined.labels[label.name], frozenset(values)
                 open_ += [way] if way not in seen else []
                 seen.add(way)
-            if other.guard is None:
-                values -= other.slots
+            values -= _overwritten(other) - wide
             if not values or (other.guard is None and other.op in _LEAVE):
                 break
     return False
 
 
-def _is_read_anywhere(values: set[int], body: Sequence[Instruction]) -> bool:
+def _is_read_anywhere(values: set[int], body: Sequence[Instruction], passes_on: frozenset[str]) -> bool:
     """Does any instruction do something with these registers, or with those that they are passed on to?"""
-    count = 0
+    count, of_calls = 0, _in_calls(body)
     while count < len(values):
+        if not of_calls.isdisjoint(values):
+            return True
         count = len(values)
         for other in body:
             if not other.used.isdisjoint(values):
-                if other.op not in _PASSES_ON:
+                if other.op not in passes_on:
                     return True
                 values = values | other.given
     return False
+
+
+def _in_calls(body: Sequence[Instruction]) -> set[int]:
+    """The registers in the lists of calls: arguments and results."""
+    return {slot for i in body for o in i.operands if isinstance(o, Arguments) for item in o.items for slot in slots_in(item)}

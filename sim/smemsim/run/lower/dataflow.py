@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from smemsim.core.ptx.module import Address, Arguments, Immediate, Instruction, Label, Operand, Register, Symbol, Vector, slots_in
 from smemsim.run.isa.registers import bits_of
-from smemsim.run.lower.cfg import is_read_next
+from smemsim.run.lower.cfg import is_read
 from smemsim.run.lower.fused import COMPUTING
 from smemsim.run.lower.program import Program
 
@@ -247,7 +247,7 @@ def is_in_vain(program: Program, load: Instruction) -> bool:
     """Does a load fill registers that no instruction uses, or that are overwritten before?"""
     if load.op not in ("ld", "ldmatrix"):
         return False
-    return not any(_uses_of(program).readers.get(slot) for slot in load.given) or not is_read_next(program, load)
+    return not is_read(load, program.inlined, counts_copies=True)
 
 
 def repeats(program: Program, i: Instruction) -> bool:
