@@ -662,6 +662,12 @@ class Reporting:
         """Does a path lead from an instruction to another one?"""
         return leads_past(self.x.program, i, other, [])
 
+    def comes_too_late(self, store: Instruction, read: Instruction | None, *, is_first: bool) -> bool:
+        """Was a read meant to come after a store, which has come later? So if the store is the first one there
+        (`is_first`), and the read's thread does not go on to it.
+        """
+        return is_first and read is not None and not self.leads(read, store)
+
     def committed_early(self, op: Operation, warp: int) -> Instruction | None:
         """The tcgen05.commit that a warp has waited for, if it stands just before an operation that should be part of
         it: no wait is between, and no commit follows the operation.

@@ -144,14 +144,12 @@ class SharedFindings:
         return races.unordered(suspect.mine, suspect.theirs, why=why), repair
 
     def _comes_too_late(self, a: WordAccess, suspect: Suspect) -> bool:
-        """Does a store of the same CTA come after a read, and is it the first to write the words? Then the read was
-        meant to come after it, unless the read's thread goes on to the store.
-        """
+        """Was a read of the same CTA meant to come after this store?"""
         (one, other), read = suspect.warps, suspect.theirs
         is_near = one // self.table.per_cta == other // self.table.per_cta
-        if suspect.mine.does != "write" or read.does != "read" or read.instruction is None or not is_near:
+        if suspect.mine.does != "write" or read.does != "read" or not is_near:
             return False
-        return bool(self.table.blank_bytes(suspect.at).all()) and not self.reporting.leads(read.instruction, a.i)
+        return self.reporting.comes_too_late(a.i, read.instruction, is_first=bool(self.table.blank_bytes(suspect.at).all()))
 
     def _are_updates(self, i: Instruction, other: Instruction | None) -> bool:
         """Are two accesses the load and the store of one update, as a sum, or twice this store?"""

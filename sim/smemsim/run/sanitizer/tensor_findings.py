@@ -87,14 +87,12 @@ class TensorFindings:
             self.reporting.tell(a.i, said, repair, "PTX ISA 9.1 §9.7.16.6", formal=suspect.formal, cta=self.x.ctas[cta])
 
     def _comes_too_late(self, a: CellAccess, suspect: Suspect) -> bool:
-        """Does tcgen05.st come after a read, and is it the first to write the cells? Then the read was meant to come
-        after it, unless the read's thread goes on to the store.
-        """
+        """Was a read meant to come after this tcgen05.st?"""
         cells = self.table.cells.who[a.at][suspect.cells]
         reader = self.reporting.at(suspect.line) if suspect.op is None else suspect.op.instruction
-        if a.i.modifiers[:1] != ("st",) or suspect.does != "read" or not cells.size or reader is None:
+        if a.i.modifiers[:1] != ("st",) or suspect.does != "read" or not cells.size:
             return False
-        return not (cells != NOBODY).any() and not self.reporting.leads(reader, a.i)
+        return self.reporting.comes_too_late(a.i, reader, is_first=bool((cells == NOBODY).all()))
 
     def _kind(self, a: CellAccess, suspect: Suspect) -> str:
         """What is missing."""
