@@ -454,3 +454,11 @@ def test_tma_does_not_store_what_it_cannot_know():
     base = world.place(np.zeros((64, 64), np.uint16))
     with pytest.raises(Unmodelled, match="below 0x400"):
         SharedMemory().tma_store(matrix_map(base, 64, 64), (0, 0), smem_address=0x380, to=world)
+
+
+@pytest.mark.parametrize("offset", [-1, END - BEGIN + 4096, 1 << 40])
+def test_bytes_outside_of_the_window_have_no_owner(loaded, offset):
+    shared, _ = loaded
+    assert [part.tolist() for part in shared.owned(np.array([0, END - BEGIN - 1]))] == [[0, 0], [0, 0]]
+    with pytest.raises(IndexError, match=str(offset)):
+        shared.owned(np.array([0, offset]))

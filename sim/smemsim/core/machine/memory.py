@@ -418,8 +418,10 @@ class SharedMemory(metaclass=OwnMembers):
 
     def owned(self, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(writer, place) of bytes at offsets from the window's begin: the number of the writer from 1 on (0:
-        uninitialised), the index of the byte in its data.
+        uninitialised), the index of the byte in its data. IndexError for offsets outside of the window.
         """
+        if offsets.size and not 0 <= offsets.min() <= offsets.max() < len(self._memory):
+            raise IndexError(f"offsets from {offsets.min()} to {offsets.max()} in a window of {len(self.bytes)} bytes")
         return self._owners.of(offsets)
 
     def owned_in_parts(self, chunks: np.ndarray) -> np.ndarray:
