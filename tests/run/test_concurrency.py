@@ -1463,6 +1463,18 @@ def test_a_matrix_of_words_that_lanes_have_just_stored_wants_a_barrier_of_the_wa
             assert all("bar.warp.sync" in f.repair for f in done.remarks)
 
 
+@pytest.mark.parametrize(("stores", "codes"), [("st.shared.v4.u32 [%r14], {%r3, %r3, %r3, %r3};", ["X008"]), (MATRICES["stmatrix"], [])])
+@pytest.mark.parametrize("meets", ["", "bar.warp.sync -1;"])
+def test_lanes_that_store_a_matrix_together_have_met(stores, codes, meets):
+    """The .sync of stmatrix makes the lanes wait for each other. Nothing says more of it, so smemsim says nothing."""
+    copy = "cp.async.bulk.global.shared::cta.bulk_group [%rd1+1024], [sm], 512; cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;"
+    done = run(
+        Kernel("", f"mad.lo.u32 %r14, %r1, 16, %r5; {stores} fence.proxy.async.shared::cta; {meets} @!%p4 bra B; {copy} B:", block=32)
+    )
+    assert [f.code for f in done.findings] == codes * (not meets)
+    assert done.remarks == []
+
+
 # What warp 1 does to the words of a stage before its signal, and what lanes of warp 0 do there after it
 BEFORE_SIGNAL = {
     "ld": "ld.shared.u32 %r20, [%r8]; add.u32 %r9, %r9, %r20;",
