@@ -1339,6 +1339,24 @@ def test_steps_of_the_one_known_operand_may_come_in_any_order_if_each_is_multipl
     assert found.judged.instructions == 0
 
 
+@pytest.mark.parametrize(
+    ("sums", "codes"),
+    [([(0, 1, 2, 3)], []), ([(0, 2), (1, 3)], []), ([(3, 2, 1, 0)], []), ([(1, 0), (3, 2)], []), ([(0, 2)], ["R502", "R502"])],
+)
+def test_steps_of_a_sparse_product_may_be_of_several_accumulators(sums: list[tuple[int, ...]], codes: list[str]):
+    """A step reads 16 stored k of A, and 32 of B, which has two boxes."""
+    gpu = Gpu("sm_90a")
+    maps = tensor(gpu, (64, BOX), (BOX, ROWS)), tensor(gpu, (64, 2 * BOX), (BOX, ROWS))
+    loads = [Load(0, 0, (0, 0)), Load(1, TILE, (0, 0)), Load(1, 2 * TILE, (BOX, 0))]
+    products = [Product(32 * n, (1 + n // 2) * TILE + n % 2 * 64, d=32 * d) for d, order in enumerate(sums) for n in order]
+    ptx = kernel(2, loads, products).replace(
+        "wgmma.mma_async.sync.aligned.m64n64k16", "mov.b32 %at, 0x44444444; wgmma.mma_async.sp.sync.aligned.m64n64k32"
+    )
+    found = run(ptx.replace("%a, %b, %sums,", "%a, %b, %at, 0, %sums,"), gpu, *maps)
+    assert [f.code for f in found.findings] == codes, found.text()
+    assert found.judged.instructions == len(products)
+
+
 @pytest.mark.parametrize("used", [1, 2, 3])
 def test_steps_of_a_loaded_tile_may_be_left_out(used: int):
     """The last K steps of a tile, or one in the middle: nothing that is stored depends on them."""

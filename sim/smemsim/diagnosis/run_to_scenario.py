@@ -291,11 +291,11 @@ def _origins(p: Product, meaning: Mapping[str, str]) -> dict[str, tuple[int, int
                 origins[side] = read.corner[::-1]
     a, b = p.a[0], p.b[0]
     at_a, at_b = origins["a"], origins["b"]
-    if a is None or b is None or at_a is None or at_b is None or at_a[1] == at_b[1] or set(meaning.values()) != {"as read"}:
+    if a is None or b is None or at_a is None or at_b is None or set(meaning.values()) != {"as read"}:
         return origins
-    if p.pairs_freely:
+    if p.pairs_freely or first.has_same_k(at_a[1], at_b[1]):
         return origins
-    if a.corner[1] == b.corner[1]:
+    if first.has_same_k(a.corner[1], b.corner[1]):
         origins = {"a": (at_a[0], a.corner[1]), "b": (at_b[0], b.corner[1])}
     return origins
 

@@ -186,12 +186,12 @@ def _of_same_tiles(uses: list[_Use]) -> Iterable[list[_Use]]:
     """
     found: dict[Any, list[_Use]] = collections.defaultdict(list)
     for use in uses:
-        a, b = use.reads
+        (a, b), event = use.reads, use.step.event
         known = b or a
-        if known is None or use.step.event.is_sparse:
+        if known is None:
             continue
-        if a is not None and b is not None:
-            found[a.base, a.at[0], b.base, b.at[0], a.at[1] - b.at[1]].append(use)
+        if a is not None and b is not None:  # a sparse A has fewer k
+            found[a.base, a.at[0], b.base, b.at[0], a.at[1] * event.k_of("b") - b.at[1] * event.k_of("a")].append(use)
         else:
             found[a is None, known.base, known.at[0]].append(use)
     return found.values()

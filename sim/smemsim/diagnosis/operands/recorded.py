@@ -573,7 +573,7 @@ class Reads(MergeableObserver):
         key = trace.accumulator(event)
         product = trace.open.get(key)
         is_new = product is None or event.begins or not goes_on(product, event, a, b)
-        is_apart = _begin_apart(a, b) if is_new or product is None else not is_next(product, event, a, b)
+        is_apart = _begin_apart(event, a, b) if is_new or product is None else not is_next(product, event, a, b)
         is_free = is_apart and self._pairings(trace).is_free(step)
         if product is None or is_new or is_free or (is_apart and self._pairings(trace).is_of_whole(step)):
             product = trace.open[key] = Product(number, trace.cta, key, [], [], [], (read_a, read_b), pairs_freely=is_free)
@@ -882,9 +882,11 @@ def _is_changed(shared: SharedMemory, places: Places, writer: np.ndarray, trace:
     return any(bool(((other >= tile.smem_address) & (other < tile.shared_end)).any()) for tile in tiles)
 
 
-def _begin_apart(a: OperandRead | None, b: OperandRead | None) -> bool:
+def _begin_apart(event: Mma, a: OperandRead | None, b: OperandRead | None) -> bool:
     """Do both operands begin at other k of tiles that begin at the same k?"""
-    return a is not None and b is not None and a.corner[1] == b.corner[1] and a.at[1] != b.at[1]
+    if a is None or b is None:
+        return False
+    return event.has_same_k(a.corner[1], b.corner[1]) and not event.has_same_k(a.at[1], b.at[1])
 
 
 def _group_of(x: Wave, event: Mma | Copy) -> tuple[Cta, ...]:

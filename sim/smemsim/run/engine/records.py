@@ -123,6 +123,10 @@ class Mma(_Issued):
         """The number of k that are stored of A ("a") or B ("b"): half of them for sparse A."""
         return self.k // 2 if self.is_sparse and side == "a" else self.k
 
+    def has_same_k(self, a: int, b: int) -> bool:
+        """Do a k of A, among those that are stored, and a k of B belong together? A sparse A stores half as many."""
+        return a * self.k_of("b") == b * self.k_of("a")
+
 
 @dataclasses.dataclass(eq=False, slots=True)
 class Copy(_Issued):
