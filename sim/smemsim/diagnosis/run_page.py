@@ -51,9 +51,8 @@ def entry(f: Finding, ptx: list[str], tiles: Sequence[TilePicture] = ()) -> Entr
         excerpt = Excerpt(
             around, f.line, () if sides else tuple(line for line in f.printed.excerpt() if not line.startswith(f"{f.line} | "))
         )
-    others = f.printed.others() if f.count > 1 else ""
     where = f.parts.where[0] if f.place is None or not isinstance(f.at, InLaunch) else Half("", "", f.at.instruction, f.place).at("")
-    return Entry(str(f.severity), f.code, where, told(f.what), f.printed.fix(), f.because, others=others, excerpt=excerpt, rows=f.printed.page_rows(),
+    return Entry(str(f.severity), f.code, where, told(f.what), f.printed.fix(), f.because, others=f.printed.others(), excerpt=excerpt, rows=f.printed.page_rows(),
                  target=target_of(f.check, tiles) if f.check else None, severity_says=f.severity.says, explained=cause_of(f.code), sides=sides)  # fmt: skip
 
 

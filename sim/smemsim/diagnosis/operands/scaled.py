@@ -594,7 +594,7 @@ class AllFactors:
         """
         steps = {behind[0] - at[0] for at, behind in itertools.pairwise(runs)}
         counts = {count for _, count in runs}
-        if len(runs) < 2 or steps != counts or len(counts) != 1:
+        if steps != counts or len(counts) != 1:
             return False
         own, count = x.at[:, row : row + self.group], counts.pop()
         if all((self.values(own + n) == self.values(own)).all() for n in range(1, count)):
