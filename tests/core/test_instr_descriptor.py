@@ -69,6 +69,7 @@ BROKEN = [
     ("majors",           "f16",      {"a_major": "MN"},                       {"a_source": "tensor"}, "I602", "transpose_a", "tensor memory"),
     ("majors",           "tf32",     {"a_major": "MN"},                       {"swizzle_a": "128B"}, "I602", "transpose_a", "128B_ATOM_32B"),
     ("majors",           "tf32",     {"b_major": "MN"},                       {"swizzle_b": "none"}, "I602", "transpose_b", "128B_ATOM_32B"),
+    ("majors",           "tf32",     {"b_major": "MN"},                       {"swizzle_b": "none", "a_source": "tensor"}, "I602", "transpose_b", "128B_ATOM_32B"),
     ("majors",           "f16",      {"b_major": "MN"},                       {"swizzle_b": "128B_ATOM_32B"}, "I602", "transpose_b", "32-byte atoms"),
     ("majors",           "tf32",     {},                                      {"swizzle_b": "128B_ATOM_32B"}, "I602", "transpose_b", "32-byte atoms"),
     ("transposed_bytes", "f8f6f4",   {"b_major": "MN", "n": 24},              {"cta_group": 1}, "I601", "n", "16 to 256"),
@@ -236,6 +237,7 @@ NOTES = [
     ("f16", MN, {"swizzle_a": "128B"}, []),
     ("f16", MN, {}, []),
     ("f16", {}, {"a_source": "tensor"}, []),
+    ("f16", {}, {"a_source": "tensor", "swizzle_a": "128B_ATOM_32B"}, []),  # it has no descriptor
     ("f8f6f4", {"a_type": "e2m1", **MN}, {}, ["I602 transpose_a"]),
     ("f8f6f4", {"a_type": "e4m3", **MN}, {}, []),
     ("f8f6f4", {"b_major": "MN", "n": 32}, {"cta_group": 2}, []),

@@ -467,3 +467,29 @@ def test_addresses_are_plain_sums_past_the_end_of_the_window():
 def test_extents_whose_addresses_would_not_fit_are_refused(rows, k):
     with pytest.raises(InputError, match="too many for one operand"):
         operand_addresses(0, arch="sm_90a", dtype="bf16", major="K", rows=rows, k=k)
+
+
+def test_what_goes_wrong_in_any_thread_reaches_the_caller(monkeypatch):
+    """Addresses of many words are computed by several threads."""
+    from smemsim.core.layout import loops
+    from smemsim.core.words import operand
+
+    word = SmemDescriptor(arch="sm_90a", start_address=0x400, leading_byte_offset=16, stride_byte_offset=1024, swizzle="128B").word
+    form = {"arch": "sm_90a", "dtype": "bf16", "major": "K", "rows": 8, "k": 16}
+    monkeypatch.setattr(operand, "BLOCK_ELEMENTS", 8 * 16)
+    monkeypatch.setattr(operand, "processors", lambda: 3)
+    right = operand_addresses([word + n for n in range(12)], **form)
+    assert (right - right[:1] == 16 * np.arange(12)[:, None, None]).all()
+    whole, calls = loops.operand_addresses, []
+    for fails in range(12):
+        calls.clear()
+
+        def one(words, *rest, fails=fails):
+            calls.append(int(words[0]))
+            if calls[-1] == word + fails:
+                raise MemoryError(fails)
+            whole(words, *rest)
+
+        monkeypatch.setattr(loops, "operand_addresses", one)
+        with pytest.raises(MemoryError, match=str(fails)):
+            operand_addresses([word + n for n in range(12)], **form)

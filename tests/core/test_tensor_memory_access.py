@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cute import parse
-from smemsim import AccumulatorLayout, InputError, TmemAccess, TmemAddress, Unmodelled
+from smemsim import AccumulatorLayout, InputError, TensorMemory, TmemAccess, TmemAddress, Unmodelled
 from smemsim.core.spec.grades import Grade
 from smemsim.core.spec.tensor_memory import LANES, LOAD_STORE_SHAPES
 from strategies import examples
@@ -192,3 +192,27 @@ def test_grades_say_what_is_documented():
         "16x256b": Grade.COMPILED,
         "16x32bx2": Grade.COMPILED,
     }
+
+
+@pytest.mark.parametrize("repeat", [2, 4, 8])
+@pytest.mark.parametrize("warp", [0, 3, None])
+def test_halves_of_a_store_that_overlap_must_write_the_same_to_each_common_cell(repeat, warp):
+    """Cells of different lanes of one column, and of one lane, may differ."""
+    for offset in range(repeat + 1):
+        access, tensor = TmemAccess("16x32bx2", repeat, half_split_offset=offset), TensorMemory()
+        tensor.alloc(64)
+        warps = np.arange(4) if warp is None else np.array([warp])
+        lane, column = access.location(
+            *(x[..., None] if n < 2 else x for n, x in enumerate(np.meshgrid(warps, np.arange(32), indexing="ij"))), np.arange(repeat)
+        )
+        values = (1000 * lane + column).astype(np.uint32)
+        tensor.st(access, values if warp is None else values[0], warp=warp)
+        assert (tensor.cells[lane, column] == values).all()
+        assert access.overlaps == (offset < repeat)
+        other = values.copy()
+        other[-1, 31, 0] += 1  # of the second half
+        if access.overlaps:
+            with pytest.raises(Unmodelled, match="which thread's value stays"):
+                tensor.st(access, other if warp is None else other[0], warp=warp)
+        else:
+            tensor.st(access, other if warp is None else other[0], warp=warp)

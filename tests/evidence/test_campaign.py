@@ -576,8 +576,8 @@ def test_a_ledger_goes_on_where_it_was_and_gives_the_same_report(tmp_path):
     path, steps = tmp_path / "l.db", []
     first = sweep(["keys"], cases=20 * keys.PER_CHUNK, ledger=path, **ALONE)
     assert first.spaces[0].chunks == 20
-    second = sweep(["keys"], ledger=path, progress=lambda p: steps.append(p.chunks), **ALONE)
-    assert steps[-1] == 44
+    second = sweep(["keys"], ledger=path, progress=lambda p: steps.append((p.cases, p.chunks, p.troubles)), **ALONE)
+    assert steps[-1] == (44 * keys.PER_CHUNK, 44, 0)
     assert told(second) == told(undisturbed())
     again = sweep(["keys"], ledger=path, progress=lambda p: pytest.fail("a chunk was done twice"), **ALONE)
     assert told(again) == told(second)

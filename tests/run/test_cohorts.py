@@ -369,6 +369,20 @@ def test_a_difference_of_cohorts_is_told_of_generated_and_of_recorded_kernels(nu
     assert asked[:2] == [True, False]
 
 
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_case_of_cohorts_says_whether_its_kernel_has_findings(number, monkeypatch):
+    """Remarks are none."""
+    code = (("X002", 7, "wrong", "", "", 1),)
+    for found, said in (
+        (((b"",), 0, code, ()), "with findings"),
+        (((b"",), 0, (), code), "silent"),
+        (((b"",), 0, (), ()), "silent"),
+        ("InputError: no", "refused"),
+    ):
+        monkeypatch.setattr("smemsim.campaign.spaces.cohorts.outcome", lambda *args, found=found, **more: found)
+        assert space("cohorts").case(5, 0, number).of.rpartition(", ")[2] == said
+
+
 def test_every_recorded_kernel_is_read():
     """None is refused for what its launch file expects of outputs."""
     assert len(recorded_kernels()) > 100

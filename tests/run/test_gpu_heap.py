@@ -82,6 +82,7 @@ def test_a_full_heap_gives_a_null_pointer_and_what_is_given_back_is_there_again(
         (f"{malloc(64)} {free()} {free()}", "has given back already", 719),
         (f"{malloc(64)} add.u64 %d1, %d1, 16; {free()}", "16 bytes after the begin", 700),
         (free("%d20"), "did not give", 700),
+        (f"{malloc(-1)} st.u8 [%d1], %r1;", "0 bytes past the end of allocation 1", 700),  # no bytes: rounded up in 64 bits
     ],
 )
 def test_what_is_outside_of_all_allocations_is_found(body, says, status):
