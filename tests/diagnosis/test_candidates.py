@@ -373,3 +373,53 @@ def test_a_loop_is_put_around_a_wait_whose_answer_decides_no_branch(lines, decid
 def test_a_wait_without_an_answer_of_its_own_gets_no_loop(wait):
     module, body = code("mov.u32 %r1, 0;", wait, "ld.shared.u32 %r3, [bar];")
     assert not [one for one in candidates_of(at_instruction("X004", body[2], ""), module, {}) if "until it is true" in one.text]
+
+
+COPIES = {
+    "cp.async": ("cp.async.ca.shared.global [%r1], [%d1], 4;", "cp.async.commit_group;", "cp.async.wait_group {};"),
+    "bulk": ("cp.async.bulk.global.shared::cta.bulk_group [%d1], [%r1], 16;", "cp.async.bulk.commit_group;", "cp.async.bulk.wait_group {};"),
+    "wgmma": ("wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f0, %f1, %f2, %f3}, %d1, %d2, 1, 1, 1, 0, 0;", "wgmma.commit_group.sync.aligned;", "wgmma.wait_group.sync.aligned {};"),
+}  # fmt: skip
+BEHIND = {  # what follows a commit, and whether its group is waited for there
+    "a wait": (["wait 0"], True), "nothing": ([], False), "a wait that leaves one": (["wait 1"], False), "a wait after other work": (["add.u32 %r3, %r3, 1;", "wait 0"], True),
+    "a barrier before": (["bar.sync 0;", "wait 0"], False), "an arrival before": (["mbarrier.arrive.shared.b64 _, [bar];", "wait 0"], False), "two waits": (["wait 1", "wait 0"], True),
+    "the reads": (["wait.read 0"], None),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", COPIES)
+@pytest.mark.parametrize("one", BEHIND)
+@pytest.mark.parametrize("two", ["a wait", "nothing", "the reads", "a barrier before"])
+def test_a_wait_is_put_behind_each_commit_whose_group_is_not_waited_for_there(kind, one, two):
+    """A wait for the reads of copies is no wait for all of them; one for all is one for the reads."""
+    if kind != "bulk" and "the reads" in (one, two):
+        return
+    copy, commit, wait = COPIES[kind]
+    lines, at = [copy], []
+    for name in (one, two):
+        at.append(len(lines))
+        lines += [
+            commit,
+            *(
+                wait.replace("wait_group", "wait_group.read").format(0)
+                if x == "wait.read 0"
+                else wait.format(x[-1])
+                if x.startswith("wait")
+                else x
+                for x in BEHIND[name][0]
+            ),
+        ]
+    module, body = code(*lines, "ld.shared.u32 %r5, [%r1];")
+    access = body[len(lines)]
+    found = at_instruction("X007", access, "", halves=(Half("write", "", body[0]), Half("read", "", access)))
+    every = [
+        (one.text, {e.of.line - FIRST: ["*" if i is e.of else shown(i) for i in e.becomes] for e in one.edits})
+        for one in candidates_of(found, module, {})
+    ]
+    for text in ([wait.replace("wait_group", "wait_group.read")] if kind == "bulk" else []) + [wait]:
+        has = [BEHIND[name][1] is not False if ".read" in text else BEHIND[name][1] is True for name in (one, two)]
+        lacking = [n for n, is_there in zip(at, has, strict=True) if not is_there]
+        new = text.format(0)[:-1]
+        placed = [tuple(becomes) for said, becomes in every if said.startswith(f"{new} after ")]
+        assert {*placed} == {(at[0],), *([tuple(lacking)] if lacking else [])}  # behind the copy's own commit, too
+        assert all(becomes == {n: ["*", new] for n in becomes} for said, becomes in every if said.startswith(f"{new} after "))
