@@ -116,7 +116,10 @@ class SharedShadow:
             self._note_part(a, flat, size, scope, reads=True, writes=False)
             self.findings.tell(a, rule.other_scopes(a, scope, bits))
             return
-        self.findings.tell(a, rule.last_writers(a, who), rule.joint_writers(a), rule.lanes_changed(a, self._lanes_of(size)))
+        self.findings.tell(
+            a, rule.last_writers(a, who), rule.byte_writers(a, np.uint8(WHOLE), is_strong=True), rule.joint_writers(a),
+            rule.lanes_changed(a, self._lanes_of(size)),
+        )  # fmt: skip
         rule.strong.note(i, at, warps, changed=False)
         rule.strong.observe(at, warps)
         self.findings.tell(a, rule.other_scopes(a, scope))
@@ -216,8 +219,8 @@ class SharedShadow:
             return
         lanes = self._lanes_of(size)
         self.findings.tell(
-            a, rule.last_writers(a, np.where(table.strong[at], NOBODY, table.who[at])), rule.lanes_changed(a, lanes), rule.reading_warps(a),
-            rule.reading_operations(a), rule.joint_writers(a),
+            a, rule.last_writers(a, np.where(table.strong[at], NOBODY, table.who[at])), rule.byte_writers(a, np.uint8(WHOLE), is_strong=True),
+            rule.lanes_changed(a, lanes), rule.reading_warps(a), rule.reading_operations(a), rule.joint_writers(a),
         )  # fmt: skip
         rule.strong.note(i, at, warps, changed=changed)
         if not changed:

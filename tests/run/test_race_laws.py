@@ -1,0 +1,211 @@
+"""Random programs of loads and stores: what races by a happens-before order that is computed here, of single bytes, is
+what is found, wherever the threads and the bytes are.
+"""
+
+import dataclasses
+import random
+
+import numpy as np
+import pytest
+
+from smemsim import Gpu
+from smemsim.run.engine import grid as engine_grid
+
+TOGETHER = 24  # programs of a kernel, each with bytes of its own
+ROW = 128  # bytes: a word of each lane
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Access:
+    """A load or store by one of three actors (warps, or CTAs of one warp) of bytes of a row."""
+
+    actor: int
+    op: str  # ld, st, atom
+    begin: int
+    size: int
+    is_strong: bool
+
+    @property
+    def is_write(self):
+        return self.op != "ld"
+
+    def meets(self, other):
+        return self.begin < other.begin + other.size and other.begin < self.begin + self.size
+
+    def races_with(self, other):
+        """Without an order between them."""
+        does = self.is_write or other.is_write
+        return self.actor != other.actor and self.meets(other) and does and not (self.is_strong and other.is_strong)
+
+
+def drawn(rng):
+    """What happens, in one order that is possible: accesses, and ("all",) or (from, to) where actors meet."""
+    for _ in range(rng.randint(2, 6)):
+        if rng.random() < 0.35:
+            yield ("all",) if rng.random() < 0.3 else tuple(rng.sample(range(3), 2))
+        else:
+            is_strong = rng.random() < 0.3
+            size = rng.choice((1, 1, 2, 2, 4, 4, ROW)) if not is_strong else rng.choice((1, 2, 4, 4, ROW))
+            op = rng.choice(("ld", "st", "atom") if is_strong and size in (4, ROW) else ("ld", "st"))
+            yield Access(rng.randrange(3), op, rng.randrange(0, 4, size) if size < 4 else 0, size, is_strong)
+
+
+def unordered(events):
+    """Pairs of accesses that race."""
+    clocks = [[0, 0, 0] for _ in range(3)]
+    seen, found = [], []
+    for event in events:
+        if isinstance(event, Access):
+            mine = clocks[event.actor]
+            mine[event.actor] += 1
+            found += [(other, event) for other, when in seen if mine[other.actor] < when and event.races_with(other)]
+            seen.append((event, mine[event.actor]))
+        elif event == ("all",):
+            both = [max(row) for row in zip(*clocks, strict=True)]
+            clocks = [list(both) for _ in range(3)]
+        else:
+            one, to = event
+            clocks[to] = [*map(max, clocks[to], clocks[one])]
+    return found
+
+
+def certain(events):
+    """Those that are found in any case: a strong read orders nothing, as it finds no strong write of others; and the
+    accesses are the last ones of their actors.
+    """
+    accesses = [event for event in events if isinstance(event, Access)]
+    strong = [one for one in accesses if one.is_strong]
+    if any(one.op != "st" and other.is_write and one.meets(other) and one.actor != other.actor for one in strong for other in strong):
+        return []
+    last = {one.actor: one for one in accesses}
+    return [pair for pair in unordered(events) if all(last[one.actor] is one for one in pair)]
+
+
+def kernel(programs, space, *, where):
+    """The PTX, and the lines of each access. The actors are three warps, or three CTAs of a cluster or of a grid."""
+    across = where == "cluster"
+    scope, window = ("cluster", "shared::cluster") if across else ("cta", "shared")
+    window, scope = ("global", "gpu") if space == "global" else (window, scope)
+    lines, of = [], {}
+    order, waits = (".release.cluster.shared::cluster", ".acquire.cluster") if across else (".shared", "")
+    for n, events in enumerate(programs):
+        parts = [[], [], []]
+        bars = 0
+        for number, event in enumerate(events):
+            if isinstance(event, Access):
+                kind, guard = f"b{8 * min(event.size, 4)}", "" if event.size == ROW else "@%one "
+                at = f"[{'%mine' if event.size == ROW else '%base'}+{ROW * n + event.begin}]"
+                how = f".relaxed.{scope}" if event.is_strong else ""
+                value = (number + 1) * 0x01010101 & (1 << 8 * min(event.size, 4)) - 1
+                text = {
+                    "ld": f"{guard}ld{how}.{window}.{kind} %v, {at};",
+                    "st": f"{guard}mov.u32 %v, {value}; {guard}st{how}.{window}.{kind} {at}, %v;",
+                    "atom": f"{guard}atom{how}.{window}.exch.{kind} %v, {at}, {value};",
+                }[event.op]
+                parts[event.actor].append((f"{text} {f'{guard}xor.b32 %acc, %acc, %v;' if event.op != 'st' else ''}", event))
+            elif where == "grid":
+                one, to = event
+                flag, bars = f"[%flags+{4 * (8 * n + bars)}]", bars + 1
+                release = "fence.acq_rel.gpu; @%one st.relaxed" if number % 2 else "st.release"
+                label = f"W{n}_{number}"
+                parts[one].append((f"bar.warp.sync -1; @%one {release}.gpu.global.u32 {flag}, 1;".replace("@%one fence", "fence"), None))
+                waits = f"{label}: ld.acquire.gpu.global.u32 %v, {flag}; setp.eq.u32 %p, %v, 0; @%p bra {label};"
+                parts[to].append((waits, None))
+            elif event == ("all",):
+                meet = "barrier.cluster.arrive.release; barrier.cluster.wait.acquire;" if across else "bar.sync 0;"
+                for part in parts:
+                    part.append((meet, None))
+            else:
+                one, to = event
+                bar, bars = 8 * (8 * n + bars), bars + 1
+                label = f"W{n}_{number}"
+                if not across and number % 2:
+                    parts[one].append((f"bar.arrive {bars}, 64;", None))
+                    parts[to].append((f"bar.sync {bars}, 64;", None))
+                    continue
+                far = f"mapa.shared::cluster.u32 %to, %bars, {to};" if across else "mov.u32 %to, %bars;"
+                parts[one].append((f"{far} mbarrier.arrive{order}.b64 _, [%to+{bar}];", None))
+                parts[to].append((f"{label}: mbarrier.try_wait.parity{waits}.shared.b64 %p, [%bars+{bar}], 0; @!%p bra {label};", None))
+        for actor, part in enumerate(parts):
+            lines.append(f"@!%is{actor} bra P{n}_{actor};")
+            for text, event in part:
+                lines.append(text)
+                if event is not None:
+                    of[len(lines)] = n, event
+            lines.append(f"P{n}_{actor}:")
+        lines.append("barrier.cluster.arrive.release; barrier.cluster.wait.acquire;" if across else "bar.sync 0;")
+    head = f""".version 8.7
+.target sm_90a
+.address_size 64
+.visible .entry k(.param .u64 room, .param .u64 out, .param .u64 signs) {{
+.reg .b32 %t, %me, %v, %acc, %to, %bars, %lane; .reg .pred %p, %one, %is<3>; .reg .b64 %d, %o, %flags; .reg .b{64 if space == "global" else 32} %base, %mine;
+.shared .align 128 .b8 rows[{ROW * TOGETHER}]; .shared .align 8 .b64 bar[{8 * TOGETHER}];
+mov.u32 %t, %tid.x; and.b32 %lane, %t, 31; mov.u32 %acc, 0; mov.u32 %bars, bar; setp.eq.u32 %one, %lane, 0;
+{"shr.u32 %me, %t, 5;" if where == "warps" else "mov.u32 %me, %ctaid.x;"} ld.param.u64 %flags, [signs];
+setp.eq.u32 %is0, %me, 0; setp.eq.u32 %is1, %me, 1; setp.eq.u32 %is2, %me, 2;
+{"ld.param.u64 %base, [room]; mad.wide.u32 %mine, %lane, 4, %base;" if space == "global" else "mov.u32 %base, rows;"}
+{"mapa.shared::cluster.u32 %base, %base, 0;" if across and space != "global" else ""} {"" if space == "global" else "mad.lo.u32 %mine, %lane, 4, %base;"}
+setp.eq.u32 %p, %t, 0;
+{" ".join(f"@%p mbarrier.init.shared.b64 [%bars+{8 * n}], 32;" for n in range(8 * len(programs)))}
+{"" if space == "global" else " ".join(f"@%is0 st.{window}.u32 [%mine+{ROW * n}], 0;" for n in range(len(programs)))}
+fence.mbarrier_init.release.cluster; {"barrier.cluster.arrive.release; barrier.cluster.wait.acquire;" if across else "bar.sync 0;"}
+"""
+    tail = """
+ld.param.u64 %o, [out]; mov.u32 %v, %ctaid.x; mad.lo.u32 %v, %v, 96, %t; mad.wide.u32 %o, %v, 4, %o; st.global.u32 [%o], %acc;
+ret; }"""
+    first = head.count("\n")
+    return head + "\n".join(lines) + tail, {line + first: what for line, what in of.items()}
+
+
+def told(programs, space, *, where):
+    """For each program the accesses that are told of, each with the other one of its race if that is known."""
+    text, of = kernel(programs, space, where=where)
+    gpu = Gpu("sm_90a")
+    room, out = gpu.array(np.zeros(ROW * TOGETHER // 4, np.uint32)), gpu.array(np.zeros(512, np.uint32))
+    flags = gpu.array(np.zeros(8 * TOGETHER, np.uint32))
+    shape = {"warps": (1, 1, 96), "cluster": (3, 3, 32), "grid": (3, 1, 32)}[where]
+    options = dict(zip(("grid", "cluster", "block"), shape, strict=True))
+    run = gpu.launch(text, "k", **options, args=[room, out, flags], progress=False, workers=1)
+    found = [[] for _ in programs]
+    for f in (*run.findings, *run.remarks):
+        assert f.code == "X008", run.text()
+        n, mine = of[f.line]
+        others = [of[half.instruction.line][1] for half in f.halves if half.instruction is not None and half.instruction.line != f.line]
+        found[n].append((mine, *others[:1]))
+        for other in f.alike:
+            n, mine = of[other.line]
+            found[n].append((mine,))
+    return found
+
+
+def is_told(mine, others, races):
+    """Is it a race, with such another one? Of several like accesses the line of the last one is named."""
+    partners = [two if one is mine else one for one, two in races if mine in (one, two)]
+    return any(all(other.is_write == partner.is_write for other in others) for partner in partners)
+
+
+def assert_agrees(programs, space, where):
+    for events, found in zip(programs, told(programs, space, where=where), strict=True):
+        assert found or not certain(events), (events, certain(events))
+        for mine, *others in found:
+            assert is_told(mine, others, unordered(events)), (events, mine, others)
+
+
+def several(seed):
+    rng = random.Random(f"{seed}")
+    return [list(drawn(rng)) for _ in range(TOGETHER)]
+
+
+@pytest.mark.parametrize("space", ["shared", "global"])
+@pytest.mark.parametrize("where", ["warps", "cluster"])
+@pytest.mark.parametrize("seed", [3, 5, 12, 21])
+def test_what_races_is_what_nothing_orders(seed, space, where):
+    assert_agrees(several(seed), space, where)
+
+
+@pytest.mark.parametrize("together", [8, 1])
+@pytest.mark.parametrize("seed", [3, 5, 12, 21])
+def test_so_it_is_of_ctas_that_meet_by_flags(seed, together, monkeypatch):
+    """Also where each CTA runs after the one before, as those of a large grid do."""
+    monkeypatch.setattr(engine_grid, "at_once", lambda launch, *, sanitizer=True: together)
+    assert_agrees([[event for event in events if event != ("all",)] for events in several(seed)], "global", "grid")
