@@ -21,7 +21,8 @@ from places import ROOT
 from smemsim import InstrDescriptor, Severity, SmemDescriptor, TraceError, Unmodelled, operand_addresses
 from smemsim.evidence import find_suites, load_suite, replay_suite
 from smemsim.evidence.kinds.compiled import INPUTS, NOWHERE, LinearLayout
-from strategies import examples
+from smemsim.evidence.replay import compared_cases
+from strategies import examples, is_night
 from tools.witnesses import cute_kernels, fold
 
 GOLDEN = ROOT / "golden" / "compiled"
@@ -53,7 +54,13 @@ def column(name):
 
 @pytest.mark.parametrize("name", SUITES)
 def test_every_compiled_word_addresses_the_compilers_layout(name):
-    report = replay_suite(SUITES[name])
+    suite = SUITES[name]
+    if not is_night():
+        some = [*compared_cases(suite, range(1, len(suite), 3))]
+        assert [case for case, found in some if found.outcome.differing] == []
+        assert sum(found.outcome.compared for _, found in some) > 10_000 * len(some)
+        return
+    report = replay_suite(suite)
     assert report.same, report.text()
     assert report.compared > 10_000 * report.cases
     assert f"{name} [sm_100a, compiled by triton 3.9.0, not hardware]" in report.text()
@@ -193,7 +200,7 @@ PICKED = [
 ]
 
 
-@pytest.mark.parametrize(("suite", "name"), PICKED)
+@pytest.mark.parametrize(("suite", "name"), PICKED if is_night() else PICKED[::2])
 def test_a_flipped_bit_differs_exactly_when_it_moves_an_address(suite, name):
     suite = SUITES[suite]
     case = suite.arrays["name"].tolist().index(name)

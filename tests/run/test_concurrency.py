@@ -19,6 +19,7 @@ import smemsim
 from asynchronous import Drawn
 from facts import facts
 from launches import no_such
+from strategies import is_night
 
 HEAD = """.version 8.8
 .target {arch}
@@ -1296,6 +1297,7 @@ def run_elsewhere(kernel: Kernel, monkeypatch: pytest.MonkeyPatch, *, together: 
     return run(dataclasses.replace(kernel, grid=3 * kernel.cluster, block=block), ahead=AHEAD)
 
 
+SPARSE = 1 if is_night() else 2  # by day half as many of those that are executed in another way, too
 FAULTS = [k for k in KERNELS if k.found not in ("", "X006") and not k.grid]
 RIGHT = [k for k in KERNELS if not k.found and not k.grid]
 SHUFFLES = [k for k in FAULTS if k.name.startswith("shuffle")]
@@ -1303,7 +1305,7 @@ SHUFFLES = [k for k in FAULTS if k.name.startswith("shuffle")]
 
 @pytest.mark.parametrize(
     ("kernel", "together"),
-    [*((k, False) for k in FAULTS[::5]), *((k, True) for k in FAULTS[2::5]), *((k, True) for k in SHUFFLES if k not in FAULTS[2::5])],
+    [*((k, False) for k in FAULTS[:: 5 * SPARSE]), *((k, True) for k in dict.fromkeys([*FAULTS[2 :: 5 * SPARSE], *SHUFFLES]))],
     ids=lambda x: x.name if isinstance(x, Kernel) else "together" * x,
 )
 def test_a_kernel_is_told_the_same_wherever_it_is(kernel, together, monkeypatch):
@@ -1314,7 +1316,7 @@ def test_a_kernel_is_told_the_same_wherever_it_is(kernel, together, monkeypatch)
 
 
 @pytest.mark.parametrize(
-    ("kernel", "together"), [*((k, False) for k in RIGHT[::6]), *((k, True) for k in RIGHT[3::6])],
+    ("kernel", "together"), [*((k, False) for k in RIGHT[:: 6 * SPARSE]), *((k, True) for k in RIGHT[3 :: 6 * SPARSE])],
     ids=lambda x: x.name if isinstance(x, Kernel) else "together" * x,
 )  # fmt: skip
 def test_a_right_kernel_is_silent_wherever_it_is(kernel, together, monkeypatch):
@@ -1323,7 +1325,7 @@ def test_a_right_kernel_is_silent_wherever_it_is(kernel, together, monkeypatch):
     assert {f.code for f in done.remarks} == set(filter(None, [kernel.remarks]))
 
 
-@pytest.mark.parametrize("kernel", [k for k in KERNELS if k.found not in ("", "X006") and not k.grid][2::7], ids=lambda k: k.name)
+@pytest.mark.parametrize("kernel", FAULTS[2 :: 7 * SPARSE], ids=lambda k: k.name)
 def test_clusters_that_do_the_same_are_told_the_same_together_and_each_alone(kernel, monkeypatch):
     several = dataclasses.replace(kernel, grid=3 * kernel.cluster)
     together = run(several)
@@ -2524,7 +2526,9 @@ def on_lines(
     return sorted((f.code, f.instruction, of(f)) for f in (*done.findings, *done.remarks))
 
 
-@pytest.mark.parametrize("kernel", [k for k in KERNELS if k.grid or "copies A" in k.name] + [*KERNELS[::5]], ids=lambda k: k.name)
+@pytest.mark.parametrize(
+    "kernel", dict.fromkeys([*(k for k in KERNELS if k.grid or "copies A" in k.name), *KERNELS[:: 5 * SPARSE]]), ids=lambda k: k.name
+)
 def test_a_kernel_on_one_line_is_told_the_same(kernel):
     """Inline assembly has many instructions on one line of PTX."""
     found = on_lines(kernel, kernel.body.replace("; ", ";\n"))
