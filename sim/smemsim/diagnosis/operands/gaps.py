@@ -60,7 +60,7 @@ def _steps(its: Sum) -> Iterator[tuple[int, int]]:
 
 
 def _between(steps: set[tuple[int, int]], reach: Reach) -> list[tuple[int, int]]:
-    """The k that instructions with these k leave out. None if they do not go from the first to the last k."""
+    """The k that instructions with these k leave out; none if they do not go from the first to the last k."""
     ordered = sorted(steps)
     ends = list(itertools.accumulate((k + count for k, count in ordered), max))
     if ordered[0][0] != reach.a_begin or ends[-1] != reach.a_end:
