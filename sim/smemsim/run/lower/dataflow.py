@@ -489,8 +489,10 @@ def _stored_in_line(program: Program, by: Collection[str]) -> Iterator[tuple[tup
     of these, is between the load and the store.
     """
     body, begins, uses = program.inlined.body, {*program.inlined.labels.values()}, _uses_of(program)
-    places = {id(i): _place(i, uses, is_steady=False) for i in body if _place(i, uses) is None}
+    places = {id(i): _place(i, uses, is_steady=False) for i in body if i.op in ("ld", "st") and _place(i, uses) is None}
     stored = {place for i in body if i.op == "st" and (place := places.get(id(i))) is not None}
+    if not stored:
+        return
     for at, load in enumerate(body):
         place = places.get(id(load))
         if load.op != "ld" or place not in stored:

@@ -168,8 +168,9 @@ def _check_discarded(i: Instruction) -> None:
     """InputError for `_` as the result of an instruction that needs a register."""
     result = i.operands[0] if i.operands else None
     halves = (result.first, result.second) if isinstance(result, Pair) else (result,)
-    takes_none = DISCARDING.isdisjoint((i.op, ".".join((i.op, *i.modifiers[:1]))))
-    if isinstance(halves[0], Sink) and (takes_none or (len(halves) == 2 and isinstance(halves[1], Sink))):
+    if isinstance(halves[0], Sink) and (
+        DISCARDING.isdisjoint((i.op, ".".join((i.op, *i.modifiers[:1])))) or (len(halves) == 2 and isinstance(halves[1], Sink))
+    ):
         raise InputError("_ as its result: it needs a register; ptxas refuses _ here")
     if i.op == "tcgen05" and isinstance(result, Vector) and any(isinstance(item, Sink) for item in result.items):
         raise InputError("_ in its list of results: it needs a register for each; ptxas refuses _ here")

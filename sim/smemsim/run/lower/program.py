@@ -371,21 +371,29 @@ class Program:
 
     def _names(self, *registers: str) -> bool:
         """Is one of some special registers an operand?"""
-        return any(names_special(i, *registers) for i in self.inlined.body)
+        return not self._specials.isdisjoint(registers)
 
     @functools.cached_property
+    def _specials(self) -> frozenset[str]:
+        """The special registers that are operands."""
+        return frozenset(operand.name for i in self.inlined.body for operand in i.operands if isinstance(operand, Special))
+
+    @property
     def needs_others(self) -> bool:
         """May a CTA wait for, or add to, what another one writes to global memory?"""
-        return any(_meets_others(i) for i in self.inlined.body)
+        return bool(self._meeting)
+
+    @functools.cached_property
+    def _meeting(self) -> list[Instruction]:
+        return [i for i in self.inlined.body if i.op in _GLOBAL and _meets_others(i)]
 
     @functools.cached_property
     def hears_others(self) -> bool:
         """May a CTA see what another one has written to global memory, or learn what precedes that? Relaxed sums
         (`red`) return nothing, and order nothing without a fence.
         """
-        meets = [i for i in self.inlined.body if _meets_others(i)]
-        is_told = any(i.op != "red" or not _ORDERED.isdisjoint(i.modifiers) for i in meets)
-        return is_told or (bool(meets) and not self.uses.isdisjoint(("fence", "membar")))
+        is_told = any(i.op != "red" or not _ORDERED.isdisjoint(i.modifiers) for i in self._meeting)
+        return is_told or (bool(self._meeting) and not self.uses.isdisjoint(("fence", "membar")))
 
     @functools.cached_property
     def is_apart(self) -> bool:
@@ -399,6 +407,7 @@ class Program:
 
 
 _HEAP = (Symbol("malloc"), Symbol("free"))
+_GLOBAL = frozenset(("atom", "cp", "ld", "red", "st"))
 _ORDERED = frozenset(("release", "acquire", "acq_rel"))
 _ASYNCHRONOUS = frozenset(("cp", "mbarrier", "tcgen05", "wgmma"))
 
