@@ -221,7 +221,7 @@ def test_a_value_that_is_overwritten_before_its_use_is_read_in_vain(seed):
     for _ in range(len(steps)):
         for n in reversed(range(len(steps))):
             i = steps[n]
-            overwrites = i.given if i.guard is None and i.op != "atom" else set()
+            overwrites = i.given if i.guard is None else set()
             live[n] = set(i.used) | (set().union(*(live[to] for to in ways[n])) - overwrites)
     for load in (i for i in steps if i.op == "ld" and "param" not in i.modifiers):
         after = set().union(*(live[to] for to in ways[at[id(load)]]))
