@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from numpy.lib.stride_tricks import as_strided
 
 from smemsim import GlobalMemory, HardwareTrap, InputError, SharedMemory, TensorMap, tma_load, tma_load_bytes, tma_store
+from smemsim.core.layout.tma_loops import joined
 from strategies import ITEMSIZES, box_chunks, examples, tiled_arguments
 
 XOR = {"SWIZZLE_NONE": 0, "SWIZZLE_32B": 0x10, "SWIZZLE_64B": 0x30, "SWIZZLE_128B": 0x70}
@@ -416,3 +417,18 @@ def test_a_line_in_bounds_past_57_bits_traps(seed):
         lines = {(base + offset) % (1 << 64) + x for offset in offsets for x in range(low, high)}
         assert {int(x) for x in got[got >= 0].ravel().tolist()} == lines
     assert min(outcomes.values()) > 15, outcomes
+
+
+@pytest.mark.parametrize("boxes", range(1, 6))
+@pytest.mark.parametrize("seed", range(4))
+def test_boxes_reach_together_from_the_first_to_the_last_byte_of_any(boxes, seed):
+    """Boxes without a byte inside (high 0) have no lowest one. All are whole only if each is."""
+    rng = np.random.default_rng([boxes, seed])
+    found = rng.integers(1, 1 << 40, (boxes + 1, 4))
+    found[:, 3] = rng.random(boxes + 1) < 0.7
+    found[rng.random(boxes + 1) < 0.4, 1:3] = 0
+    each, inside = found[:boxes].copy(), found[:boxes][found[:boxes, 2] > 0]
+    joined(found)
+    low, high = (int(inside[:, 1].min()), int(inside[:, 2].max())) if len(inside) else (0, 0)
+    assert found[boxes].tolist() == [each[:, 0].max(), low, high, each[:, 3].min()]
+    assert (found[:boxes] == each).all()

@@ -209,6 +209,20 @@ def _apart(addresses, operand):
     return lines * (whole * bytes_of_chunk + len({e * bits // 8 for e in range(rest)}))
 
 
+@pytest.mark.parametrize("first", [0, 3 << 12])
+def test_words_are_counted_by_class_and_each_class_names_its_first_word(first):
+    """As if each word was looked up by itself."""
+    rng, count = np.random.default_rng(first), 4 << 12
+    shifts = np.array([[[0, 7, 0], [11, 15, 3]], [[5, 31, 0], [13, 3, 5]]], np.int64)  # bits 0 to 2 and 11 to 14; 5 to 9 and 13 to 14
+    entries = np.stack([rng.integers(0, 4, 128), 4 * (rng.random(128) < 0.01)]).astype(np.uint32)
+    words, classes = np.arange(first, first + count), np.zeros(count, np.int64)
+    idesc.look_up(words, shifts, entries, classes)
+    counts, firsts = np.zeros(8, np.int64), np.full(8, -1, np.int64)
+    idesc.sweep(first, count, shifts, entries, counts, firsts)
+    assert counts.tolist() == np.bincount(classes, minlength=8).tolist()
+    assert firsts.tolist() == [next((int(word) for word in words[classes == one]), -1) for one in range(8)]
+
+
 def test_every_class_of_descriptors_comes_in_a_sweep():
     flags = smem._some(0, 0, range(60_000))[2]
     seen = {smem.class_of(smem.Flag(f)) for f in np.unique(flags).tolist()}
