@@ -401,3 +401,17 @@ def test_maps_are_values():
     with pytest.raises(AttributeError):
         a.box_dim = (1, 1, 1)
     assert "unknown_bits" not in repr(a)
+
+
+@pytest.mark.parametrize("make", [np.int64, np.uint64, np.array, int])
+def test_whole_numbers_of_numpy_are_those_of_python(make):
+    """In every field; what is no whole number is refused."""
+    plain = TensorMap.tiled(**BASE)
+    fields = {name: tuple(make(x) for x in BASE[name]) for name in ("global_dim", "global_strides", "box_dim")}
+    tm = TensorMap.tiled(**BASE | fields | {"global_address": make(BASE["global_address"])})
+    assert (tm, bytes(tm), repr(tm)) == (plain, bytes(plain), repr(plain))
+    assert type(tm.global_address) is int
+    assert {type(x) for x in (*tm.global_dim, *tm.global_strides, *tm.box_dim)} == {int}
+    for wrong in (True, 65536.0, "65536", None):
+        with pytest.raises(InputError, match=r"global_address = .*: needs a whole number"):
+            TensorMap.tiled(**BASE | {"global_address": wrong})

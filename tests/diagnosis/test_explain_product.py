@@ -315,6 +315,15 @@ def test_a_square_operand_that_is_given_transposed_is_named(turned):
     )
 
 
+def test_each_operand_that_may_be_the_transposed_one_is_named():
+    """Shifts to the left and to the right: D is 1 if either of them is transposed, not if both are."""
+    a, b = np.roll(np.eye(64), 1, axis=0), np.roll(np.eye(64), -1, axis=0)
+    told = "; ".join(explain_product((a @ b).astype(np.float32), a, b, arch="sm_90a", a_type="bf16").because)
+    assert "B was transposed" in told
+    assert "A was transposed" in told
+    assert "were transposed" not in told
+
+
 def test_what_rounding_changes_is_not_called_wrong():
     a, b = squares()
     found = explain_product((a @ b.T).astype(np.float32), a, b, arch="sm_90a", a_type="bf16")
