@@ -2160,6 +2160,53 @@ def test_an_arrival_in_place_of_a_commit_is_the_fault_also_if_another_warp_has_w
 
 
 COMMIT = f"@%p11 {COMMITS} [bar];"
+COPY_AGAIN = f"@%p11 tcgen05.cp.cta_group::1.128x256b [%r11], %rd5; @%p11 {COMMITS} [bar+8];"
+
+
+@pytest.mark.parametrize("is_right", [True, False])
+def test_cells_that_are_written_again_before_they_are_read_may_need_a_wait_for_the_readers(is_right):
+    """Four warps wait for a copy, and load it; the second copy into the same columns waits for them, or does not."""
+    again, end = (f"{BEFORE} bar.sync 0; {AFTER} {COPY_AGAIN}", "") if is_right else ("", COPY_AGAIN)
+    body = tensor(f"{waits()} {AFTER} {end}", f"{again} {waits('[bar+8]', label='V')} {IN_TURN}")
+    body = body.replace(init(), init() + init(at="[bar+8]"))
+    found = run(Kernel("", body, block=128, arch="sm_100a"), try_fixes=False).findings
+    assert bool(found) != is_right
+    for f in found[:1]:
+        assert f.code == "X012"
+        assert re.search(
+            r"^wait for the mbarrier of tcgen05.commit in line .*; or if line (\d+) should come before that operation: "
+            r"before .*, wait for a barrier at which this warp arrives after line \1$", f.repair
+        ), f.repair  # fmt: skip
+
+
+STAGE_IS_LOADED = """@%p12 mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 1024;
+@%p12 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r5], [%rd2], 1024, [bar];"""
+STAGE_IS_FREED = f"@%p11 {COMMITS} [bar+8];"
+STAGE_IS_LOADED_AGAIN = f"""@!%p3 bra N; {waits("[bar+8]", label="E")} {STAGE_IS_LOADED.replace("%rd2", "%rd2+16")} @%p12 mbarrier.arrive.shared::cta.b64 _, [bar+16]; N: @!%p2 bra M;
+{waits("[bar+16]", label="G")} M:"""
+
+
+@pytest.mark.parametrize("is_right", [True, False])
+def test_a_commit_that_frees_a_stage_before_the_stage_is_read_is_moved(is_right):
+    """Warp 1 loads a stage, waits until it is free, and loads it again; warp 0 copies it to tensor memory before."""
+    copy, done = "@%p11 tcgen05.cp.cta_group::1.128x256b [%r11], %rd5;", f"@%p11 {COMMITS} [bar+24];"
+    parts = (
+        (f"{copy}\n{STAGE_IS_FREED}", f"{STAGE_IS_LOADED_AGAIN} {done}")
+        if is_right
+        else (STAGE_IS_FREED, f"{STAGE_IS_LOADED_AGAIN}\n{copy} {done}")
+    )
+    body = tensor(f"{waits('[bar+24]', label='V')} {AFTER}", f"@%p2 st.global.u32 [%rd1], %r20; {IN_TURN} {waits(parity='1', label='Q')}")
+    assert f"{copy} {COMMIT}" in body
+    body = body.replace(f"{copy} {COMMIT}", f"{STAGE_IS_LOADED} {waits()}\n{parts[0]}\n{parts[1]}")
+    body = body.replace(init(), init() + "".join(init(at=f"[bar+{at}]") for at in (8, 16, 24)))
+    found = run(Kernel("", body, block=128, arch="sm_100a"), try_fixes=False).findings
+    assert {f.code for f in found} == (set() if is_right else {"X004"}), found
+    for f in found:
+        assert re.search(r"^move tcgen05.commit\S* of line \d+ after .*line \d+: it arrives before that access is done; or ", f.repair), (
+            f.repair
+        )
+
+
 SOURCE_AGAIN = f"{waits()} {AFTER} st.shared.v4.b32 [%r9], {{%r10, %r10, %r10, %r10}};"
 
 

@@ -612,6 +612,17 @@ def test_scale_factors_that_nobody_wrote_are_found() -> None:
     assert [f.code for f in multiplied(text, images)[0].findings] == ["R507"]
 
 
+@pytest.mark.parametrize(("store", "told"), [(f"st.shared.b32 [%r150+16400], {SCALES}; bar.sync 0;", []), ("", ["R507"])])
+def test_one_warp_whose_scale_factors_are_uninitialised_is_found(store: str, told: list[str]) -> None:
+    """Not that the copies of a factor differ. Warp 1 takes them from a word of shared memory."""
+    text, images, _ = scaled_product((1, 1), (1, 1))
+    given = f"mov.u32 %r180, {SCALES};"
+    assert all(part in text for part in (given, "smem[16400]"))
+    text = text.replace(given, f"{given} {store} setp.eq.u32 %p5, %r198, 1; @%p5 ld.shared.b32 %r180, [%r150+16400];")
+    run, _ = multiplied(text.replace("smem[16400]", "smem[16404]"), images)
+    assert [f.code for f in run.findings] == told, run.text()
+
+
 @pytest.mark.parametrize("group", [1, 2])
 @pytest.mark.parametrize(
     ("kind", "dtype", "largest", "beside", "told"),

@@ -293,7 +293,9 @@ class Checks(Protocol):
         """The last writer of a word of the wave's shared memory."""
 
     def are_unwritten(self, cells: np.ndarray) -> np.ndarray:
-        """Which cells of tensor memory, by their place among all, has no instruction written?"""
+        """Which cells of tensor memory, by their place among all, has no instruction written, or hold uninitialised
+        bytes?
+        """
 
     def follows_values(self) -> bool:
         """Has each access of shared memory to be reported?"""

@@ -815,8 +815,8 @@ def scale_factors(issue: Issue) -> Factors:
     """The scale factors of A (M, factors) and of B (N, factors).
 
     Every factor is in tensor memory several times. If the copies differ, Unmodelled is raised: it is not known which
-    lanes read which copy. It is not raised for copies that no instruction has written, and not if D overwrites what the
-    instruction reads. These are faults by themselves, and the first copy counts.
+    lanes read which copy. It is not raised for copies that no instruction has written or that are uninitialised, and
+    not if D overwrites what the instruction reads. These are faults by themselves, and the first copy counts.
     """
     assert issue.mma.scales is not None
     i, layouts, read = issue.mma.i, issue.mma.scales, []
@@ -837,7 +837,7 @@ def scale_factors(issue: Issue) -> Factors:
 
 def _differing(issue: Issue, copies: Copies, bits: np.ndarray) -> tuple[int, int, int, int] | None:
     """The row and the number of the first factor of which two copies differ, and these copies. Copies that no
-    instruction has written are left out.
+    instruction has written, and uninitialised ones, are left out.
     """
     unknown = np.zeros(bits.shape, bool)
     if issue.are_unwritten is not None:

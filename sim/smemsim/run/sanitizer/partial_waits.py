@@ -407,9 +407,8 @@ class PartialWaits:
             said = races.read_before_arrival(mine, late.theirs, why=why)
         only_read = late.theirs.does == "read"
         if late.op is not None and by is None and (ignorant := self._ignorant(warp, late.op, only_read=only_read)):
-            said = dataclasses.replace(
-                said, why=f"{why}; warp{'s' * (len(ignorant) > 1)} {ranges(ignorant)} {'have' if len(ignorant) > 1 else 'has'} not waited"
-            )
+            others = f"warp{'s' * (len(ignorant) > 1)} {ranges(ignorant)} {'have' if len(ignorant) > 1 else 'has'}"
+            said = dataclasses.replace(said, why=f"{why}; {others} not waited", kind=f"barrier for {late.op.kind}")
             repair = "bar.sync (__syncthreads) after the wait" + ", or let all threads wait" * (not is_of_thread)
         cause = "" if late.op is None else late.op.kind
         find = functools.partial(self.reporting.find, a.i, late.at, said, repair, cause=cause, other=late.line)

@@ -682,6 +682,12 @@ class Reporting:
         came = {by for by, _ in barrier.state.arrivals.by_site}
         return next((i for i in commits if i.site in came and leads_past(self.x.program, i, op.instruction, waits)), None)
 
+    def has_waited_for_commit(self, warp: int) -> bool:
+        """Was the last wait of a warp at an mbarrier at which tcgen05.commit has arrived?"""
+        barrier, *_ = self.waits.get(warp, (None, 0, []))
+        came = () if barrier is None else [self.sites.get(by) for by, _ in barrier.state.arrivals.by_site]
+        return any(i is not None and i.op == "tcgen05" for i in came)
+
     def commit_for(self, op: Operation, before: Instruction, warp: int) -> str:
         """The fix for a warp that has not waited for an operation of tcgen05: a commit that comes too early, or a
         wait.
@@ -883,6 +889,20 @@ class Reporting:
         if not any(barrier is not None and self.clocks.has_waited(warp, barrier) for barrier in barriers):
             return ""
         return f"; or, if this line should read the bytes of an earlier phase: before the load, {READERS_ARRIVE}"
+
+    def commit_before(self, op: Operation, reader: Instruction) -> Instruction | None:
+        """The tcgen05.commit that frees a stage for a load, if it comes before a product that still reads the stage.
+
+        The thread that issues the load has waited for it last.
+        """
+        barrier, *_ = self.waits.get(int(op.warps[0]), (None, 0, []))
+        if barrier is None or reader.op != "tcgen05":
+            return None
+        came = [self.sites.get(site) for site, _ in barrier.state.arrivals.by_site]
+        early = [
+            i for i in came if i is not None and i.op == "tcgen05" and place_of(i.site) < place_of(reader.site) and self.leads(i, reader)
+        ]
+        return early[-1] if early and len(early) == len(came) else None
 
     def is_again(self, op: Operation, warp: int, at: np.ndarray) -> bool:
         """Has the phase that a warp waited for last brought these words, by an earlier load of the thread that issues

@@ -403,8 +403,10 @@ class Sanitizer(Events, Observer):
         return self.shared.table.last_writer(word)
 
     def are_unwritten(self, cells: np.ndarray) -> np.ndarray:
-        """Which cells of tensor memory, by their place among all, has no instruction written?"""
-        return self.tensor.are_unwritten(cells)
+        """Which cells of tensor memory, by their place among all, has no instruction written, or hold uninitialised
+        bytes?
+        """
+        return self.tensor.are_unwritten(cells) | self.tensor.are_marked(cells)
 
     def _alone(
         self, i: Instruction, flat: np.ndarray, size: int, does: Literal["read", "write"], *, values: Values | None = None,

@@ -255,6 +255,8 @@ class SharedFindings:
                 wait += free_later + other_stage
             if free_later and a.reader is None and (by := self.objects.arrives_before(warp, a.i.site, int(op.warps[0]))):
                 wait = self._later(by, reporting.ends(op.instruction, a.i)[1])
+            elif free_later and (by := reporting.commit_before(op, a.i)) is not None:
+                wait = f"{self._later(by, reporting.ends(op.instruction, a.i)[1])}{OR}{wait}"
             if a.reader is not None and self.clocks.why_early(warp):
                 wait = EVERY_PHASE.format(wait)
             wait = reporting.far_mbarrier(op, a.i, warp) or wait

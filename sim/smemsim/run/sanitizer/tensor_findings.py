@@ -133,7 +133,19 @@ class TensorFindings:
         """The fix: a wait for the commit; before a deallocation, a barrier with the warp that has waited."""
         if a.i.modifiers[0] == "dealloc":
             return self.reporting.wait_for(op, a.i, a.warp, only_read=only_read)
-        return self.reporting.commit_instead(op, a.warp) or self.reporting.commit_for(op, a.i, a.warp)
+        found = self.reporting.commit_instead(op, a.warp)
+        return found or f"{self.reporting.commit_for(op, a.i, a.warp)}{self._or_before(op, a)}"
+
+    def _or_before(self, op: Operation, a: CellAccess) -> str:
+        """The other fix if a warp that has waited for an earlier operation accesses what another one writes.
+
+        That may be the one that comes too early.
+        """
+        is_access = a.i.modifiers[0] in ("ld", "st") and self.reporting.committed_early(op, a.warp) is None
+        if not is_access or not self.reporting.has_waited_for_commit(a.warp):
+            return ""
+        operation = self.x.program.named(op.instruction)
+        return f"{OR}if {a.i.at} should come before that operation: before {operation}, wait for a barrier at which this warp arrives after {a.i.at}"
 
     def _of_warp(self, a: CellAccess, suspect: Suspect) -> tuple[Access, str, str]:
         access = "ld" if suspect.does == "read" else "st"

@@ -70,6 +70,10 @@ class TensorMarks:
         found: np.ndarray = self.table.cells.who.reshape(-1)[cells] == NOBODY
         return found
 
+    def are_marked(self, cells: np.ndarray) -> np.ndarray:
+        """Which cells, by their place among all, hold a copy of uninitialised bytes?"""
+        return np.zeros(cells.shape, bool) if self.marks is None else self.marks.reshape(-1, WORD)[cells].any(axis=-1)
+
     def of_bytes(self, i: Instruction, cells: np.ndarray) -> np.ndarray:
         """The same of the bytes of cells: (..., 4)."""
         nobody = self.are_unwritten(cells)

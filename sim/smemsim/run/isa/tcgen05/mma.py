@@ -361,7 +361,7 @@ _GROUPS: Slot[dict[tuple[int, int], _Group]] = Slot(lambda x: {})  # by the inde
 
 
 def _are_unwritten(x: Wave, members: np.ndarray, cta: np.ndarray, lane: np.ndarray, column: np.ndarray) -> np.ndarray:
-    """Which cells of the CTAs of a group has no instruction written?"""
+    """Which cells of the CTAs of a group has no instruction written, or hold uninitialised bytes?"""
     cells, checks = cells_at(members[cta], lane, column), x.checks
     return np.zeros(cells.shape, bool) if checks is None else checks.are_unwritten(cells)
 
