@@ -1534,6 +1534,20 @@ def test_lanes_that_do_not_meet_the_lane_that_waited_are_found(by, before, after
     assert [*right.findings, *right.remarks] == []
 
 
+@pytest.mark.parametrize(("fence", "codes"), [(ACQ, []), ("", ["X008"])])
+@pytest.mark.parametrize("by", ["relaxed mbarrier", "relaxed flag"])
+def test_other_lanes_wait_after_the_fence_of_the_first_ones(by, fence, codes):
+    """Their relaxed wait brings nothing new to the warp, and counts from their own fence on."""
+    signal, wait = SIGNALS_AND_WAITS[by]
+    again = wait.replace("W:", "V:").replace("bra W", "bra V").replace("P:", "Q:").replace("bra P", "bra Q").replace(ACQ, fence)
+    body = f"""{init()} @%p1 st.volatile.shared.u32 [sm+2048], 0; setp.lt.u32 %p14, %r3, 16; bar.sync 0; @%p2 bra TAKE;
+    st.shared.u32 [%r8], %r3; bar.warp.sync -1; @%p4 {signal} bra OUT; TAKE: @!%p14 bra N; {wait} N: @%p14 bra M; {again} M: ld.shared.u32 %r9, [%r8]; {RESULT} OUT:"""
+    done = run(Kernel("", body))
+    assert [f.code for f in done.findings] == codes
+    assert all(f.why.endswith("is relaxed, and no fence of theirs follows it") for f in done.findings)
+    assert done.remarks == []
+
+
 @pytest.mark.parametrize("meets", ["", "bar.warp.sync -1;"])
 def test_lanes_overwrite_what_one_of_them_has_stored_and_waited_for(meets):
     """No other lane can wait for its bulk store: the fix is no such wait."""

@@ -278,8 +278,23 @@ class PartialWaits:
             some.learn(tuple(np.where(m, n, np.zeros_like(n)) for m, n in zip(mine, now, strict=True)))
         own.known = now
         for some in own.each:
-            if some.coming is not None and _is_within(some.coming, now):
-                some.coming = None
+            self._arrives(some, now)
+
+    @staticmethod
+    def _arrives(some: _Lanes, now: _Known) -> None:
+        """What was to come for lanes is there, if their warp knows it now."""
+        if some.coming is not None and _is_within(some.coming, now):
+            some.learn(some.coming)
+            some.coming = None
+
+    def fenced(self, threads: np.ndarray, met: np.ndarray) -> None:
+        """Threads have executed a fence, with which their relaxed reads and waits acquire."""
+        for warp, lanes in by_warps(threads):
+            own = self._own(warp, met)
+            if own is not None:
+                self._bring_up(own, warp, ALL_LANES)
+                for some in own.of(lanes):
+                    self._arrives(some, own.known)
 
     def _alive(self, warp: int) -> int:
         """The lanes of a warp that have not exited."""
@@ -331,7 +346,7 @@ class PartialWaits:
                     unchanged = np.zeros(len(part.at), bool) if stays is None else stays[rows]
                     late = next(self._late(part, warp, own, some, unchanged, is_strong=is_strong), None)
                     if late is not None:
-                        self._tell(part, own, warp, late, by)
+                        self._tell(part, own, some, warp, late, by)
 
     def _late(self, a: WordAccess, warp: int, own: _Warp, some: _Lanes, unchanged: np.ndarray, *, is_strong: bool) -> Iterator[_Late]:
         """The earlier accesses of words that the warp knows, and these lanes of it do not."""
@@ -392,13 +407,17 @@ class PartialWaits:
             found.append((n, others.who[n, byte], others.when[n, byte], others.line[n, byte]))
         return tuple(map(np.concatenate, zip(*found, strict=True)))
 
-    def _tell(self, a: WordAccess, own: _Warp, warp: int, late: _Late, by: Operation | None) -> None:
+    def _tell(self, a: WordAccess, own: _Warp, some: _Lanes, warp: int, late: _Late, by: Operation | None) -> None:
         mine = Access(a.does, f"lanes of warp {self.reporting.warp(warp)}", a.i) if by is None else self.reporting.by(by, a.does)
-        knowing = [some for some in own.each if late.is_known(some.known)]
-        waits = [i for some in knowing for i, known in some.waits if late.is_known(known)]
-        why = f"only {_named(sum(some.lanes for some in knowing))} {f'waited, at {waits[0].at},' if waits else 'knows of it,'} and the lanes have not synchronised since"
+        knowing = [other for other in own.each if late.is_known(other.known)]
+        waits = [i for other in knowing for i, known in other.waits if late.is_known(known)]
+        why = f"only {_named(sum(other.lanes for other in knowing))} {f'waited, at {waits[0].at},' if waits else 'knows of it,'} and the lanes have not synchronised since"
         is_of_thread = bool(waits) and waits[0].op == "cp"  # no other lane can wait for its copies
         repair = "bar.warp.sync (__syncwarp) after the wait" + ", or let all lanes wait" * (not is_of_thread)
+        unfenced = next((i for i, known in some.waits if late.is_known(known)), None)
+        if unfenced is not None:
+            why = f"the wait of these lanes at {unfenced.at} is relaxed, and no fence of theirs follows it"
+            repair = "fence.acq_rel (__threadfence) after the wait, or a wait without .relaxed"
         if late.op is None:
             said = races.unordered(mine, late.theirs, why=why)
         elif a.does == "write":
@@ -406,7 +425,7 @@ class PartialWaits:
         else:
             said = races.read_before_arrival(mine, late.theirs, why=why)
         only_read = late.theirs.does == "read"
-        if late.op is not None and by is None and (ignorant := self._ignorant(warp, late.op, only_read=only_read)):
+        if late.op is not None and by is None and unfenced is None and (ignorant := self._ignorant(warp, late.op, only_read=only_read)):
             others = f"warp{'s' * (len(ignorant) > 1)} {ranges(ignorant)} {'have' if len(ignorant) > 1 else 'has'}"
             said = dataclasses.replace(said, why=f"{why}; {others} not waited", kind=f"barrier for {late.op.kind}")
             repair = "bar.sync (__syncthreads) after the wait" + ", or let all threads wait" * (not is_of_thread)

@@ -1099,6 +1099,8 @@ class Sanitizer(Events, Observer):
         if releases:
             self._releases(x.threads, relaxed=False)
         self.clocks.fence(self._running(x), acquires=acquires, releases=releases, scope=scope)
+        if acquires and self.apart.partial_waits.waits:
+            self.apart.partial_waits.fenced(x.threads, self.lanes.meetings)
 
     def fence_tensor(self, x: Wave, *, acquires: bool, releases: bool) -> None:
         """tcgen05.fence of the running threads."""
