@@ -371,3 +371,13 @@ def test_no_two_chunks_share_bytes_with_the_word_of_the_fix(swizzle: str):
             assert words or "strides with which" in f.repair
             for word in words:
                 assert "D307" not in {str(g.code) for g in SmemDescriptor.decode(int(word, 16), arch="sm_90a").problems(**given)}
+
+
+@pytest.mark.parametrize("arch", ["sm_90a", "sm_100a"])
+@pytest.mark.parametrize(("swizzle", "width"), [("64B", 64), ("128B", 128)])
+def test_chunks_that_share_bytes_are_named_only_where_the_reads_are_known(arch, swizzle, width):
+    """What a row of K that is wider than its swizzle reads is not known."""
+    d = SmemDescriptor(arch=arch, start_address=0x400, leading_byte_offset=16, stride_byte_offset=16, swizzle=swizzle)
+    for k_bytes in (width // 2, width, 2 * width, 4 * width):
+        codes = {f.code for f in d.problems(major="K", dtype="bf16", rows=64, k=k_bytes // 2)}
+        assert ("D307" in codes) == (k_bytes <= width)

@@ -23,11 +23,11 @@ from messages import is_one_sentence, one_line
 from places import ROOT
 from smemsim import InputError
 from smemsim.cli import main
-from smemsim.cli.run import parse_shape
+from smemsim.cli.run import _told, parse_shape
 from smemsim.core.tables import Source
 from smemsim.diagnosis import Output, Rounding, Tolerance, Wanted
 from smemsim.diagnosis.numbers import numbers_told
-from smemsim.diagnosis.outputs import out_names
+from smemsim.diagnosis.outputs import Comparison, Error, out_names
 from smemsim.evidence import array_of, read_launch_file
 from smemsim.evidence.launches import checked
 from smemsim.run import RunOptions
@@ -818,3 +818,20 @@ def test_the_time_of_a_list_grows_with_the_entries_alone(run):
         assert run("run k.ptx --list").exit_code == 0
         seconds.append(time.process_time() - begin)
     assert seconds[1] < 8 * seconds[0]
+
+
+@pytest.mark.parametrize("difference", ["", "x: 1 of 4 elements differ"])
+@pytest.mark.parametrize("explanation", ["", "all of it is 2 of what was expected"])
+def test_what_differs_is_told_if_it_is_too_large_or_has_an_explanation(difference, explanation):
+    """A difference within rounding that a rule explains is told with the largest error, and the output is not called
+    as expected.
+    """
+    same, other = (Output(name, np.arange(4, dtype=np.float32)) for name in "yx")
+    found = Comparison("x", 4, 1, difference, int(bool(difference)), {"absolute": Error(0.5, (3,), "1", "1.5")}, is_rounding=not difference)
+    lines = _told([same, other], {"x": found}, {"x": explanation})
+    verdict = "" if difference or explanation else f" ({found.verdict})"
+    assert [line for line, is_right in lines if is_right] == [same.text(), other.text() + verdict]
+    told = [f"different: {found.text or f'x: {found.largest}'}"] * bool(difference or explanation) + [f"      x: {explanation}"] * bool(
+        explanation
+    )
+    assert [line for line, is_right in lines if not is_right] == told
