@@ -41,7 +41,7 @@ class Access:
 
 def drawn(rng):
     """What happens, in one order that is possible: accesses, and ("all",) or (from, to) where actors meet. In some all
-    stores are plain ones of one value, in the same bytes.
+    stores are plain ones of one or two values, in the same bytes.
     """
     of_one_value, of_one_size = rng.random() < 0.25, rng.choice((1, 2, 4, ROW))
     for number in range(rng.randint(2, 6)):
@@ -53,7 +53,7 @@ def drawn(rng):
             op = rng.choice(("ld", "st", "atom") if is_strong and size in (4, ROW) else ("ld", "st"))
             size = of_one_size if of_one_value else size
             begin = rng.randrange(0, 4, size) if size < 4 and not of_one_value else 0
-            yield Access(rng.randrange(3), op, begin, size, is_strong, 1 if of_one_value else number + 1)
+            yield Access(rng.randrange(3), op, begin, size, is_strong, rng.choice((1, 1, 2)) if of_one_value else number + 1)
 
 
 def unordered(events):
