@@ -259,7 +259,7 @@ FORMULAS = (
     # what an instruction costs, what a program's text says, and the words of a message
     "smemsim.run.counters.", "smemsim.run.cohort", "smemsim.run.engine.schedule", *(f"smemsim.run.lower.{name}" for name in ("cfg", "dataflow", "lane_private", "sums", "waits")), "smemsim.run.jit.constants", "smemsim.virtual.calls.wire",
     # whose library is not there where CI runs: a stand-in for it calls them
-    "smemsim.virtual.torch_", "smemsim.virtual.process",
+    "smemsim.virtual.torch_", "smemsim.virtual.process", "smemsim.virtual.stored",
     "smemsim.core.machine.padding", "smemsim.core.machine.uninitialised", "smemsim.core.ptx.demangle",
     "smemsim.diagnosis.pointers", "smemsim.diagnosis.recognised", "smemsim.diagnosis.accumulators", "smemsim.diagnosis.schedules", "smemsim.diagnosis.costs", "smemsim.diagnosis.trials.candidates", "smemsim.diagnosis.progress", "smemsim.diagnosis.descriptors.shapes",
     "smemsim.diagnosis.difference.", "smemsim.diagnosis.fills", "smemsim.diagnosis.thread_tiles", "smemsim.diagnosis.explained_output", "smemsim.diagnosis.epilogue", "smemsim.diagnosis.reads", *(f"smemsim.diagnosis.operands.{name}" for name in ("boxes", "copied", "frames", "gaps", "never_loaded", "pairings", "places", "read", "scaled", "steps", "sums")), "smemsim.diagnosis.result.tiles", "smemsim.diagnosis.causes.cause", "smemsim.diagnosis.run_page", "smemsim.diagnosis.tensors", "smemsim.diagnosis.relax",

@@ -4,6 +4,7 @@ events, what a function of torch does with memory, generators, graphs.
 
 import gc
 import itertools
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -750,3 +751,45 @@ def test_a_view_and_memory_that_is_only_made_are_not_computed_again(torch, devic
 )
 def test_a_name_says_whether_a_function_changes_its_argument(name, changes):
     assert torch_graphs._changes(name) is changes
+
+
+class Taint:
+    """Marks whose first use is told; what it was asked."""
+
+    def __init__(self, is_new):
+        self.is_new, self.asked = is_new, []
+
+    def _noted(self, *given, **more):
+        self.asked.append((*given, more))
+        return self.is_new
+
+    use = use_numbers = copied = _noted
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+def test_each_use_by_the_host_is_told_if_it_is_a_new_one(is_new):
+    """A read, a use of marks, a copy; not where nothing is marked, and not of nothing."""
+    from smemsim.virtual.stored import HostTaint
+
+    taint, told = Taint(is_new), []
+    host = HostTaint(lambda: SimpleNamespace(taint=taint), lambda: told.append(1), lambda: None)
+    uses = (
+        lambda h: h.gives(0x1000, (2, 3), (32, 4), 4, "cudaMemcpy"), lambda h: h.uses({5: 1, 7: 2}, "torch.add", are_pads=True),
+        lambda h: h.copied({5: np.array([0, 3]), 7: np.array([8])}, "tensor.cpu"),
+    )  # fmt: skip
+    for n, use in enumerate(uses, 1):
+        use(host)
+        assert len(told) == n * is_new
+    (begin, end, read, within, _), (numbers, used, pads), (at, marks, copied, _) = taint.asked
+    assert (begin, end, read.text) == (0x1000, 0x1000 + 32 + 8 + 4, "cudaMemcpy")
+    assert within(np.arange(44)).tolist() == [n % 32 < 12 for n in range(44)]
+    assert (numbers, used.text, pads) == ((5, 7), "torch.add", {"are_pads": True})
+    assert (at.tolist(), marks.tolist(), copied.text) == ([0, 3, 8], [5, 5, 7], "tensor.cpu")
+    for memory in (None, SimpleNamespace(taint=None)):
+        silent = HostTaint(lambda memory=memory: memory, lambda: told.append(1), lambda: None)
+        for use in uses:
+            use(silent)
+    host.gives(0x1000, (0, 3), (32, 4), 4, "cudaMemcpy")
+    host.copied({}, "tensor.cpu")
+    assert len(told) == 3 * is_new
+    assert len(taint.asked) == 3
