@@ -42,8 +42,10 @@ settings.register_profile("nightly", deadline=None, derandomize=False, database=
 settings.load_profile("smemsim")
 
 # The package, its tests and what numba compiles live to the end: going through them again and again is a tenth of the
-# time.
-gc.set_threshold(1_000_000, 20, 100)
+# time. Each process has its part of the memory; a million objects that wait for the collector are some 500 MB.
+_memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if "SC_PHYS_PAGES" in getattr(os, "sysconf_names", ()) else 0
+_memory //= int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+gc.set_threshold(max(1_000_000, min(3_000_000, _memory // 4000)), 20, 100)
 
 # Memory that is free stays with the process: launches ask for as much again, and each new page of it is to be cleared.
 with contextlib.suppress(AttributeError, OSError, TypeError):  # another C library than glibc
