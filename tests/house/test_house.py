@@ -262,7 +262,7 @@ FORMULAS = (
     "smemsim.virtual.torch_", "smemsim.virtual.process", "smemsim.virtual.stored",
     "smemsim.core.machine.padding", "smemsim.core.machine.uninitialised", "smemsim.core.ptx.demangle",
     "smemsim.diagnosis.pointers", "smemsim.diagnosis.recognised", "smemsim.diagnosis.accumulators", "smemsim.diagnosis.schedules", "smemsim.diagnosis.costs", "smemsim.diagnosis.trials.candidates", "smemsim.diagnosis.progress", "smemsim.diagnosis.descriptors.shapes",
-    "smemsim.diagnosis.difference.", "smemsim.diagnosis.fills", "smemsim.diagnosis.thread_tiles", "smemsim.diagnosis.explained_output", "smemsim.diagnosis.epilogue", "smemsim.diagnosis.reads", *(f"smemsim.diagnosis.operands.{name}" for name in ("boxes", "copied", "frames", "gaps", "never_loaded", "pairings", "places", "read", "scaled", "steps", "sums")), "smemsim.diagnosis.result.tiles", "smemsim.diagnosis.causes.cause", "smemsim.diagnosis.run_page", "smemsim.diagnosis.tensors", "smemsim.diagnosis.relax",
+    "smemsim.diagnosis.difference.", "smemsim.diagnosis.fills", "smemsim.diagnosis.thread_tiles", "smemsim.diagnosis.explained_output", "smemsim.diagnosis.epilogue", "smemsim.diagnosis.reads", *(f"smemsim.diagnosis.operands.{name}" for name in ("boxes", "copied", "frames", "gaps", "never_loaded", "pairings", "places", "read", "scaled", "steps", "sums", "thread_sums")), "smemsim.diagnosis.result.tiles", "smemsim.diagnosis.causes.cause", "smemsim.diagnosis.run_page", "smemsim.diagnosis.tensors", "smemsim.diagnosis.relax",
 )  # fmt: skip
 # Modules that other people import, and topics of one module.
 SHOWN = {f"smemsim.testing.{name}" for name in ("oracles", "plugin", "recorder")} | {
