@@ -125,6 +125,14 @@ def test_a_sum_parts_where_one_operand_goes_on_by_another_k(side, at, wrong):
     assert f"load {name} at the same k as {other}" in told.repair
 
 
+def test_every_second_element_of_a_row_is_a_k():
+    """As where the real and the imaginary parts of numbers alternate; a tile of one row has no pitch."""
+    for k in (0, 8, 24):
+        one = Recognised(BEGIN, 64 * 64, 2, 3 * 64 + 2 * k, 64, 2)
+        assert place(one, pointers(BEGIN))[0] == (BEGIN, 64, 2, "")
+    assert place(Recognised(BEGIN, 4096, 2, 37, 0, 64), pointers(BEGIN))[1] == (37, 0)
+
+
 def test_an_operand_may_go_along_its_rows_in_place_of_its_k():
     its, _ = added([((16 * n, 0), (0, 16 * n)) for n in range(4)])
     found = its.fault()
@@ -167,6 +175,78 @@ def test_two_k_that_are_exchanged_in_one_operand_are_odd_if_most_are_alike(side)
             assert f"multiplies k = {of_a} of A with k = {of_b} of B" in told.message
             assert f"load {'AB'[side]} at k = {ks[one]}" in told.repair
             assert told.severity.name == "NOTE"
+
+
+def loaded(row, k, *, base=BEGIN, rank=2, extent=K):
+    """The tile at (row, k) of a matrix that a tensor load has brought."""
+    dims, strides = ((extent, 256), (2 * extent,)) if rank == 2 else ((extent, 256, 2), (2 * extent, 512 * extent))
+    tm = TensorMap.tiled(data_type="f16", global_address=base, global_dim=dims, global_strides=strides, box_dim=(16, 64, 1)[:rank])
+    load = Issued(0, 0, Load(0, 0, LINES[0], 0, tm, "tile", (k, row, 0)[:rank], (), ()), SimpleNamespace(tensor_map=tm), "map")
+    matrix = Matrix(base, (Mode(0, 16, 2, 0, extent),), (Mode(1, 64, 2 * extent, 0, 256),))
+    return OperandRead(0, (load,), matrix, True, (row, k), 1.0)
+
+
+def sum_of(pairs):
+    its, begins, sides = Sum(True), pointers(BEGIN, 2 * BEGIN), []
+    for n, pair in enumerate(pairs):
+        step, side = its.add(event(n), pair, begins)
+        sides.append(side)
+        if side:
+            its.note(step, LINES[n])
+    return its, sides
+
+
+@pytest.mark.parametrize("side", [0, 1])
+def test_beside_tiles_of_tensor_loads_those_of_threads_are_named(side):
+    def pair(of_threads, of_loads):
+        own = tile(*of_threads, begin=2 * BEGIN if side else BEGIN)
+        other = loaded(*of_loads, base=BEGIN if side else 2 * BEGIN)
+        return (own, other) if side == 0 else (other, own)
+
+    for order in itertools.permutations((0, 16, 32, 48)):
+        its, sides = sum_of([pair((0, k), (64, k)) for k in order])
+        assert (its.fault(), its.is_decided, {*sides}) == (None, True, {""})
+    for at, wrong in itertools.product((1, 2, 3), (0, 8)):
+        its, sides = sum_of([pair((0, wrong if n == at else 16 * n), (64, 16 * n)) for n in range(4)])
+        found = its.fault()
+        assert (found.side, found.writer, found.step.event.instruction) == ("ab"[side], LINES[at], LINES[at])
+        assert found.moves == ((0, wrong - 16 * (at - 1)), (0, 16))
+        assert (sides[at], not its.is_decided) == ("ab"[side], True)
+    its, _ = sum_of([pair((64 * n, 0), (0, 16 * n)) for n in range(3)])  # 64 rows and no k
+    assert its.fault() is None
+    its, _ = sum_of([pair((0, 16 * n), (64 * n, 16 * n)) for n in range(3)])  # rows of the other one change
+    assert (its.fault(), its.is_decided) == (None, False)
+
+
+def test_of_tiles_that_have_no_matrix_or_another_k_nothing_is_said():
+    for other in ({"rank": 3}, {"extent": 128}):
+        its, _ = sum_of([(loaded(0, 16 * n, **other), tile(0, 32 - 16 * n, begin=2 * BEGIN)) for n in range(3)])
+        assert (its.fault(), its.is_decided) == (None, False)
+    its, _ = sum_of([(loaded(0, 0), tile(0, 0, begin=2 * BEGIN)), (tile(0, 16), tile(0, 32, begin=2 * BEGIN))])
+    assert its.fault() is None  # each of another matrix
+
+
+def odd_of(ks, *, rows=None, extents=(256, 256)):
+    rows = [(0, 0)] * len(ks) if rows is None else rows
+    its, _ = sum_of([
+        tuple(Recognised(base, 256 * extent, 2, row * extent + k, extent, 1) for base, row, k, extent in zip((BEGIN, 2 * BEGIN), row, k, extents, strict=True))
+        for row, k in zip(rows, ks, strict=True)
+    ])  # fmt: skip
+    return next(iter(its.of.values())).odd()
+
+
+def test_steps_are_odd_where_each_k_of_both_is_multiplied_once_in_the_same_rows():
+    ks = [(0, 0), (16, 32), (32, 16), (48, 48), (64, 64)]
+    found = odd_of(ks)
+    assert (found.step.event.instruction, found.side) == (LINES[1], "b")
+    assert odd_of([pair[::-1] for pair in ks]).side == "a"
+    for other in (
+        ks[:4], ks[:3], [*ks[:4], (64, 48)], [*ks[:4], (48, 64)], [*ks[:4], (80, 64)], [(k, k) for k, _ in ks], [(0, 16), (16, 0), (32, 48), (48, 32), (64, 64)],
+    ):  # fmt: skip
+        assert odd_of(other) is None, other
+    for n, (row, side) in itertools.product(range(1, 5), ((64, 0), (64, 1))):
+        assert odd_of(ks, rows=[(row * (m == n and side == 0), row * (m == n and side == 1)) for m in range(5)]) is None
+    assert odd_of(ks, extents=(256, 512)) is None
 
 
 # ---- boxes as matrices
