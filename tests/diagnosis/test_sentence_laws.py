@@ -10,12 +10,14 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from smemsim import SmemDescriptor
-from smemsim.core.finding import Half, at_instruction
+from smemsim import InstrDescriptor, SmemDescriptor
+from smemsim.core.finding import Fix, Half, Path, at_instruction
 from smemsim.core.ptx import read_module
 from smemsim.core.spec.findings import Severity
 from smemsim.core.spec.formats import element_format
 from smemsim.diagnosis.causes.cause import _box, _of_tensor
+from smemsim.diagnosis.copies import targets
+from smemsim.diagnosis.instructions import idesc_with
 from smemsim.diagnosis.operands.boxes import _goes_on_as_it_is
 from smemsim.diagnosis.operands.copied import _others
 from smemsim.diagnosis.operands.scaled import AllFactors
@@ -23,6 +25,7 @@ from smemsim.diagnosis.operands.sums import Sum
 from smemsim.diagnosis.relax import _waits
 from smemsim.diagnosis.result.tiles import _bits_told, _linear
 from smemsim.diagnosis.run_page import AROUND, entry
+from smemsim.diagnosis.run_to_scenario import _is_of_starts
 from smemsim.diagnosis.tensors import GlobalTensor
 
 HEAD = ".version 8.6\n.target sm_100a\n.address_size 64\n.visible .entry k() { .reg .b32 %r<99>;\n"
@@ -316,3 +319,60 @@ def test_waits_of_one_line_of_the_source_are_weakened_together(has_source):
             assert changed == [*wait.lines]
             weaker = f"cp.async.wait_group {count};" if wait.groups is not None else "" if wait.lines != (17,) else "setp.eq.u32 %p2, 0, 0;"
             assert all(other[n - 1] == weaker for n in changed)
+
+
+# ---- repairs
+
+
+def repaired(code="R508", fixes=1):
+    path = Path.of("step", 1, "a", "word")
+    return dataclasses.replace(
+        at_instruction(code, LINES[9], "what", "start 0x410"), changes=tuple(Fix(path, n, n + 1) for n in range(fixes))
+    )
+
+
+def test_findings_are_of_starts_if_each_is_and_has_a_repair():
+    for found, are_of_starts in (
+        ([], False), ([repaired()], True), ([repaired(), repaired()], True), ([repaired(fixes=2)], False), ([repaired(fixes=0)], False), ([repaired(), repaired(fixes=0)], False), ([repaired("R501")], False),
+        ([repaired(), repaired("D308")], False), ([repaired("D308"), repaired()], False),
+    ):  # fmt: skip
+        assert _is_of_starts(found) == are_of_starts
+
+
+@pytest.mark.parametrize("kind", ["f16", "tf32", "f8f6f4", "i8", "mxf8f6f4", "mxf4"])
+@pytest.mark.parametrize("seed", range(3))
+def test_other_fields_of_an_instruction_descriptor_leave_all_the_rest(kind, seed):
+    """Bits that must be 0 become so if a word with them would not have the fields that are wanted."""
+    rng = np.random.default_rng(seed)
+    own = {"mxf8f6f4": {"m": 128}, "mxf4": {"m": 128}}.get(kind, {})
+    word = InstrDescriptor(kind=kind, n=64, **own).word
+    for _ in range(20):
+        other = word ^ (int(rng.integers(1 << 32)) & 0x1FE00000 if rng.random() < 0.3 else 0)
+        d = InstrDescriptor.decode(other, kind=kind)
+        wanted = {"n": int(rng.integers(1, 17)) * 16}
+        if kind not in ("mxf4", "i8"):
+            wanted["b_major"] = str(rng.choice(["K", "MN"]))
+        found = idesc_with(other, d, wanted)
+        if found is None:
+            continue
+        new = InstrDescriptor.decode(found, kind=kind)
+        assert all(getattr(new, name) == value for name, value in wanted.items())
+        assert not any(f.code == "I603" for f in new.problems())
+        table, changed = d.table, found ^ other
+        names = {"n": "n", "b_major": "transpose_b"}
+        allowed = sum(table.fields[names[name]].mask << table.fields[names[name]].low for name in wanted)
+        reserved = sum(field.mask << field.low for field in table.fields.values() if field.want is not None)
+        assert not changed & ~(allowed | reserved)
+        assert not found & reserved or not changed & reserved
+    assert idesc_with(word, InstrDescriptor.decode(word, kind=kind), {"n": 64}) == word
+
+
+@pytest.mark.parametrize("columns", [4, 8, 32])
+@pytest.mark.parametrize("shape", [(1, 1), (1, 3), (2, 2)])
+def test_copies_fill_tensor_memory_one_after_the_other_unless_each_has_an_address(columns, shape):
+    row = SimpleNamespace(columns=columns)
+    count = shape[0] * shape[1]
+    assert [(at.lane, at.column) for at in targets(1, 64, row, shape)] == [(0, 64 + columns * n) for n in range(count)]
+    given = tuple(100 - n for n in range(shape[1])) if shape[0] == 1 else ((7, 9), (16 << 16, 3))
+    flat = [*given] if shape[0] == 1 else [x for one in given for x in one]
+    assert [(at.lane, at.column) for at in targets(1, given, row, shape)] == [(x >> 16, x & 0xFFFF) for x in flat]
