@@ -230,3 +230,156 @@ def test_a_strong_access_of_a_word_meets_bytes_that_others_have_stored(op, where
     wrong, right = told([[first, own, whole], [first, (0, 2), own, whole]], "shared", where=where)
     assert wrong
     assert right == []
+
+
+# ---- copies: of a row of global memory, which an actor issues, and which is over for whoever waits
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Copy:
+    """A bulk copy, which an mbarrier counts, or the cp.async of all lanes of a warp."""
+
+    actor: int
+    is_bulk: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class Wait:
+    """For a bulk copy by any actor; for its own cp.async by the issuer."""
+
+    actor: int
+    copy: Copy
+
+
+def with_copies(rng):
+    """Loads, copies, waits for these, and actors that meet."""
+    copies = []
+    for _ in range(rng.randint(2, 6)):
+        what = rng.random()
+        if what < 0.3:
+            yield ("all",) if rng.random() < 0.3 else tuple(rng.sample(range(3), 2))
+        elif what < 0.55 and len(copies) < 4:
+            copies.append(Copy(rng.randrange(3), rng.random() < 0.6))
+            yield copies[-1]
+        elif what < 0.8 and copies:
+            copy = rng.choice(copies)
+            yield Wait(rng.randrange(3) if copy.is_bulk else copy.actor, copy)
+        else:
+            size = rng.choice((1, 2, 4, ROW))
+            yield Access(rng.randrange(3), "ld", rng.randrange(0, 4, size) if size < 4 else 0, size, False)
+
+
+def too_early(events):
+    """Pairs of which one is a copy that is not over, or that is issued before the other is known to be over."""
+    clocks, over = [[0, 0, 0] for _ in range(3)], [set(), set(), set()]
+    seen, found, known = [], [], {}
+    for event in events:
+        if isinstance(event, Wait) and event.copy.is_bulk:  # the issuer's arrival, too, is waited for
+            clock, done = known[event.copy]
+            clocks[event.actor], over[event.actor] = [*map(max, clocks[event.actor], clock)], over[event.actor] | done | {event.copy}
+        elif isinstance(event, Wait):
+            over[event.actor] |= {one for one, _ in seen if is_own(one, event)}
+        elif isinstance(event, (Access, Copy)):
+            mine = clocks[event.actor]
+            mine[event.actor] += 1
+            for other, when in seen:
+                if isinstance(other, Copy):
+                    is_late = other not in over[event.actor] and not are_words_of_one(other, event)
+                    found += [(other, event)] * is_late
+                elif isinstance(event, Copy) and other.actor != event.actor:
+                    found += [(other, event)] * (mine[other.actor] < when)
+            seen.append((event, mine[event.actor]))
+            known[event] = list(mine), set(over[event.actor])
+        elif event == ("all",):
+            both = [max(row) for row in zip(*clocks, strict=True)]
+            clocks, over = [list(both) for _ in range(3)], [set.union(*over) for _ in range(3)]
+        else:
+            one, to = event
+            clocks[to], over[to] = [*map(max, clocks[to], clocks[one])], over[to] | over[one]
+    return found
+
+
+def is_own(one, wait):
+    """cp.async.wait_all is for all copies that the thread has issued."""
+    return isinstance(one, Copy) and not one.is_bulk and one.actor == wait.actor
+
+
+def are_words_of_one(one, other):
+    """Nothing is said of two cp.async of one thread."""
+    return isinstance(other, Copy) and not one.is_bulk and not other.is_bulk and one.actor == other.actor
+
+
+def copying(programs):
+    """The PTX, and the lines of accesses and copies. The actors are three warps."""
+    lines, of = [], {}
+    for n, events in enumerate(programs):
+        parts, bars, number = [[], [], []], 0, 0
+        counted = {event: 8 * (8 * n + 4 + k) for k, event in enumerate(event for event in events if isinstance(event, Copy))}
+        ends = [Wait(0 if copy.is_bulk else copy.actor, copy) for copy in counted]
+        for number, event in enumerate((*events, *ends)):
+            label = f"W{n}_{number}"
+            if isinstance(event, Access):
+                guard = "" if event.size == ROW else "@%one "
+                at = f"[{'%mine' if event.size == ROW else '%base'}+{ROW * n + event.begin}]"
+                parts[event.actor].append((f"{guard}ld.shared.b{8 * min(event.size, 4)} %v, {at}; {guard}xor.b32 %acc, %acc, %v;", event))
+            elif isinstance(event, Copy):
+                bar, source = f"[%bars+{counted[event]}]", ROW * list(counted).index(event)  # they bring other bytes each
+                bulk = f"""bar.warp.sync -1; @%one mbarrier.arrive.expect_tx.shared.b64 _, {bar}, {ROW}; @%one cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%base+{ROW * n}], [%room+{source}], {ROW}, {bar};"""
+                parts[event.actor].append(
+                    (bulk if event.is_bulk else f"cp.async.ca.shared.global [%mine+{ROW * n}], [%own+{source}], 4;", event)
+                )
+            elif isinstance(event, Wait):
+                waits = f"{label}: mbarrier.try_wait.parity.shared.b64 %p, [%bars+{counted[event.copy]}], 0; @!%p bra {label};"
+                parts[event.actor].append((waits if event.copy.is_bulk else "cp.async.wait_all;", None))
+            elif event == ("all",):
+                for part in parts:
+                    part.append(("bar.sync 0;", None))
+            else:
+                bars += 1
+                for actor, what in zip(event, ("arrive", "sync"), strict=True):
+                    parts[actor].append((f"bar.{what} {bars}, 64;", None))
+        for actor, part in enumerate(parts):
+            lines.append(f"@!%is{actor} bra P{n}_{actor};")
+            for text, event in part:
+                lines.append(text)
+                if event is not None:
+                    of[len(lines)] = n, event
+            lines.append(f"P{n}_{actor}:")
+        lines.append("bar.sync 0;")
+    head = f""".version 8.7
+.target sm_90a
+.address_size 64
+.visible .entry k(.param .u64 room, .param .u64 out) {{
+.reg .b32 %t, %me, %v, %acc, %bars, %lane, %base, %mine; .reg .pred %p, %one, %is<3>; .reg .b64 %o, %room, %own;
+.shared .align 128 .b8 rows[{ROW * TOGETHER}]; .shared .align 8 .b64 bar[{8 * TOGETHER}];
+mov.u32 %t, %tid.x; and.b32 %lane, %t, 31; mov.u32 %acc, 0; mov.u32 %bars, bar; setp.eq.u32 %one, %lane, 0; shr.u32 %me, %t, 5;
+setp.eq.u32 %is0, %me, 0; setp.eq.u32 %is1, %me, 1; setp.eq.u32 %is2, %me, 2; ld.param.u64 %room, [room]; mad.wide.u32 %own, %lane, 4, %room;
+mov.u32 %base, rows; mad.lo.u32 %mine, %lane, 4, %base; setp.eq.u32 %p, %t, 0;
+{" ".join(f"@%p mbarrier.init.shared.b64 [%bars+{8 * n}], 1;" for n in range(8 * len(programs)))}
+{" ".join(f"@%is0 st.shared.u32 [%mine+{ROW * n}], 0;" for n in range(len(programs)))}
+fence.proxy.async; bar.sync 0;
+"""
+    tail = "\nld.param.u64 %o, [out]; mad.wide.u32 %o, %t, 4, %o; st.global.u32 [%o], %acc;\nret; }"
+    first = head.count("\n")
+    return head + "\n".join(lines) + tail, {line + first: what for line, what in of.items()}
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_copies_that_come_too_early_are_those_that_nobody_has_waited_for(seed):
+    """X003 as a remark is of copies behind loads, which some order and no fence is between."""
+    rng = random.Random(f"{seed}")
+    programs = [list(with_copies(rng)) for _ in range(TOGETHER)]
+    text, of = copying(programs)
+    gpu = Gpu("sm_90a")
+    arrays = [gpu.array(np.arange(1, 129, dtype=np.uint32) * 0x01010101), gpu.array(np.zeros(96, np.uint32))]
+    run = gpu.launch(text, "k", block=96, args=arrays, progress=False, workers=1)
+    found = [set() for _ in programs]
+    for f in (*run.findings, *(f for f in run.remarks if f.code != "X003")):
+        assert f.code in ("X004", "X005", "X008")
+        for line in (f.line, *(other.line for other in f.alike)):
+            n, what = of[line]
+            found[n].add(what)
+    for events, told_of in zip(programs, found, strict=True):
+        pairs = too_early(events)
+        assert bool(told_of) == bool(pairs), (events, pairs)
+        assert all(any(one in pair for pair in pairs) for one in told_of), (events, told_of, pairs)
