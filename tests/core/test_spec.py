@@ -241,7 +241,8 @@ def test_a_trace_says_where_it_comes_from(suite):
     assert manifest["device"]["gpu"] == "NVIDIA H200"
     assert {"driver", "captured_utc"} <= manifest["device"].keys()
     # the tools that write a suite of another name
-    tool = {"access_lines": "counter_lines", "lanes_at_barriers": "lane_barriers"}.get(suite, suite)
+    others = {"access_lines": "counter_lines"} | dict.fromkeys(("lanes_at_barriers", "exits_at_cluster_barriers"), "lane_barriers")
+    tool = others.get(suite, suite)
     assert tool in manifest["source"]["command"] or f"{manifest['kind']}_suite.py" in manifest["source"]["command"]
     if manifest["kind"] == "smem_dump":  # holds its kernel instead
         assert manifest["source"]["compiler"]

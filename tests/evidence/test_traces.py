@@ -31,8 +31,8 @@ FOLDERS = sorted(p.parent for p in GOLDEN.rglob("manifest.json") if p.parts[-3] 
 SM90 = GOLDEN / "sm_90a"
 TOLD = (GOLDEN.parent / "docs" / "commands" / "replay.md").read_text()
 SMALL = SM90 / "wgmma_window"
-# 135 kernels, each instruction by itself: 11 s of processor time; 664 kernels: 5 s
-BY_NIGHT = ("launch_counters", "lanes_at_barriers")
+# 135 kernels, each instruction by itself: 11 s of processor time; 664 kernels: 5 s; 368 kernels of wgmma: 30 s
+BY_NIGHT = ("launch_counters", "lanes_at_barriers", "exits_at_cluster_barriers", "wgmma_in_flight")
 # Of a trace with so many cases a third is replayed by day, drawn once: its cases are drawn at random, too.
 MANY = 400
 
@@ -76,9 +76,17 @@ def test_as_many_allocations_fit_into_a_heap_as_on_the_card():
     assert counts == [HEAP.capacity(8 << 20) // HEAP.units(size) for size in sizes]
 
 
-@pytest.mark.parametrize(("hangs", "status", "was"), [(1, 0, "hangs"), (0, 715, "CUDA error 715"), (0, 0, "it ends")])
-def test_kernels_hang_or_end_as_on_the_card_and_another_outcome_is_a_difference(hangs, status, was):
-    suite = load_suite(SM90 / "lanes_at_barriers")
+HANGS = (
+    ("lanes_at_barriers", 1, 0, "hangs"),
+    ("lanes_at_barriers", 0, 715, "CUDA error 715"),
+    ("lanes_at_barriers", 0, 0, "it ends"),
+    ("exits_at_cluster_barriers", 1, 0, "hangs"),
+)
+
+
+@pytest.mark.parametrize(("name", "hangs", "status", "was"), HANGS)
+def test_kernels_hang_or_end_as_on_the_card_and_another_outcome_is_a_difference(name, hangs, status, was):
+    suite = load_suite(SM90 / name)
     there = np.flatnonzero((suite.arrays["hangs"] == hangs) & (suite.arrays["status"] == status))
     assert len(there) > 30
     for number, found in compared_cases(suite, there[:: len(there) // 12]):
@@ -94,6 +102,21 @@ def test_kernels_hang_or_end_as_on_the_card_and_another_outcome_is_a_difference(
         [(_, changed)] = compared_cases(other, (number,))
         assert changed.outcome.differing == 1
         assert changed.outcome.first.startswith(f"hardware: {'hangs' if was == 'it ends' else 'it ends'} | model: ")
+
+
+@pytest.mark.parametrize("is_wrong", [True, False])
+def test_kernels_of_wgmma_that_compute_wrong_on_the_card_have_findings_and_another_count_is_a_difference(is_wrong):
+    suite = load_suite(SM90 / "wgmma_in_flight")
+    wrong = suite.arrays["wrong"] > 0
+    there = np.flatnonzero(wrong == is_wrong) if is_wrong else np.flatnonzero(~wrong & (suite.arrays["told"] == ""))
+    assert len(there) > 50
+    for number, found in compared_cases(suite, there[:: len(there) // 3]):
+        assert not found.outcome.differing, suite.arrays["name"][number]
+        told = np.full_like(suite.arrays["told"], "")
+        other = dataclasses.replace(suite, arrays={**suite.arrays, "wrong": (~wrong).astype(np.uint64), "told": told})
+        [(_, changed)] = compared_cases(other, (number,))
+        assert changed.outcome.differing == 1
+        assert changed.outcome.first.startswith(f"hardware: {1 - is_wrong} of ")
 
 
 def test_the_documentation_adds_up_what_replay_says_of_every_trace():

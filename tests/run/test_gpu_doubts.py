@@ -773,8 +773,18 @@ BY_WGMMA = {
     "D is A, fence": (FENCE + by_another(listed(11, 4), listed(1, 4)), ["X007"], []),
     "D is A, wait and fence": (WAITED + FENCE + by_another(listed(11, 4), listed(1, 4)), [], []),
     "D is A, exchanged, fence": (FENCE + by_another(listed(11, 4), "{%r2, %r1, %r4, %r3}"), [], ["X007"]),
-    "a part of D is A, fence": (
+    "the last part of D is A, fence": (
         f"{by_another(listed(11, 8), '%rd2', 16)} {FENCE} {by_another(listed(31, 4), listed(15, 4))}",
+        ["X007"],
+        [],
+    ),
+    "the first part of D is A, fence": (
+        f"{by_another(listed(11, 8), '%rd2', 16)} {FENCE} {by_another(listed(31, 4), listed(11, 4))}",
+        ["X007"],
+        [],
+    ),
+    "the middle of D is A, fence": (
+        f"{by_another(listed(11, 8), '%rd2', 16)} {FENCE} {by_another(listed(31, 4), listed(13, 4))}",
         [],
         ["X007"],
     ),
@@ -790,6 +800,28 @@ def test_a_wgmma_may_not_use_registers_of_another_one_in_flight(use, told, remar
     """Without a fence, ptxas serialises both. With one, and A that is D, it does not: an H200 reads A too early."""
     run = launched(in_flight(use.replace("; ", ";\n "), listed(40, 4)), grid=grid)
     assert (codes(run), [f.code for f in run.remarks if f.code == "X007"]) == (told, remarks)
+
+
+OF_16, AT_4 = by_another(listed(11, 8), "%rd2", 16), by_another(listed(15, 8), "%rd2", 16).replace("%rd2, 0,", "%rd2, 1,")
+TWO_SUMS = {
+    "others from the first on": (f"{OF_16} {AT_4}", "wrong"),
+    "others, a wait": (f"{OF_16} {WAITED} {AT_4}", "wrong"),
+    "others, a fence": (f"{OF_16} {FENCE} {AT_4}", ""),
+    "in another order": (f"{OF_16} {AT_4.replace('%r15, %r16', '%r12, %r11')}", "wrong"),
+    "the same": (f"{OF_16} {AT_4.replace(listed(15, 8), listed(11, 8))}", ""),
+    "none": (f"{OF_16} {AT_4.replace(listed(15, 8), listed(31, 8))}", ""),
+    "the first of them": (f"{OF_16} {by_another(listed(11, 4), '%rd2').replace('%rd2, 0,', '%rd2, 1,')}", "note"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("grid", [1, 3])
+@pytest.mark.parametrize(("use", "severity"), TWO_SUMS.values(), ids=TWO_SUMS)
+def test_two_sums_that_share_some_registers_need_a_fence_between_them(use, severity, grid):
+    """Without one, ptxas serialises the wgmma, but copies wrong registers: an H200 adds wrong. If the two begin in one
+    register, no failure is known.
+    """
+    run = launched(in_flight(use.replace("; ", ";\n ")), grid=grid)
+    assert [str(f.severity) for f in (*run.findings, *run.remarks) if f.code == "X014"] == [severity] * bool(severity)
 
 
 # ---- the shared memory of another CTA

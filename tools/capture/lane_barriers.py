@@ -278,7 +278,79 @@ def _drawn(seed: int, count: int) -> Iterator[tuple[str, Kernel]]:
         yield f"drawn {number:03}", Kernel(warps, 2 if is_of_cluster else 1, "\n".join(steps))
 
 
+def cluster_exits() -> dict[str, Kernel]:
+    """Kernels with threads that come to their end after barrier.cluster.arrive without a wait, by name."""
+    firsts = {
+        "all arrive": "barrier.cluster.arrive;", "warp 0 arrives": "@%p5 barrier.cluster.arrive;", "warp 1 arrives": "@%p6 barrier.cluster.arrive;",
+        "thread 0 arrives": "@%p0 barrier.cluster.arrive;", "none arrives": "", "warp 0 arrives aligned": "@%p5 barrier.cluster.arrive.aligned;",
+        "warp 0 arrives and waits": "@%p5 barrier.cluster.arrive; @%p5 barrier.cluster.wait;", "CTA 0 arrives": "setp.lt.u32 %p9, %r6, 64; @%p9 barrier.cluster.arrive;",
+    }  # fmt: skip
+    seconds = {
+        "all but thread 0 barrier.sync 3, 64": "@%p1 barrier.sync 3, 64;", "all but thread 0 barrier.arrive 3, 128": "@%p1 barrier.arrive 3, 128;",
+        "all but thread 0 barrier.sync 3": "@%p1 barrier.sync 3;", "all barrier.sync 3, 64": "barrier.sync 3, 64;", "lanes 0-15 barrier.sync 3, 64": "@%p3 barrier.sync 3, 64;",
+        "thread 0 and warp 1 barrier.sync 3, 64": "@%p0 barrier.sync 3, 64; @%p6 barrier.sync 3, 64;", "all but thread 0 barrier.red": "@%p1 barrier.red.popc.u32 %r20, 3, 64, %p3;",
+        "warp 1 barrier.sync 3, 32": "@%p6 barrier.sync 3, 32;",
+    }  # fmt: skip
+    made = {}
+    for (a, first), (b, second), (c, wait), ctas in itertools.product(
+        firsts.items(), seconds.items(), (*THEN.items(), ("cluster wait", "barrier.cluster.wait;")), (1, 2)
+    ):
+        if (c == "cluster wait" and a != "all arrive") or "warp.sync" in c or c == "barrier.sync":
+            continue
+        if (ctas == 1 and a in ("warp 0 arrives aligned", "CTA 0 arrives")) or (ctas == 2 and a == "none arrives"):
+            continue
+        made[f"{ctas} CTAs: {a}; {b}; {c}"] = Kernel(2, ctas, f"{first} {second} {wait}")
+    thens = {
+        "bar.sync 0": "bar.sync 0;", "barrier.sync 0": "barrier.sync 0;", "barrier.sync 3, 64": "barrier.sync 3, 64;", "barrier.sync 3, 32": "barrier.sync 3, 32;",
+        "bar.warp.sync of the others": "bar.warp.sync 0xfffffffe;", "a vote of the others": f"vote.sync.ballot.b32 %r20, %p3, 0xfffffffe; {GIVE}",
+        "arrive, bar.sync 0": "barrier.cluster.arrive; bar.sync 0;", "arrive, wait": "barrier.cluster.arrive; barrier.cluster.wait;", "wait": "barrier.cluster.wait;",
+        "bar.sync 0, arrive, wait": "bar.sync 0; barrier.cluster.arrive; barrier.cluster.wait;", "nothing": "",
+        "bar.red": f"bar.red.popc.u32 %r20, 0, %p3; {GIVE}", "bar.arrive 3, 64": "bar.arrive 3, 64;",
+    }  # fmt: skip
+    leaves = {"warp 0": "@%p5 ", "warp 1": "@%p6 ", "thread 0": "@%p0 ", "lanes 0-15 of warp 0": "setp.lt.u32 %p10, %r0, 16; @%p10 "}
+    for (a, first), (b, leave), (c, then), ctas in itertools.product(firsts.items(), leaves.items(), thens.items(), (1, 2)):
+        if a in ("thread 0 arrives", "none arrives", "warp 0 arrives and waits", "warp 0 arrives aligned") or (
+            ctas == 1 and a == "CTA 0 arrives"
+        ):
+            continue
+        is_wrong = (
+            (a == "all arrive" and "arrive, " in c) or (c == "wait" and a != "all arrive") or ("others" in c and not b.startswith("thread"))
+        )
+        if is_wrong or (a == "warp 1 arrives" and "arrive, " in c) or (a == "warp 0 arrives" and "arrive, " in c and b != "warp 0"):
+            continue  # an arrival twice in one phase, a wait without an arrival, or a mask that is wrong in itself
+        made[f"{ctas} CTAs: {a}; {b} exits; {c}"] = Kernel(2, ctas, f"{first} {leave}ret; {then}")
+    both, late = (
+        "barrier.cluster.arrive; barrier.cluster.wait;",
+        "mov.u32 %r21, 0; B: ld.volatile.shared.b32 %r22, [%r30]; add.u32 %r21, %r21, 1; setp.lt.u32 %p8, %r21, 3000; @%p8 bra B;",
+    )
+    orders = {
+        "a whole phase": f"{both} LEAVE bar.sync 0;", "a whole phase, warp 1 arrives": f"{both} @%p6 barrier.cluster.arrive; LEAVE bar.sync 0;",
+        "no arrival is executed": "setp.gt.u32 %p9, %r0, 999; @%p9 barrier.cluster.arrive; LEAVE bar.sync 0;",
+        "warp 1 arrives late": f"@%p5 bra L; {late} barrier.cluster.arrive; L: LEAVE bar.sync 0;", "warp 1 arrives after bar.sync": "LEAVE bar.sync 0; @%p6 barrier.cluster.arrive;",
+        "warp 1 arrives, bar.sync before": "@%p6 barrier.cluster.arrive; bar.sync 0; LEAVE bar.sync 1;", "warp 1 arrives, two barriers after": "@%p6 barrier.cluster.arrive; LEAVE bar.sync 0; bar.sync 1;",
+        "warp 1 arrives, bar.warp.sync": "@%p6 barrier.cluster.arrive; LEAVE bar.warp.sync 0xfffffffe;", "warp 1 arrives, the others arrive": "@%p6 barrier.cluster.arrive; LEAVE @%p5 barrier.cluster.arrive; bar.sync 0;",
+        "both arrive after it": "LEAVE barrier.cluster.arrive; bar.sync 0;", "both arrive after it and wait": f"LEAVE {both}", "both arrive after bar.sync": f"LEAVE bar.sync 0; {both}",
+    }  # fmt: skip
+    leaves = {
+        "thread 0": "@%p0 ret;",
+        "lanes 0-15 of warp 0": "setp.lt.u32 %p10, %r0, 16; @%p10 ret;",
+        "warp 0": "@%p5 ret;",
+        "lane 3 of both": "@%p2 ret;",
+        "none": "",
+    }
+    for (a, order), (b, leave), ctas in itertools.product(orders.items(), leaves.items(), (1, 2)):
+        if "0xfffffffe" not in order or b == "thread 0":
+            made[f"{ctas} CTAs: {a}; {b} exits"] = Kernel(2, ctas, order.replace("LEAVE", leave))
+    return made
+
+
 # ---- On the card
+
+
+SUITES = {
+    SUITE: (TITLE, kernels),
+    "exits_at_cluster_barriers": ("Kernels in which threads exit after barrier.cluster.arrive: which of them end, and what they leave", cluster_exits),
+}  # fmt: skip
 
 
 def config_of(kernel: Kernel, address: int) -> LaunchConfig:
@@ -410,11 +482,13 @@ def main() -> int:
     parser.add_argument("--out", type=pathlib.Path, required=True)
     parser.add_argument("--seconds", type=float, default=480.0, help="begin no kernel after this time")
     parser.add_argument("--jobs", type=int, default=14, metavar="N", help="processes")
+    parser.add_argument("--suite", choices=SUITES, default=SUITE)
     given = parser.parse_args()
-    made, begin = kernels(), time.monotonic()
+    (title, make), begin = SUITES[given.suite], time.monotonic()
+    made = make()
     rows = measured(made, given.jobs, begin + given.seconds)
     given.out.mkdir(parents=True, exist_ok=True)
-    (given.out / f"{SUITE}.txt").write_text("".join(f"{_said(row)} | {name}\n" for name, row in rows.items()))
+    (given.out / f"{given.suite}.txt").write_text("".join(f"{_said(row)} | {name}\n" for name, row in rows.items()))
     refused = [name for name in made if "refused" in rows.get(name, {"refused": ""})]
     print(
         f"{len(made)} kernels, {sum(row.get('hangs', False) for row in rows.values())} hang, {len(refused)} did not run; {time.monotonic() - begin:.0f} s"
@@ -423,13 +497,13 @@ def main() -> int:
 
     gpu, arrays = Gpu(), suite_arrays(made, rows)
     source = {
-        "command": "python -m tools.capture.lane_barriers --out golden/sm_90a",
+        "command": f"python -m tools.capture.lane_barriers --suite {given.suite} --out golden/sm_90a",
         "ptxas": assembler(),
         "runs": RUNS,
         "seconds": PATIENCE,
         "files": {pathlib.Path(__file__).name: hashlib.sha256(pathlib.Path(__file__).read_bytes()).hexdigest()},
     }
-    write_suite(given.out / SUITE, suite=SUITE, kind="hang", arch=gpu.arch, title=TITLE, device=gpu.describe(), source=source,
+    write_suite(given.out / given.suite, suite=given.suite, kind="hang", arch=gpu.arch, title=title, device=gpu.describe(), source=source,
                 cases=len(arrays["name"]), arrays=arrays)  # fmt: skip
     return int(bool(refused))
 

@@ -185,9 +185,18 @@ RULES: Rules = Rules((r.name, _raised(r)) for r in (
     Rule("tcgen05.own_loads", _grades("", "inferred", "inferred"),
          "PTX ISA 9.1 §9.7.16.6.4.2 lists instructions of one thread that are executed in order, §9.7.16.8.5 "
          "describes tcgen05.wait::ld. No failure without the wait is known"),
-    Rule("wgmma.in_flight", _grades("compiled", None),
-         "Machine code of ptxas 13.0.88 (warnings C7517, C7514, C7515, C7511). "
-         "PTX ISA 9.1 §9.7.15.7 leaves the use undefined"),
+    Rule("wgmma.in_flight", _grades("measured", None),
+         "PTX ISA 9.1 §9.7.15.7 leaves the use undefined. "
+         "Which uses ptxas 13.0.88 repairs is in its warnings C7511, C7513, C7514, C7515 and C7517",
+         ("wgmma_in_flight",)),
+    Rule("wgmma.two_sums", _grades("measured", None),
+         "PTX ISA 9.1 §9.7.15.7.1: no wgmma.fence is needed only between accumulators of the same shape in the same registers. "
+         "ptxas 13.0.88 warns with C7511",
+         ("wgmma_in_flight",)),
+    Rule("wgmma.late_warps", _grades("measured", None),
+         "PTX ISA 9.1 §9.7.15.7.2: a wgmma-group is one of the warpgroup, and wgmma.wait_group waits until it is complete. "
+         "CUTLASS frees a stage by one thread of a warpgroup (PipelineTmaAsync)",
+         ("wgmma_in_flight",)),
     Rule("tcgen05.idesc", _grades(None, "documented"),
          "PTX ISA 9.1 §9.7.16.4.2, tables 42 to 44. Triton and CuTe DSL emit the same words"),
     Rule("tcgen05.idesc_bits", _grades(None, "inferred"),
@@ -525,6 +534,10 @@ RULES: Rules = Rules((r.name, _raised(r)) for r in (
          "PTX ISA 9.1 §9.7.13.1: barrier.sync, .red and .arrive wait for all non-exited threads of the warp. "
          "It does not say so of barrier.cluster",
          ("lanes_at_barriers",)),
+    Rule("barrier.exit", _grades("measured", "inferred"),
+         "PTX ISA 9.1 §9.7.13.4: the barrier waits for all threads of the cluster that have not exited. "
+         "It does not say when a thread exits that has arrived",
+         ("exits_at_cluster_barriers",)),
     Rule("barrier.arrive_sync", _grades("compiled", "compiled"),
          "FlashAttention 4.0.0b36, flash_fwd_sm90.py and flash_bwd_sm100.py: all warps arrive, one of them waits, "
          "and the count is one warp more. PTX ISA 9.1 §9.7.13.1 does not mention it"),

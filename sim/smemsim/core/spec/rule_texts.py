@@ -134,10 +134,24 @@ _WGMMA = RuleTopic(
             "Registers of D before wgmma.wait_group",
             "A program may use registers of D only after wgmma.wait_group. "
             "If it uses them earlier, ptxas inserts a wait, serialises the instructions, or takes other registers. "
-            "ptxas warns with C7517, C7514, C7515 or C7511. It does not do this for registers of A, "
-            "and not if another wgmma takes D as its A after a wgmma.fence.",
+            "ptxas warns with C7517, C7514, C7515 or C7511. It does not do this for registers of A. "
+            "It also does not do it if another wgmma takes D, or a group of four registers of D, as its A after a wgmma.fence.",
             "`add.f32 %f1, %f1, 1.0` stands between `wgmma.commit_group` and `wgmma.wait_group 0`. ptxas inserts a wait before it.",
-            "A use before the wait is the remark X007. It is a finding if a wgmma takes D as A after a fence. An overwrite of A or B before that use is X005.",
+            "A use before the wait is the remark X007. It is a finding if a wgmma takes D as A after a fence, or if a thread overwrites A.",
+        ),
+        "wgmma.two_sums": RuleText(
+            "Two sums that share some registers",
+            "Two wgmma add to sums that share registers, and no wgmma.fence is between them. "
+            "If the registers of one are the first ones of the other, in the same order, the sums are right. "
+            "Otherwise ptxas copies registers, and mostly the result is wrong. wgmma.wait_group does not help.",
+            "The first wgmma has D in registers 0 to 7, the next one in registers 4 to 11. With wgmma.fence between them the sums are right.",
+            "X014. If one begins with the registers of the other, it is a remark.",
+        ),
+        "wgmma.late_warps": RuleText(
+            "wgmma.wait_group of one warp",
+            "wgmma.wait_group of one warp waits until all four warps of the warpgroup have multiplied.",
+            "Warp 3 comes late to the wgmma. Warp 0 has waited, and overwrites B without a barrier. The result of warp 3 is right.",
+            "It reports nothing if a warp overwrites A or B after its own wait. An overwrite before the wait is X005.",
         ),
     },
 )
@@ -651,6 +665,13 @@ _BARRIERS = RuleTopic(
             "If the others come elsewhere and wait for these lanes, an H200 hangs, or ends with error 715.",
             "Lane 0 executes `barrier.arrive 3, 64`, and the others branch around it. Then all of them come to `bar.sync 0`, to a shuffle or to `barrier.arrive 4, 64`. The kernel hangs, or ends with error 715.",
             "It lets the lanes wait in the same way, and reports X011 if they wait for ever.",
+        ),
+        "barrier.exit": RuleText(
+            "Threads that exit after barrier.cluster.arrive",
+            "A thread has arrived at barrier.cluster, and does not wait. It stays at its end until the phase is complete, and other barriers still wait for it. "
+            "Some lanes of a warp exit without an arrival, while other warps have arrived. Then the rest of this warp and those others never pass a barrier of the CTA together.",
+            "Warp 0 arrives and executes `ret`. Warp 1 waits at `bar.sync 0` for warp 0, which waits for the arrival of warp 1. The kernel hangs.",
+            "It lets the threads wait in the same way, and reports X006 if they wait for ever.",
         ),
         "barrier.arrive_sync": RuleText(
             "bar.arrive, then bar.sync in the same phase",

@@ -20,6 +20,7 @@ __all__ = [
     "OPERAND_ROW_BYTES",
     "UNFENCED",
     "UNFENCED_A",
+    "UNFENCED_PART",
     "UNFENCED_SHAPE",
     "WGMMA_M",
     "WGMMA_THREADS",
@@ -108,8 +109,8 @@ class Guarded(NamedTuple):
 # Read off the machine code of small kernels: ptxas 13.0.88, sm_90a, -O0 to -O3 (compiled). It sees D of a wgmma as a
 # value like any other. Only of A in registers it does not: a loop that loads A anew without wgmma.wait_group overwrites
 # the registers that the last round's wgmma may still read. A wgmma may also take D of another one as A ("multiplied").
-# If a wgmma.fence is between the two, and A has D's registers in D's order, ptxas adds no wait: on an H200 five of six
-# elements were wrong, or all (50 runs of two kernels, no trace).
+# If a wgmma.fence is between the two, and A is a group of four registers of D or begins with D, ptxas adds no wait, and
+# an H200 multiplies old values (trace wgmma_in_flight).
 # fmt: off
 IN_FLIGHT: dict[str, Guarded] = {
     "D read":    Guarded("ptxas inserts the wait before the first use, or serialises all wgmma of the function", ("C7517", "C7514"), True),
@@ -124,7 +125,9 @@ IN_FLIGHT: dict[str, Guarded] = {
 # fmt: on
 # For registers of A or D that were written after the last wgmma.fence (-O1 to -O3; compiled).
 UNFENCED = Guarded("ptxas inserts warpgroup.arrive before the wgmma", ("C7519",), True)
-# The same if an earlier wgmma has written them: as its D, which is A now; or as its D, of another shape. An H200 leaves
-# the same bytes with and without a fence between two shapes (50 runs of two kernels, no trace).
+# The same if an earlier wgmma has written them as its D. They are A now, or D of another shape, or D whose registers
+# are others or in another order. Without a fence between two shapes, an H200 leaves the same bytes. In the last case
+# most kernels leave others (trace wgmma_in_flight).
 UNFENCED_A = Guarded("ptxas serialises all wgmma of the function", ("C7513",), True)
 UNFENCED_SHAPE = Guarded("ptxas leaves the wgmma as they are, and an H200 adds right", (), True)
+UNFENCED_PART = Guarded("ptxas copies registers to and fro, and without the fence the copies are wrong", ("C7511",), False)

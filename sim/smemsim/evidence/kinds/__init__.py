@@ -6,6 +6,7 @@ from smemsim.evidence.kinds.bulk import BulkCopy, BulkReduce, ClusterAddresses, 
 from smemsim.evidence.kinds.common import Comparer
 from smemsim.evidence.kinds.compiled import CompiledMma
 from smemsim.evidence.kinds.counters import AccessCounters
+from smemsim.evidence.kinds.early_use import EarlyUse
 from smemsim.evidence.kinds.hang import Hang
 from smemsim.evidence.kinds.launch import LaunchOutputs
 from smemsim.evidence.kinds.launch_counters import LaunchCounters
@@ -42,6 +43,7 @@ KINDS: dict[str, type[Comparer]] = {
     "smem_dump": SmemDump,
     "launch": LaunchOutputs,
     "hang": Hang,
+    "early_use": EarlyUse,
     "access_counters": AccessCounters,
     "launch_counters": LaunchCounters,
     "texture": TextureSamples,

@@ -26,7 +26,7 @@ class Hang(Comparer):
 
     def case(self, index: int) -> Case:
         """Run the kernel and compare."""
-        a, rule = self.suite.arrays, RULES["barrier.alone"]
+        a, rule = self.suite.arrays, next(rule for rule in RULES.values() if self.suite.name in rule.traces)
         launch, left = self._run(index)
         found = [f for f in launch.result.findings.values() if f.severity != Severity.NOTE]
         hangs = any(f.code == "X006" or "for ever" in f.what for f in found)

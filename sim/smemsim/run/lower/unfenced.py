@@ -1,8 +1,8 @@
 """Registers that `wgmma` reads and that were written after the last `wgmma.fence` (PTX ISA 9.1 §9.7.15.7.1), from the
 program's text.
 
-A wgmma writes its D, too. The next wgmma may add to this D without a fence only if it has the same shape, and never
-read it as A.
+A wgmma writes its D, too. The next wgmma may add to this D without a fence only if it has the same shape and the same
+registers, and never read it as A.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from __future__ import annotations
 import weakref
 from typing import NamedTuple, TypeAlias
 
-from smemsim.core.ptx.module import Immediate, Instruction, Vector, slots_in
+from smemsim.core.ptx.module import Immediate, Instruction, Operand, Register, Vector, slots_in
 from smemsim.run.lower.cfg import following, scale_d
 from smemsim.run.lower.program import Program
 
-__all__ = ["shape_of", "unfenced"]
+__all__ = ["begin_alike", "ordered", "shape_of", "unfenced"]
 
 
-# by the register's slot: what has written it since the last wgmma.fence. The shape is that of a wgmma, "" for others
+# by the register's slot: what has written it since the last wgmma.fence, with the `_form` of a wgmma, "" for others
 _Given: TypeAlias = dict[tuple[int, str], Instruction]
 
 _found: weakref.WeakKeyDictionary[Program, dict[int, Instruction]] = weakref.WeakKeyDictionary()
@@ -37,20 +37,23 @@ def unfenced(program: Program) -> dict[int, Instruction]:
 
 class _Wanted(NamedTuple):
     """What matters in a program: the registers that a wgmma reads, and those that they are copied from; those that a
-    wgmma may leave for one that reads them as A or adds in another shape; and the shapes.
+    wgmma may leave for one that reads them as A or adds to them in another form; and the forms.
     """
 
     slots: set[int]
     left: set[int]
-    shapes: list[str]
+    forms: list[str]
 
     @classmethod
     def of(cls, program: Program) -> _Wanted:
         products = _products(program)
         of_a = {slot for i in products if isinstance(i.operands[1], Vector) for slot in slots_in(i.operands[1])}
-        of_d = {slot for i in products for slot in slots_in(i.operands[0])}
-        shapes = sorted({shape_of(i) for i in products})
-        return cls(_wanted(program), of_d if len(shapes) > 1 else of_a & of_d, shapes)
+        of_d: dict[int, set[str]] = {}
+        for i in products:
+            for slot in slots_in(i.operands[0]):
+                of_d.setdefault(slot, set()).add(_form(i))
+        left = {slot for slot, forms in of_d.items() if len(forms) > 1 or slot in of_a}
+        return cls(_wanted(program), left, sorted({_form(i) for i in products}))
 
 
 def _find(program: Program) -> dict[int, Instruction]:
@@ -91,11 +94,11 @@ def _execute(i: Instruction, given: _Given, wanted: _Wanted, found: dict[int, In
             by = next((given[slot, ""] for slot in sorted(_reads(i)) if (slot, "") in given), None) or _by_wgmma(i, given, wanted)
             if by is not None:
                 found.setdefault(id(i), by)
-            shape = shape_of(i)
+            form = _form(i)
             for slot in slots_in(i.operands[0]):
                 _forget(given, slot, wanted)
                 if slot in wanted.left:
-                    given[slot, shape] = i
+                    given[slot, form] = i
         return
     slots = i.given & wanted.slots
     if not slots:
@@ -111,20 +114,38 @@ def _execute(i: Instruction, given: _Given, wanted: _Wanted, found: dict[int, In
 def _forget(given: _Given, slot: int, wanted: _Wanted) -> None:
     """A register has another value now."""
     given.pop((slot, ""), None)
-    for shape in wanted.shapes if slot in wanted.left else ():
-        given.pop((slot, shape), None)
+    for form in wanted.forms if slot in wanted.left else ():
+        given.pop((slot, form), None)
 
 
 def _by_wgmma(i: Instruction, given: _Given, wanted: _Wanted) -> Instruction | None:
     """A wgmma since the last fence that has written registers which another one reads as A, or adds to in another
-    shape.
+    form. One whose D begins elsewhere comes first.
     """
     of_a = slots_in(i.operands[1]) if isinstance(i.operands[1], Vector) else frozenset()
-    for slot in sorted(_reads(i) & wanted.left):
-        for shape in wanted.shapes:
-            if (slot, shape) in given and (slot in of_a or shape != shape_of(i)):
-                return given[slot, shape]
-    return None
+    found = [
+        given[slot, form]
+        for slot in sorted(_reads(i) & wanted.left)
+        for form in wanted.forms
+        if (slot, form) in given and (slot in of_a or form != _form(i))
+    ]
+    return next((by for by in found if not begin_alike(i, by)), found[0] if found else None)
+
+
+def begin_alike(i: Instruction, other: Instruction) -> bool:
+    """Are the registers of D of two wgmma the same in the same order, as far as both have registers?"""
+    one, two = (ordered(each.operands[0]) for each in (i, other))
+    return one[: len(two)] == two[: len(one)]
+
+
+def ordered(operand: Operand) -> list[int]:
+    """The slots of a vector's registers, in their order."""
+    return [item.slot for item in operand.items if isinstance(item, Register)] if isinstance(operand, Vector) else []
+
+
+def _form(i: Instruction) -> str:
+    """The shape of a wgmma.mma_async, and the registers of its D in their order."""
+    return f"{shape_of(i)} {ordered(i.operands[0])}"
 
 
 def shape_of(i: Instruction) -> str:

@@ -17,11 +17,11 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from smemsim.core.finding import Half
-from smemsim.core.ptx.module import Address, Instruction, Operand, Register, Vector
+from smemsim.core.ptx.module import Address, Instruction
 from smemsim.core.spec.findings import Severity
-from smemsim.core.spec.wgmma import IN_FLIGHT
+from smemsim.core.spec.wgmma import A_REGISTERS, IN_FLIGHT
 from smemsim.run.lower.cfg import following, leads_past
-from smemsim.run.lower.unfenced import unfenced
+from smemsim.run.lower.unfenced import ordered, unfenced
 from smemsim.run.sanitizer.operations import GROUP, Operation, Operations, Renumbering
 from smemsim.run.sanitizer.synchronisation import CommitGroups
 from smemsim.run.sanitizer.uninitialised import accumulator_without_value
@@ -172,11 +172,6 @@ def _bits(i: Instruction) -> int:
     return i.slot_bits
 
 
-def _in_order(operand: Operand) -> list[int]:
-    """The slots of a vector's registers, in their order."""
-    return [item.slot for item in operand.items if isinstance(item, Register)] if isinstance(operand, Vector) else []
-
-
 # ---- Registers of asynchronous instructions: not to be touched before these are waited for (PTX ISA 9.1 §9.7.15.7)
 
 
@@ -304,10 +299,11 @@ class RegistersInFlight:
 
     def _reads_early(self, i: Instruction, other: Instruction) -> bool:
         """Does ptxas let a wgmma read A before another one has written it as D? If a wgmma.fence is between the two,
-        and the registers of D are in A in their order.
+        and A needs no copies: it begins with D, or it is one of the groups of four registers of D.
         """
-        d, a = _in_order(other.operands[0]), _in_order(i.operands[1])
-        return id(i) not in unfenced(self.x.program) and any(a[n : n + len(d)] == d for n in range(len(a)))
+        d, a = ordered(other.operands[0]), ordered(i.operands[1])
+        is_part = any(d[n : n + len(a)] == a for n in range(0, len(d), A_REGISTERS))
+        return id(i) not in unfenced(self.x.program) and (is_part or a[: len(d)] == d)
 
     def sums(self, op: Operation, slots: frozenset[int], *, goes_on: bool) -> None:
         """A wgmma leaves a sum in these registers.

@@ -22,7 +22,7 @@ from smemsim.core.ptx.module import Immediate, Instruction, Register, Vector, sl
 from smemsim.core.spec.findings import Severity
 from smemsim.core.spec.formats import element_format
 from smemsim.core.spec.traps import ILLEGAL_INSTRUCTION
-from smemsim.core.spec.wgmma import A_REGISTERS, UNFENCED, UNFENCED_A, UNFENCED_SHAPE, WGMMA_M, WgmmaTypes
+from smemsim.core.spec.wgmma import A_REGISTERS, UNFENCED, UNFENCED_A, UNFENCED_PART, UNFENCED_SHAPE, WGMMA_M, Guarded, WgmmaTypes
 from smemsim.run.async_ops import Lazily, WarpgroupOp
 from smemsim.run.cohort import are_repeated
 from smemsim.run.engine.records import Metadata, Mma, Products
@@ -35,7 +35,7 @@ from smemsim.run.isa.matrix.ldmatrix import items
 from smemsim.run.isa.matrix.sparsity import find_undefined
 from smemsim.run.isa.modifiers import Modifiers, Operands
 from smemsim.run.isa.registry import Gate, Step, implements, unmodelled
-from smemsim.run.lower.unfenced import shape_of, unfenced
+from smemsim.run.lower.unfenced import begin_alike, shape_of, unfenced
 from smemsim.run.origins import CELL, followed_stores, origins_of
 from smemsim.run.slots import Slot
 from smemsim.run.word_ranges import WORD, read_runs
@@ -379,9 +379,9 @@ class _Mma:
                 halves=(Half("read", self.i.name, self.i),),
             )  # fmt: skip
         if any_set(fenced) and (by := unfenced(x.program).get(id(self.i))) is not None:
-            what, why, repair = _unfenced_registers(self.i, by)
+            what, rule, why, repair = _unfenced_registers(self.i, by)
             x.launch.find(
-                "X014", self.i, what, repair, because="PTX ISA 9.1 §9.7.15.7.1", milder=Severity.NOTE,
+                "X014", self.i, what, repair, because="PTX ISA 9.1 §9.7.15.7.1", milder=Severity.NOTE if rule.is_safe else None,
                 why=why, halves=(Half("read", self.i.name, self.i), Half("write", by.name, by)),
             )  # fmt: skip
 
@@ -436,18 +436,24 @@ class _Mma:
         return found
 
 
-def _unfenced_registers(i: Instruction, by: Instruction) -> tuple[str, str, str]:
-    """What is wrong if an instruction has written registers of a wgmma after the last wgmma.fence, why, and the fix."""
+def _unfenced_registers(i: Instruction, by: Instruction) -> tuple[str, Guarded, str, str]:
+    """What is wrong if an instruction has written registers of a wgmma after the last wgmma.fence, what ptxas does,
+    why, and the fix.
+    """
     fence = f"wgmma.fence.sync.aligned between {by.at} and"
     if by.op != "wgmma":
         what = "wgmma reads a register that was written after the last wgmma.fence"
-        return what, f"{UNFENCED.does} ({UNFENCED.told[0]})", f"{fence} the first wgmma.mma_async after it"
+        return what, UNFENCED, f"{UNFENCED.does} ({UNFENCED.told[0]})", f"{fence} the first wgmma.mma_async after it"
     if slots_in(by.operands[0]) & slots_in(i.operands[1]):  # a fence alone is worse: ptxas then adds no wait
         what = "wgmma reads A in a register that a wgmma has written after the last wgmma.fence"
-        return what, f"{UNFENCED_A.does} ({UNFENCED_A.told[0]})", f"{fence} {i.at}, after a wgmma.wait_group that waits for {by.at}"
+        repair = f"{fence} {i.at}, after a wgmma.wait_group that waits for {by.at}"
+        return what, UNFENCED_A, f"{UNFENCED_A.does} ({UNFENCED_A.told[0]})", repair
+    if not begin_alike(i, by):
+        what = "wgmma adds to some registers of another sum in other places, with no wgmma.fence between the two"
+        return what, UNFENCED_PART, f"{UNFENCED_PART.does} ({UNFENCED_PART.told[0]})", f"{fence} {i.at}"
     what = f"wgmma of {shape_of(i)} adds to a sum of {shape_of(by)}, with no wgmma.fence between the two"
     why = f"no failure is known: {UNFENCED_SHAPE.does}. But the PTX ISA orders sums without a fence only for one shape"
-    return what, why, f"{fence} {i.at}"
+    return what, UNFENCED_SHAPE, why, f"{fence} {i.at}"
 
 
 MOST_WORDS = 1024  # descriptors of an instruction that are remembered
