@@ -34,7 +34,7 @@ from smemsim.run.engine.recorder import Recorder
 from smemsim.run.engine.schedule import Schedule, checked_schedule
 from smemsim.run.events import Observer, interest_of
 from smemsim.run.isa.registers import Wave
-from smemsim.run.isa.registry import ON_EXIT
+from smemsim.run.isa.registry import BEFORE_EXIT, ON_EXIT
 from smemsim.run.lower.program import Program
 from smemsim.run.pipeline.knowledge import recording_of
 
@@ -654,5 +654,7 @@ class Launch:
 
     def exited(self, wave: Wave, threads: np.ndarray) -> None:
         """Threads are done: barriers no longer wait for them."""
-        for hook in ON_EXIT:
+        for keep in BEFORE_EXIT:
+            threads = keep(wave, threads)
+        for hook in ON_EXIT if len(threads) else ():
             hook(wave, threads)

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 
 __all__ = [
+    "BEFORE_EXIT",
     "BUILDERS",
     "FOLLOWERS",
     "ON_EXIT",
@@ -90,6 +91,9 @@ BUILDERS: dict[str, Builder] = {}
 
 # What must know when threads exit: barriers that wait for fewer from then on. Called with the wave and the threads.
 ON_EXIT: list[Callable[[Wave, np.ndarray], None]] = []
+
+# What keeps threads at their end. Called before `ON_EXIT`, with the same; returns the threads that do exit.
+BEFORE_EXIT: list[Callable[[Wave, np.ndarray], np.ndarray]] = []
 
 
 # What makes, of the step of an instruction that gives registers values, one that also notes where their bytes come

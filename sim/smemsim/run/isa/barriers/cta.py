@@ -24,9 +24,18 @@ from smemsim.core.spec.traps import ILLEGAL_INSTRUCTION
 from smemsim.run.engine.traps import find_misuse, misuse, thread_name
 from smemsim.run.engine.wave import EXITED, WARP, Cta, Wait, are_whole_warps
 from smemsim.run.events import barrier_key
-from smemsim.run.isa.barriers.skipped_barriers import check_missing, check_skipped, come, come_whole, have_parted, keeps_lanes, note_exits
+from smemsim.run.isa.barriers.skipped_barriers import (
+    check_missing,
+    check_skipped,
+    come,
+    come_whole,
+    have_parted,
+    keeps_lanes,
+    note_exits,
+    were_kept,
+)
 from smemsim.run.isa.registers import Read, Write
-from smemsim.run.isa.registry import ON_EXIT, End, Gate, Step, implements, unmodelled
+from smemsim.run.isa.registry import BEFORE_EXIT, ON_EXIT, End, Gate, Step, implements, unmodelled
 from smemsim.run.isa.threads.warps import bar_warp
 from smemsim.run.lower.cfg import leads_past
 from smemsim.run.scopes import CLUSTER, CTA
@@ -217,6 +226,7 @@ class ClusterBarrier:
         self.site = np.zeros(size, np.int32)  # of the instruction that each thread arrived with
         self.aligned = np.zeros(size, bool)  # did it arrive by an instruction of its whole warp?
         self.waits: list[Wait] = []
+        self.ends: list[Wait] = []  # of threads that have come to their end
 
     scope, count = CLUSTER, None
 
@@ -246,6 +256,9 @@ class ClusterBarrier:
             self.idle[wait.threads - self.first] = True
             if x.events.barrier_passed:
                 x.events.barrier_passed(x, wait.instruction, self, wait.threads)
+            x.wake(wait)
+        ends, self.ends = self.ends, []
+        for wait in ends:
             x.wake(wait)
 
     def describe(self, x: Wave) -> str:
@@ -330,6 +343,45 @@ def _tell(x: Wave, came: np.ndarray, waiting: np.ndarray) -> None:
                 barrier.told[mine] |= ~barrier.idle[mine] & ~barrier.arrived[mine]
 
 
+def _kept_by_cluster(x: Wave, threads: np.ndarray) -> np.ndarray:
+    """Threads come to their end. Those that have arrived in a phase that is not complete stay there (rule
+    barrier.exit). The others exit.
+    """
+    if _BARRIERS.peek(x) is None:
+        return threads
+    for barrier in _barriers(x):
+        if barrier.arrived.any():
+            own = threads[(threads >= barrier.first) & (threads < barrier.own.stop)]
+            arrived = own[barrier.arrived[own - barrier.first]]
+            if arrived.size and barrier.missing(x).size:
+                _keep(x, barrier, arrived)
+    exits: np.ndarray = threads[x.pc[threads] >= EXITED]
+    return exits
+
+
+def _keep(x: Wave, barrier: ClusterBarrier, threads: np.ndarray) -> None:
+    """Threads wait at their end."""
+    i = x.program.blocks[x.at].instructions[-1]
+    wait = x.park(threads, len(x.program.blocks), i, lambda: f"{barrier.describe(x)}. So these do not exit")
+    wait.missing = lambda: barrier.missing(x)
+    site = x.program.at(int(barrier.site[barrier.arrived][0]))
+    mend = f"barrier.cluster.arrive in all threads of the cluster that have not exited; or without barrier.cluster.arrive of {site}"
+    wait.suspicion = lambda: (0, mend)
+    barrier.ends.append(wait)
+
+
+BEFORE_EXIT.append(_kept_by_cluster)
+
+
+def _arrived_of_cluster(x: Wave, own: slice) -> np.ndarray | None:
+    """Which warps of a CTA have arrived in the current phase of the cluster's barrier; None if none has."""
+    if _BARRIERS.peek(x) is None:
+        return None
+    barrier = _barriers(x)[own.start // (x.launch.cluster_size * x.stride)]
+    arrived = barrier.arrived[own.start - barrier.first : own.stop - barrier.first]
+    return arrived.reshape(-1, WARP).any(axis=1) if arrived.any() else None
+
+
 def _exited_from_cluster(x: Wave, threads: np.ndarray) -> None:
     if _BARRIERS.peek(x) is not None:
         for barrier in _barriers(x):
@@ -352,6 +404,7 @@ class NamedBarrier:
         self.before = np.zeros(x.stride, np.int32)  # how often each thread has arrived before that in this phase
         self.site = np.zeros(x.stride, np.int32)  # of the instruction that each thread arrived with
         self.aligned = np.zeros(x.stride, bool)  # did it arrive by an instruction of its whole warp?
+        self.late = np.zeros(x.stride, bool)  # had lanes of its warp exited before it came?
         self.holds, self.voted = 0, 0  # threads of .red, and those whose predicate holds
         self.waits: list[tuple[Wait, _Form]] = []
         self.untold: list[np.ndarray] = []  # threads that wait, and that are not reported to the sanitizer yet
@@ -388,6 +441,9 @@ class NamedBarrier:
                 f"this phase ({x.program.at(int(self.site[self.arrived][0]))})", "give every bar of the barrier the same thread count",
             )  # fmt: skip
         self.arrived[own], self.site[own], self.aligned[own] = True, i.site, i.op == "bar" or "aligned" in i.modifiers
+        if have_parted(x):
+            gone = np.asarray((x.pc[self.own] >= EXITED).reshape(-1, WARP).any(axis=1))
+            self.late[own] = gone[own // WARP] & ~were_kept(x, threads)
 
     def _check_first(self, x: Wave, own: np.ndarray, again: np.ndarray) -> None:
         """X011 if only some lanes of a warp have arrived in this phase before, by an instruction of their whole warp.
@@ -428,6 +484,8 @@ class NamedBarrier:
 
     def is_complete(self, x: Wave, i: Instruction) -> bool:
         """Have all arrived, or as many as the count says?"""
+        if self._holding(x).size:
+            return False
         done = self.arrived | (x.pc[self.own] >= EXITED)
         if self.count is None:
             return bool(done.all())
@@ -446,6 +504,9 @@ class NamedBarrier:
         came = distinct(np.flatnonzero(self.arrived) // WARP).tolist()
         count = int(self.arrived.sum())
         text = f"{self.title}: {count} thread{'s have' if count != 1 else ' has'} arrived (warp{'s' * (len(came) > 1)} {_list(came)}, {self._lines(x)})"
+        holding = self._holding(x).tolist()
+        if holding:
+            return f"{text}; lanes of warp {holding[0]} have exited before it arrives at barrier.cluster, where another warp has arrived"
         if self.count is not None:
             runs = distinct(np.flatnonzero(x.pc[self.own] < EXITED) // WARP).tolist()  # one lane may go on alone
             gone = distinct(np.flatnonzero(~self.arrived & (x.pc[self.own] >= EXITED)) // WARP).tolist()
@@ -453,6 +514,16 @@ class NamedBarrier:
             ended = f"; warp{'s' * (len(over) > 1)} {_list(over)} ended without arriving" if over else ""
             return f"{text}; it is for {self.count}, so {self.count - self._counted(x)} more must come{ended}"
         return f"{text}, {len(self.missing(x))} have not"
+
+    def _holding(self, x: Wave) -> np.ndarray:
+        """The warps for which a barrier of several warps never completes (rule barrier.exit): some lanes had exited
+        when the others came. The warp has not arrived at barrier.cluster, but another one has.
+        """
+        there = _arrived_of_cluster(x, self.own) if self.late.any() else None
+        if there is None:
+            return np.zeros(0, np.int64)
+        come, late = (some.reshape(-1, WARP).any(axis=1) for some in (self.arrived, self.late))
+        return np.flatnonzero(late & ~there) if (come & there).any() else np.zeros(0, np.int64)
 
     def _lines(self, x: Wave) -> str:
         """The lines of the instructions by which threads have arrived."""
@@ -672,6 +743,8 @@ def _latecomers(x: Wave, i: Instruction, number: int, count: int | None) -> np.n
         warps = np.bincount(x.threads >> 5, minlength=x.total >> 5)
         complete &= ((warps == 0) | (warps == WARP)).reshape(len(x.ctas), -1).all(axis=1)
     complete[opened] = False
+    if have_parted(x) and _BARRIERS.peek(x) is not None:  # lanes that have exited may hold it up
+        complete &= alive == x.stride
     if x.events.barrier_met and complete.any():
         x.events.barrier_met(x, i, number, np.flatnonzero(complete), x.threads[complete[x.cta_of[x.sel]]], count)
     late = ~complete[x.cta_of[x.sel]]

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from smemsim.run.engine.wave import Wave
     from smemsim.run.lower.program import Program
 
-__all__ = ["ACTED_IN", "check_missing", "check_skipped", "come", "come_whole", "have_parted", "keeps_lanes", "note_exits"]
+__all__ = ["ACTED_IN", "check_missing", "check_skipped", "come", "come_whole", "have_parted", "keeps_lanes", "note_exits", "were_kept"]
 
 NUMBERS = 1 << 16  # of barriers and of thread counts that are told apart
 
@@ -92,11 +92,11 @@ def _are_whole(x: Wave, threads: np.ndarray) -> bool:
 
 class _Kept:
     """By thread: the barrier to which it has come without others of its warp, as a number that says which (0: none).
-    Those whose warp has come meanwhile `pass`, and have not gone on yet.
+    Those whose warp has come meanwhile `pass`, and have not gone on yet. Those that were kept last `were_first`.
     """
 
     def __init__(self, x: Wave) -> None:
-        self.at, self.passes = np.zeros(x.total, np.int64), np.zeros(x.total, bool)
+        self.at, self.passes, self.were_first = np.zeros(x.total, np.int64), np.zeros(x.total, bool), np.zeros(x.total, bool)
 
 
 # there if some lanes of a warp have come alone to a barrier that keeps them
@@ -132,6 +132,7 @@ def come_whole(x: Wave, i: Instruction, number: Any = 0, count: Any = 0) -> bool
     passing = threads[kept.passes[threads]]
     kept.passes[passing] = False
     come = np.isin(threads, passing, assume_unique=True, invert=True)
+    kept.were_first[threads] = ~come | (kept.at[threads] == which)
     kept.at[threads[come]] = np.broadcast_to(which, threads.shape)[come]
     at, lives = kept.at.reshape(-1, WARP), x.pc.reshape(-1, WARP) < EXITED
     first = np.take_along_axis(at, lives.argmax(axis=1)[:, None], axis=1)
@@ -147,6 +148,12 @@ def come_whole(x: Wave, i: Instruction, number: Any = 0, count: Any = 0) -> bool
     x.pc[go] = x.at
     x.select(go)
     return len(go) > 0
+
+
+def were_kept(x: Wave, threads: np.ndarray) -> np.ndarray:
+    """Which threads were kept at their last barrier until others of their warp came, or exited?"""
+    kept = _KEPT.peek(x)
+    return np.zeros(len(threads), bool) if kept is None else kept.were_first[threads]
 
 
 def note_exits(x: Wave, threads: np.ndarray, *, is_awaited: bool) -> None:
