@@ -584,6 +584,58 @@ def test_lanes_that_have_arrived_in_the_phase_before_their_warp_waits_there(body
     assert not wrong or "threads of a warp execute bar.arrive" in told["X011"]
 
 
+WARPS = "shr.u32 %r2, %r1, 5; setp.eq.u32 %p1, %r2, 0; setp.eq.u32 %p2, %r2, 1; and.b32 %r3, %r1, 31; setp.eq.u32 %p3, %r3, 0;"
+
+
+@pytest.mark.parametrize(
+    ("body", "wrong"),
+    [
+        ("@%p1 barrier.cluster.arrive; @%p1 ret; bar.sync 0;", "So these do not exit"),
+        ("barrier.cluster.arrive; @%p1 ret; bar.sync 0;", ""),
+        ("@%p1 barrier.cluster.arrive; @%p1 ret; bar.sync 3, 32;", ""),
+        ("@%p1 barrier.cluster.arrive; @%p1 ret; barrier.cluster.arrive; bar.sync 0;", ""),
+        ("@%p1 ret; bar.sync 0;", ""),
+        ("@%p1 barrier.cluster.arrive; setp.eq.u32 %p4, %r1, 0; @!%p4 barrier.sync 3, 64;", "So these do not exit"),
+        ("barrier.cluster.arrive; setp.eq.u32 %p4, %r1, 0; @!%p4 barrier.sync 3, 64;", ""),
+        ("@%p2 barrier.cluster.arrive; setp.eq.u32 %p4, %r1, 0; @!%p4 barrier.sync 3, 64;", ""),
+        ("@%p2 barrier.cluster.arrive; setp.eq.u32 %p4, %r1, 0; @%p4 ret; bar.sync 0;", "lanes of warp 0 have exited before"),
+        ("@%p2 barrier.cluster.arrive; setp.eq.u32 %p4, %r1, 0; @%p4 ret; bar.sync 3, 32;", ""),
+        ("setp.eq.u32 %p4, %r1, 0; @%p4 ret; bar.sync 0; @%p2 barrier.cluster.arrive;", ""),
+        ("barrier.cluster.arrive; barrier.cluster.wait; setp.eq.u32 %p4, %r1, 0; @%p4 ret; bar.sync 0;", ""),
+    ],
+)
+def test_threads_that_have_arrived_at_the_clusters_barrier_exit_when_all_have(body: str, wrong: str):
+    """As golden/sm_90a/exits_at_cluster_barriers: the wrong kernels hang, and the right ones end."""
+    told = found(f"{WARPS} {body} {OUT}", np.zeros(64, np.uint32), block=64)
+    assert list(told) == ["X006"] * bool(wrong)
+    assert not wrong or wrong in told["X006"]
+
+
+ADDING = "cp.async.mbarrier.arrive.shared::cta.b64 [bar];"
+
+
+@pytest.mark.parametrize(
+    ("count", "body", "wrong"),
+    [
+        (32, f"{ADDING} mbarrier.arrive.shared::cta.b64 _, [bar];", True),
+        (64, f"{ADDING} mbarrier.arrive.shared::cta.b64 _, [bar];", False),
+        (32, "mbarrier.arrive.shared::cta.b64 _, [bar];", False),
+        (32, f"{ADDING} @%p1 mbarrier.arrive.shared::cta.b64 _, [bar];", False),
+        (32, f"@%p1 {ADDING} mbarrier.arrive.shared::cta.b64 _, [bar];", True),
+        (2, f"@%p3 {ADDING} @%p3 mbarrier.arrive.shared::cta.b64 _, [bar];", False),
+        (1, f"@%p3 {ADDING} @%p3 mbarrier.arrive.shared::cta.b64 _, [bar];", True),
+    ],
+)
+def test_an_added_arrival_may_keep_the_phase_open_for_more_arrivals_than_it_has(count: int, body: str, wrong: bool):
+    """Two warps arrive together, and a phase has the arrivals of one. On an H200 the wrong kernels end with error 719,
+    if a copy or the instruction takes long.
+    """
+    text = f"{WARPS} @%p9 mbarrier.init.shared::cta.b64 [bar], {count}; bar.sync 0; {body} bar.sync 0; {OUT}"
+    told = found(text, np.zeros(64, np.uint32), block=64)
+    assert list(told) == ["X010"] * wrong
+    assert not wrong or "may count in phase 0" in told["X010"]
+
+
 HALVES = "and.b32 %r2, %r1, 31; setp.eq.u32 %p1, %r2, 0; setp.lt.u32 %p2, %r2, 16;"
 ALONE = (
     "barrier.arrive 3, 64;",

@@ -23,6 +23,7 @@ from smemsim.run.sanitizer.siblings import SiblingArrivals
 from smemsim.run.sanitizer.synchronisation import Initialised
 from smemsim.run.sanitizer.twins import Twins
 from smemsim.run.views import Mbarrier, mbarriers
+from smemsim.run.warps import WARP
 
 if TYPE_CHECKING:
     from smemsim.run.views import Cta, Wave
@@ -98,6 +99,14 @@ class MbarrierRules:
                 wrong = [warp for warp in warps[early].tolist() if not self.siblings.are_known(warp, barrier)]
                 warp = wrong[0] if wrong else int(warps[early][0])
                 self._early[not wrong].setdefault(i.site, (i, warp, barrier, barrier.state.phase - 1))
+
+    def crosses(self, i: Instruction, threads: np.ndarray, barrier: Mbarrier) -> None:
+        """Threads are about to arrive together, more than the phase expects. If cp.async.mbarrier.arrive has added
+        arrivals to it, the phase may be open until the copies are complete: then the last threads arrive too early.
+        """
+        warp = int(threads[barrier.state.pending]) // WARP
+        if barrier.state.has_added and not self.siblings.are_known(warp, barrier):
+            self._early[0].setdefault(i.site, (i, warp, barrier, barrier.state.phase))
 
     def sends(self, i: Instruction, warp: int, at: tuple[Cta, int] | None) -> None:
         """A warp sends bytes to the mbarrier at an offset of a CTA: does it know that the phase before is over?"""

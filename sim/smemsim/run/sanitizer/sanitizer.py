@@ -871,6 +871,9 @@ class Sanitizer(Events, Observer):
     def arrive(self, i: Instruction, arrivals: Sequence[tuple[np.ndarray, Mbarrier]]) -> None:
         """Threads are about to arrive at mbarriers."""
         self.mbarriers.arrive(i, [(distinct(threads >> 5), barrier) for threads, barrier in arrivals if barrier.state.phase])
+        for threads, barrier in arrivals:
+            if len(threads) > barrier.state.pending:
+                self.mbarriers.crosses(i, threads, barrier)
 
     # ---- order
 

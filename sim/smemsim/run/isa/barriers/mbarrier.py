@@ -147,6 +147,11 @@ class State:
         return bool(self.bytes.expecting or self.deliveries.sources) or not self.arrivals.by_site
 
     @property
+    def has_added(self) -> bool:
+        """Has an instruction added an arrival, and made it?"""
+        return bool(self.done[ADDS_OWN])
+
+    @property
     def is_late(self) -> bool:
         """Do bytes miss that came in an earlier phase, for the same expectation?"""
         return self.tx > 0 and self.bytes.of_phase <= self.bytes.came
