@@ -1558,6 +1558,20 @@ def test_lanes_overwrite_what_one_of_them_has_stored_and_waited_for(meets):
     assert done.remarks == []
 
 
+@pytest.mark.parametrize("wait", ["", "cp.async.bulk.wait_group.read 0;", "cp.async.bulk.wait_group 0;"])
+@pytest.mark.parametrize("rows", [1, 2])
+def test_two_ctas_store_the_same_bytes_in_bulk(rows, wait):
+    """A tile that reaches into the next CTA's rows. A wait that is there is not proposed again."""
+    own = f"mov.u32 %r13, %ctaid.x; mul.wide.u32 %rd5, %r13, {rows * 64}; add.u64 %rd5, %rd5, %rd1;"
+    store = f"cp.async.bulk.global.shared::cta.bulk_group [%rd5], [sm], 128; cp.async.bulk.commit_group; {wait}"
+    body = f"st.shared.u32 [%r8], %r3; fence.proxy.async.shared::cta; {own} bar.sync 0; @!%p4 bra B; {store} B:"
+    done = run(Kernel("", body, block=32, grid=2))
+    assert [f.code for f in done.findings] == ["X008"] * (rows == 1)
+    for f in done.findings:
+        assert f.repair.startswith("if the two CTAs should not write the same bytes: correct the address or the size in ")
+        assert ("cp.async.bulk.wait_group 0 (without .read) in the thread" in f.repair) == (wait != "cp.async.bulk.wait_group 0;")
+
+
 @pytest.mark.parametrize("tiers", ["closures", "compiled"])
 @pytest.mark.parametrize(("meets", "found"), [("", "X008"), ("vote.sync.ballot.b32 %r20, %p4, -1;", "remark"), ("bar.warp.sync -1;", "")])
 def test_one_lane_arrives_for_stores_without_a_guard(meets, found, tiers, monkeypatch):

@@ -19,7 +19,7 @@ import numpy as np
 
 from smemsim.base.distinct import distinct
 from smemsim.core.finding import OR
-from smemsim.core.ptx.module import Instruction, lines_of
+from smemsim.core.ptx.module import Immediate, Instruction, lines_of
 from smemsim.core.spec.findings import Severity
 from smemsim.run.async_ops import is_bulk
 from smemsim.run.lower.cfg import leads_past
@@ -172,8 +172,7 @@ class GlobalFindings:
         elif self._begins(a, other):
             why, repair = ADDS_FIRST.format(other.at, a.i.at), self._after_store(a.i, other, is_near)
         elif is_copy and not is_read:
-            why = "no thread has waited for the write, or nothing orders the two"
-            repair = f"{self._waits_for(other)} (without .read) in the thread that issues it, then {self._order(other, a.i, is_near)}"
+            why, repair = self._after_copy(a, other, is_near)
             if a.does == "read":
                 return Said(races.read_before_arrival(mine, theirs, where, why), repair)
         elif is_copy:
@@ -224,6 +223,24 @@ class GlobalFindings:
         """How the thread that issues a bulk copy waits for it: a commit is proposed if none is there."""
         commit, wait = "cp.async.bulk.commit_group", "cp.async.bulk.wait_group 0"
         return wait if self.reporting.following(copy, commit) is not None else f"{commit} and {wait}"
+
+    def _after_copy(self, a: ArrayAccess, copy: Instruction, near: bool) -> tuple[str, str]:
+        """What is missing between a bulk copy's write and an access after it, and the fix: a wait is proposed if the
+        program has none that completes the write. Two writes may be of the same bytes by mistake.
+        """
+        wait = self.reporting.following(copy, "cp.async.bulk.wait_group")
+        if wait is None or "read" in wait.modifiers or wait.operands[0] != Immediate(0):
+            why = "no thread has waited for the write, or nothing orders the two"
+            repair = f"{self._waits_for(copy)} (without .read) in the thread that issues it, then {self._order(copy, a.i, near)}"
+        else:
+            why, repair = (
+                f"nothing orders the second access after the wait for the write, {wait.name} 0 of {wait.at}",
+                self._order(wait, a.i, near),
+            )
+        if a.does == "write" and not near:
+            both = lines_of(sorted({one.line: one for one in (copy, a.i)}.values(), key=lambda one: one.line))
+            repair = f"if the two CTAs should not write the same bytes: correct the address or the size in {both}{OR}{repair}"
+        return why, repair
 
     def _completion(self, copy: Instruction, write: Instruction, near: bool) -> str:
         """How threads wait until a copy has read its source."""
