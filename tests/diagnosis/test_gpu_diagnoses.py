@@ -85,6 +85,21 @@ def test_a_poll_that_holds_up_a_barrier_is_the_cause_and_says_what_it_reads(load
         assert (barrier.instruction, barrier.cause.line) == ("bar.sync 0", poll.line)
 
 
+@pytest.mark.parametrize("count", [2, 1])
+def test_two_arrivals_that_complete_two_phases_are_a_count_before_another_mbarrier(count: int):
+    """Threads of both warps load; nobody waits for the mbarrier next to it, whose phase is complete, too."""
+    one, other, next_to_it = (
+        f"@%p9 mbarrier.arrive.expect_tx.shared.b64 _, [{bar}], 256; {bulk(to, bar)}" for to, bar in (("sm", "bar"), ("sm+256", "bar"), ("sm+512", "bar+8"))
+    )  # fmt: skip
+    body = f"""@%p9 mbarrier.init.shared.b64 [bar], {count}; @%p9 mbarrier.init.shared.b64 [bar+8], 1; bar.sync 0;
+    {one} {next_to_it} setp.eq.u32 %p3, %r1, 32; {other.replace("%p9", "%p3")} bar.sync 0;
+    W: mbarrier.try_wait.parity.shared.b64 %p2, [bar], 0; @!%p2 bra W; ld.shared.b32 %r2, [%r4]; {OUT}"""
+    found = [f for f in ran(body, block=64).findings if f.code == "X006"]
+    assert len(found) == (count == 1)
+    for f in found:
+        assert re.match(r"correct the count of mbarrier.init in line \d+ \(now 1\), .*; or wait for the mbarrier at 0x", f.repair), f.repair
+
+
 @pytest.mark.parametrize(("wanted", "has_passed"), [(3, True), (5, None), (7, False)])
 def test_a_poll_for_a_value_that_a_counter_has_passed_says_so(wanted: int, has_passed: bool | None):
     """The word is 5. A writer may have put 3 there before the loop has looked."""

@@ -153,9 +153,11 @@ def _missing_bytes(barrier: Mbarrier, x: Wave) -> tuple[int, str]:
 def _unseen(barrier: Mbarrier, i: Instruction, x: Wave) -> str:
     """The change if phases are complete that no wait has seen."""
     state, last = barrier.state, barrier.state.phase - 1
+    count = f"correct the count of mbarrier.init in {barrier.made.at} (now {state.expected}), or let fewer threads arrive"
     if ignored := _ignored(barrier):
         names = ", ".join(f"{offset:#x}" for offset in ignored)
-        return f"wait for the mbarrier at {names} if this line reads its stage: its phases completed, and no thread has waited for them"
+        other = f"wait for the mbarrier at {names} if this line reads its stage: its phases completed, and no thread has waited for them"
+        return f"{count}; or {other}" if len(state.done["arrives"]) > state.expected and not state.arrivals.run_ahead else other
     if last == _seen(barrier, x):
         lines = x.program.at(*state.done["arrives"])
         if "parity" not in i.modifiers:
@@ -169,7 +171,7 @@ def _unseen(barrier: Mbarrier, i: Instruction, x: Wave) -> str:
         )
     if (both := _commits_of_both(barrier, x)) is not None:
         return f"let one CTA of the pair alone execute {both.at}: it arrives in both, if the mask names both"
-    return f"correct the count of mbarrier.init in {barrier.made.at} (now {state.expected}), or let fewer threads arrive"
+    return count
 
 
 def _why_unseen(barrier: Mbarrier, i: Instruction, x: Wave, phase: int) -> str:
