@@ -47,6 +47,7 @@ def test_k_that_are_multiplied_more_often_or_never_are_counted(width, has_number
     starts = [*range(0, 136, width)]
     rng = np.random.default_rng(width)
     cases = [dict.fromkeys(starts[:n], 1) for n in range(1, len(starts) + 1)] + [{k: 1 for k in starts[:8] if k != n} for n in starts[:8]]
+    cases += [{120: 1, **dict.fromkeys(starts[:7], 1)}, {124: 1, 0: 1}]
     cases += [{int(k): int(rng.integers(1, 3)) for k in rng.choice(starts[: 128 // width], 6)} for _ in range(20)]
     for case in cases:
         times = np.zeros(max(extent, max(case) + width), int)
@@ -160,6 +161,9 @@ def test_steps_are_exchanged_if_each_k_meets_its_neighbour_in_all_sums(step):
     assert not exchanged_steps(
         reads_of(one, product([(4 * step, 5 * step)], k=8, accumulator="e"), product([(5 * step, 4 * step)], k=8, accumulator="f"))
     )
+    far = [(a + 64, b + 64) for a, b in pairs]
+    assert bool(exchanged_steps(reads_of(product(far, freely=True)))) == (step == 16)
+    assert not exchanged_steps(reads_of(product([*far, (None, 0)], freely=True), product([(0, None)])))[1:]
     if step == 32:
         for other in ({"rows": (16, 0)}, {"rows": (0, 16)}, {"cta": 1}):
             assert not exchanged_steps(reads_of(product(pairs[:2], freely=True), product(pairs[2:], accumulator="e", **other)))

@@ -46,7 +46,7 @@ def test_a_matrix_begins_at_the_last_pointer_before_it_in_its_array():
         its = pointers(*order, rest=b"\0\0\0")
         for begin, address in itertools.product((0x80, 0x150, 0x210), range(0x80, 0x280, 0x10)):
             inside = [x for x in known if begin <= x <= address]
-            assert its.begin(address, begin) == (max(inside) if inside else begin)
+            assert its.begin(address, begin) == max(inside, default=begin)
         for begin, end in itertools.product(range(0x80, 0xA00, 0x40), (0x101, 0x200, 0x201, 0x901)):
             assert its.are_in(begin, end) == any(begin <= x < end for x in known)
     assert pointers().begin(5, 3) == 3
@@ -224,6 +224,26 @@ def test_of_tiles_that_have_no_matrix_or_another_k_nothing_is_said():
         assert (its.fault(), its.is_decided) == (None, False)
     its, _ = sum_of([(loaded(0, 0), tile(0, 0, begin=2 * BEGIN)), (tile(0, 16), tile(0, 32, begin=2 * BEGIN))])
     assert its.fault() is None  # each of another matrix
+
+
+def test_after_a_tile_of_another_kind_nobody_knows_how_a_sum_goes_on():
+    """A matrix that is loaded at one step and copied at another one is of two matrices."""
+    pairs = [
+        (tile(0, 0), tile(0, 0, begin=2 * BEGIN)),
+        (tile(0, 80 * 64 + 16), tile(0, 16, begin=2 * BEGIN)),
+        (tile(0, 32), tile(0, 48, begin=2 * BEGIN)),
+    ]
+    its, _ = sum_of(pairs)
+    assert (its.fault(), its.is_decided) == (None, False)
+
+
+def test_findings_without_a_known_store_are_at_the_product():
+    parted, _ = added([((0, 0), (0, 0)), ((0, 16), (0, 16)), ((0, 16), (0, 32))])
+    found = found_in(parted.fault())
+    assert (found.line, found.halves) == (LINES[2].line, ())
+    again, _ = added([((0, 0), (0, 0)), ((0, 16), (0, 16)), ((0, 16), (0, 32))], writers=LINES[5:])
+    found = found_in(again.fault())
+    assert (found.line, [half.instruction for half in found.halves]) == (LINES[7].line, [LINES[7]])
 
 
 def odd_of(ks, *, rows=None, extents=(256, 256)):

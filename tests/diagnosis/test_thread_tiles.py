@@ -360,6 +360,15 @@ def test_tiles_that_change_on_the_way_are_recognised_and_counted(transposed: boo
     assert ran.as_dict()["judged"]["instructions"] == 0  # which tensor loads brought
 
 
+@pytest.mark.parametrize("most", [0, 1, 3])
+def test_tiles_are_looked_for_up_to_a_bound_that_is_told(most: int, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("smemsim.diagnosis.thread_tiles.MOST_TILES", most)
+    ran = run_converted(RIGHT, transposed=False)
+    assert (ran.judged.a, ran.judged.b) == ((most, 8), (8, 8))
+    assert f"after the first ones that are looked for in global memory ({8 - most} instructions)" in str(ran.judged)
+    assert [f.code for f in run_converted(NONE, transposed=False).findings] == ["R501"] * (most > 0)
+
+
 @BOTH
 @pytest.mark.parametrize(
     ("law", "name"), [(NONE, "swizzle none"), (WRONG["rows modulo 4"], "swizzle 64B"), (WRONG["every second row"], "c ^ (r // 2 % 8)")]
