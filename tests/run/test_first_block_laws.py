@@ -6,6 +6,7 @@ from smemsim import Gpu
 
 LANES = "mov.u32 %r1, %laneid; setp.lt.u32 %p1, %r1, 16;"  # p1: the lower half of each warp
 WARPS = "mov.u32 %r1, %tid.x; setp.lt.u32 %p1, %r1, 32;"  # p1: warp 0
+WARPS2 = "mov.u32 %r2, %tid.x; setp.lt.u32 %p2, %r2, 32;"  # p2: warp 0
 FIRST = "mov.u32 %r1, %ctaid.x; mov.u32 %r2, %tid.x; or.b32 %r1, %r1, %r2; setp.eq.u32 %p2, %r1, 0;"  # p2: thread 0 of CTA 0
 POLL = "ld.acquire.gpu.global.u32 %r3, [flag];\nsetp.eq.u32 %p3, %r3, 0;"
 LAST = "\nbar.sync 0;\nret;"
@@ -21,6 +22,8 @@ PROGRAMS = {
     "a barrier for more": "bar.sync 1, 96;\nret;",
     "a barrier for one warp": f"bar.sync 0;\n{WARPS}\n@%p1 bra L;\nbar.sync 1, 64;\nret;",
     "a barrier by lanes that comes to its end": f"barrier.sync 0;\n{LANES}\n@%p1 bra M;{LAST}\nM: barrier.sync 0;\nret;",
+    "lanes at two barriers, by number": f"barrier.arrive 1, 96;\n{LANES}\n@%p1 bra L;\nbarrier.sync 1, 96;\nret;",
+    "lanes of one warp at two barriers": f"barrier.sync 1, 64;\n{LANES} {WARPS2} and.pred %p1, %p1, %p2;\n@%p1 bra L;\nbarrier.sync 1, 64;\nret;",
     "lanes that others wait for": f"bar.warp.sync 0xffffffff;\n{LANES}\n@%p1 bra L;{LAST}",
     "lanes of a mask": f"bar.warp.sync 0xffff00ff;\n{LANES}\n@%p1 bra L;{LAST}",
     "lanes that vote": f"vote.sync.ballot.b32 %r4, 1, 0xffffffff;\n{LANES}\n@%p1 bra L;{LAST}",
