@@ -6,6 +6,7 @@ import re
 import numpy as np
 import pytest
 
+from launches import kernel as kernel_of
 from smemsim import Gpu
 
 BARS = 3
@@ -103,3 +104,53 @@ def test_whoever_waits_elsewhere_is_not_told_to_arrive_once_more(goes_on, place,
     assert {f.code for f in done.findings} == {"X006"}
     assert once_more == [next(n for n, line in enumerate(text.splitlines(), 1) if line.startswith("B:"))] * goes_on
     assert ("bar[1]" in str(done.findings[0])) != goes_on  # the first cause
+
+
+WAIT = "{0}: mbarrier.try_wait.parity.shared.b64 %p5, [bar+{1}], {2}; @!%p5 bra {0};"
+EXPECT, COPY = (
+    "@%p9 mbarrier.arrive.expect_tx.shared.b64 _, [bar+{1}], {0};",
+    "@%p9 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [sm+{2}], [%d20], {0}, [bar+{1}];",
+)
+
+
+def findings_of(*body):
+    """The findings of one warp, by their codes, and the lines of the kernel; mbarriers 0 and 1 expect one arrival."""
+    text = kernel_of(1, "\n".join(["@%p9 mbarrier.init.shared.b64 [bar], 1; @%p9 mbarrier.init.shared.b64 [bar+8], 1; bar.sync 0;", *body]))
+    gpu = Gpu("sm_90a")
+    done = gpu.launch(text, "k", block=32, args=[gpu.array(np.zeros(1024, np.uint32))], progress=False)
+    return {f.code: f for f in done.findings}, ["", *text.splitlines()]
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (1, 0, 2), (2, 1, 0)])
+def test_the_copy_on_the_other_mbarrier_is_the_one_of_the_missing_bytes(order):
+    """Both mbarriers complete a phase that is right. In the second one the copy of 1024 bytes is for mbarrier 0."""
+    early = [EXPECT.format(1024, 0), EXPECT.format(768, 8), COPY.format(1024, 0, 0), COPY.format(768, 8, 1024)]
+    early += [WAIT.format("A", 0, 0), WAIT.format("B", 8, 0), EXPECT.format(1024, 0), EXPECT.format(768, 8)]
+    late = [COPY.format(1024, 0, 2048), COPY.format(512, 8, 3072), COPY.format(256, 8, 3584)]
+    ends = [WAIT.format("C", 8, 1), WAIT.format("D", 0, 1)]
+    assert findings_of(*early, *(late[n] for n in order), *ends)[0] == {}
+    late[0] = late[0].replace("[bar+0]", "[bar+8]")
+    found, lines = findings_of(*early, *(late[n] for n in order), *ends)
+    assert lines[found["T210"].line] == late[0]
+    assert "1024 bytes more than it expects" in found["T210"].message
+    assert f"line {found['T210'].line - 1 - order.index(0)} expects them" not in found["T210"].message
+    assert f"line {found['T210'].line - 2 - order.index(0)} expects them" in found["T210"].message
+
+
+def test_one_of_several_copies_of_the_same_size_is_on_the_other_mbarrier():
+    steps = [EXPECT.format(512, 0), EXPECT.format(512, 8), COPY.format(512, 8, 0), COPY.format(512, 8, 512)]
+    found, lines = findings_of(*steps, WAIT.format("A", 8, 0), WAIT.format("B", 0, 0))
+    first = lines.index(steps[2])
+    assert f"one of lines {first} and {first + 1} completes on the mbarrier" in found["T210"].message
+
+
+@pytest.mark.parametrize("count", [1, 32])
+def test_a_wait_after_each_arrival_was_dropped_is_not_told_to_arrive_once_more(count):
+    drops = (
+        f"mbarrier.init.shared.b64 [bar+16], {count}; bar.sync 0; {'@%p9 ' * (count == 1)}mbarrier.arrive_drop.shared.b64 %d1, [bar+16];"
+    )
+    assert findings_of(drops.replace("mbarrier.init", "@%p9 mbarrier.init"), WAIT.format("A", 16, 0))[0] == {}
+    found, lines = findings_of(drops.replace("mbarrier.init", "@%p9 mbarrier.init"), WAIT.format("A", 16, 0), WAIT.format("B", 16, 1))
+    at = next(n for n, line in enumerate(lines) if "arrive_drop" in line)
+    assert found["X006"].repair == f"mbarrier.arrive instead of mbarrier.arrive_drop in line {at}, or remove the wait in line {at + 2}"
+    assert "no arrival is expected any more" in found["X006"].message

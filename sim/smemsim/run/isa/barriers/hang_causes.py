@@ -89,10 +89,13 @@ def suspicion(barrier: Mbarrier, i: Instruction, x: Wave) -> tuple[int, str]:
         is_own = issuers == {barrier.cta.rank} or x.launch.cluster_size == 1
         who = "the thread that issues the copies" if is_own else f"a thread of CTA {barrier.cta.number}"
         return 1, f"mbarrier.arrive.expect_tx of {-state.tx} bytes by {who}"
-    if state.tx or state.pending != state.expected:
+    if state.tx:
         return (4, "") if state.is_late else _missing_bytes(barrier, x)
     if not any(state.done.values()):
         return _nothing_came(barrier, i, x)
+    if not state.expected:
+        drops = [site for site in state.done["arrives"] if "arrive_drop" in x.program.sites[site].modifiers]
+        return 1, f"mbarrier.arrive instead of mbarrier.arrive_drop in {x.program.at(*drops)}, or remove the wait in {i.at}"
     own = {id(wait) for wait, _ in barrier.waits}
     first = (barrier.cta.index - barrier.cta.rank) * x.stride // WARP  # warps that arrive are numbered in their cluster
     stuck = {(int(warp) - first, id(wait) in own) for wait in x.positions.waiting for warp in distinct(wait.threads // WARP)}
@@ -139,7 +142,7 @@ def _nothing_came(barrier: Mbarrier, i: Instruction, x: Wave) -> tuple[int, str]
 def _missing_bytes(barrier: Mbarrier, x: Wave) -> tuple[int, str]:
     """`suspicion` if all arrivals of a phase have come, and copies have brought too few bytes."""
     state = barrier.state
-    if state.tx <= 0 or not state.bytes.brought or not state.bytes.expecting:
+    if state.tx < 0 or not state.bytes.brought or not state.bytes.expecting:
         return 1, ""
     cause = wrong_delivery(barrier, x, state.tx)
     if cause is not None:
@@ -314,7 +317,9 @@ def wrong_delivery(barrier: Mbarrier, x: Wave, missing: int) -> Cause | None:
         return _twice(barrier, x, *barrier.state.deliveries.repeated)
     if short <= 0:
         return None
-    return _left_out(barrier, x, missing) or _at_a_sibling(barrier, x, short) or _not_issued(barrier, x, missing) or _other_barrier(barrier)
+    return (
+        _left_out(barrier, x, missing) or _at_a_sibling(barrier, x, short) or _not_issued(barrier, x, missing) or _other_barrier(barrier, x)
+    )
 
 
 def twice(barrier: Mbarrier, x: Wave) -> Cause | None:
@@ -469,18 +474,25 @@ def _counterpart(barrier: Mbarrier) -> Mbarrier | None:
     )
 
 
-def _other_barrier(barrier: Mbarrier) -> Cause | None:
-    """Copies that complete on another mbarrier of the CTA, which got as much too much."""
+def _other_barrier(barrier: Mbarrier, x: Wave) -> Cause | None:
+    """Copies that complete on another mbarrier of the CTA, which got as much too much. It is one of just so many bytes,
+    if there is one, in a phase that got too many.
+    """
     other = _counterpart(barrier)
     if other is None:
         return None
-    d, (expects, _) = next(iter(other.state.deliveries.sources.values())), next(iter(barrier.state.bytes.expecting.values()))
+    known = [i for i, _ in barrier.state.bytes.expecting.values()], [*other.state.deliveries.sources.values()]
+    expects = [e.instruction for r in barrier.state.byte_rounds if r.brought < r.expected for e in r.expects] or known[0]
     too_many = other.state.bytes.brought - other.state.bytes.expected
+    wrong = {e.instruction.line for r in other.state.byte_rounds if r.expected != r.brought for e in r.brings}
+    every = [d for d in known[1] if d.instruction.line in wrong] or known[1]
+    found = list(dict.fromkeys(d.instruction for d in [d for d in every if d.size == too_many] or every))
+    one = found[0].at if len(found) == 1 else f"one of {x.program.at(*(i.line for i in found))}"
     why = (
-        f"{d.instruction.at} completes on the mbarrier at {other.offset:#x}, {too_many} bytes more than it expects; {expects.at} expects them "
+        f"{one} completes on the mbarrier at {other.offset:#x}, {too_many} bytes more than it expects; {expects[0].at} expects them "
         "at another mbarrier"
     )
-    return d.instruction, why, f"give both lines the same mbarrier: {other.offset:#x} and {barrier.offset:#x} belong to different stages"
+    return found[0], why, f"give both lines the same mbarrier: {other.offset:#x} and {barrier.offset:#x} belong to different stages"
 
 
 # ---- bytes that were counted wrongly
@@ -503,7 +515,7 @@ def miscounted(barrier: Mbarrier, x: Wave, size: int, each: int, lines: Collecti
             return f"count the loads of CTA {barrier.cta.number} only; the multicasts of other CTAs to it count too"
         ctas = [members(barrier, x)[rank].number for rank in sorted({d.issuer for d in others})]
         return f"count the loads of CTA {barrier.cta.number} only; those {of_ctas(ctas)} complete on this mbarrier too"
-    if size > each and x.launch.cluster_size * each == size:
+    if x.launch.cluster_size * each == size:
         return f"count the bytes of all {x.launch.cluster_size} CTAs of the cluster; an mbarrier counts only the bytes that arrive in its own CTA"
     if sum(d.size for d in parts) == each and (left := _uncounted(parts, each - size)):
         ways = " or ".join(x.program.at(*lines) for lines in left[:SHOWN_WAYS])
@@ -911,4 +923,4 @@ def _lacks(barrier: Mbarrier, x: Wave) -> str:
         left.append(f"{'all' if counted and not last.brought else f'{state.tx:,}'} {of} are missing")
     if state.tx < 0:
         left.append(f"{-state.tx} bytes arrived that no phase expected")
-    return " and ".join(left) or "nothing is missing"
+    return " and ".join(left) or "no arrival is expected any more: each has been taken away by mbarrier.arrive_drop"
