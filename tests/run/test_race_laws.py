@@ -383,3 +383,58 @@ def test_copies_that_come_too_early_are_those_that_nobody_has_waited_for(seed):
         pairs = too_early(events)
         assert bool(told_of) == bool(pairs), (events, pairs)
         assert all(any(one in pair for pair in pairs) for one in told_of), (events, told_of, pairs)
+
+
+# ---- lanes of one warp, which execute one instruction after the other, and meet by bar.warp.sync
+
+
+def by_lanes(rng):
+    """Loads and stores of one word by lanes 0, 1 and 2."""
+    for number in range(rng.randint(2, 6)):
+        yield ("all",) if rng.random() < 0.3 else Access(rng.randrange(3), rng.choice(("ld", "st")), 0, 4, False, number + 1)
+
+
+def in_one_warp(programs):
+    """The PTX, and the lines of accesses."""
+    lines, of = [], {}
+    for n, events in enumerate(programs):
+        for event in (*events, ("all",)):
+            if event == ("all",):
+                lines.append("bar.warp.sync -1;")
+                continue
+            guard, at = f"@%is{event.actor}", f"[%base+{ROW * n}]"
+            if event.op == "ld":
+                lines.append(f"{guard} ld.shared.u32 %v, {at}; {guard} xor.b32 %acc, %acc, %v;")
+            else:
+                lines.append(f"{guard} st.shared.u32 {at}, {event.value};")
+            of[len(lines)] = n, event
+    head = f""".version 8.7
+.target sm_90a
+.address_size 64
+.visible .entry k(.param .u64 out) {{
+.reg .b32 %t, %v, %acc, %base; .reg .pred %is<3>; .reg .b64 %o; .shared .align 128 .b8 rows[{ROW * TOGETHER}];
+mov.u32 %t, %tid.x; mov.u32 %acc, 0; setp.eq.u32 %is0, %t, 0; setp.eq.u32 %is1, %t, 1; setp.eq.u32 %is2, %t, 2; mov.u32 %base, rows;
+{" ".join(f"@%is0 st.shared.u32 [%base+{ROW * n}], 0;" for n in range(len(programs)))} bar.warp.sync -1;
+"""
+    tail = "\nld.param.u64 %o, [out]; mad.wide.u32 %o, %t, 4, %o; st.global.u32 [%o], %acc;\nret; }"
+    first = head.count("\n")
+    return head + "\n".join(lines) + tail, {line + first: what for line, what in of.items()}
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_lanes_race_where_their_warp_has_not_met(seed):
+    rng = random.Random(f"{seed}")
+    programs = [list(by_lanes(rng)) for _ in range(TOGETHER)]
+    text, of = in_one_warp(programs)
+    gpu = Gpu("sm_90a")
+    run = gpu.launch(text, "k", block=32, args=[gpu.array(np.zeros(32, np.uint32))], progress=False, workers=1)
+    found = [set() for _ in programs]
+    for f in (*run.findings, *run.remarks):
+        assert f.code == "X008"
+        for line in (f.line, *(other.line for other in f.alike)):
+            n, what = of[line]
+            found[n].add(what)
+    for events, told_of in zip(programs, found, strict=True):
+        pairs = unordered(events)
+        assert bool(told_of) == bool(pairs), (events, pairs)
+        assert all(any(one in pair for pair in pairs) for one in told_of), (events, told_of, pairs)
