@@ -253,9 +253,9 @@ def _suspicion(x: Wave, wait: Wait) -> tuple[int, str]:
     A barrier of threads is the cause if no thread is left that could arrive, or if all missing threads wait at other
     barriers of threads. Otherwise the waits of the missing threads are.
     """
-    missing = _missing(wait)
-    if missing is None:
-        return wait.suspicion()
+    missing, own = _missing(wait), wait.suspicion()
+    if missing is None or own[1]:
+        return own
     if not missing.size:
         return 1, "correct the thread count, or let the missing threads arrive before they end: no thread is left that could arrive"
     at = {id(other): other for other in x.positions.waiting if np.isin(other.threads, missing).any()}
