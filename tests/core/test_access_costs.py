@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from places import ROOT
+from smemsim.core.layout.bank_loops import NO_PLACE, is_like_before
 from smemsim.core.layout.banks import conflict_free, copy_cost, ideal_sectors, ideal_wavefronts, operand_wavefronts, sectors, shared_cost
 from smemsim.evidence import load_suite, replay_suite
 
@@ -79,3 +80,24 @@ def test_sectors_and_operands() -> None:
     assert operand_wavefronts(64 * 32, 64 * 32) == 32
     assert conflict_free("ldmatrix", LANES % 8 * 16, 0xFF, 16).all()
     assert not conflict_free("ldmatrix", LANES % 8 * 64, 0xFF, 16).any()
+
+
+@pytest.mark.parametrize("unit", [1, 2, 4, 32, 128])
+def test_a_warp_is_like_the_one_before_if_all_its_lanes_are_a_multiple_of_a_unit_further(unit):
+    """And the same lanes access."""
+    rng = np.random.default_rng(unit)
+    for moved in (0, 1, 2, 3, 16, 32, 127, 128, 256, -1, -2, -128, -129):
+        at = rng.integers(1000, 5000, (2, 32))
+        at[0, rng.random(32) < 0.3] = NO_PLACE
+        at[1] = np.where(at[0] == NO_PLACE, NO_PLACE, at[0] + moved)
+        active = np.full(2, 0xFFFFFFFF, np.uint32)
+        assert bool(is_like_before(at, active, 1, unit)) == (moved % unit == 0)
+        assert not is_like_before(at, active, 0, unit)
+        assert not is_like_before(at, np.array([1, 3], np.uint32), 1, unit)
+        for lane in (0, 15, 16, 31):
+            other = at.copy()
+            other[1, lane] = 77 if at[0, lane] == NO_PLACE else NO_PLACE
+            assert not is_like_before(other, active, 1, unit)
+            if at[0, lane] != NO_PLACE:
+                other[1, lane] = at[1, lane] + 128
+                assert not is_like_before(other, active, 1, unit)

@@ -125,6 +125,16 @@ def test_each_warp_costs_what_its_own_lanes_do(monkeypatch: pytest.MonkeyPatch, 
     assert table.total("sectors") == 4 * ((4 + 5 + 4) + 3 * 4)
 
 
+@pytest.mark.parametrize("tier", ["closures", "compiled"])
+def test_a_warp_of_which_one_lane_is_elsewhere_costs_more_than_the_one_before(monkeypatch: pytest.MonkeyPatch, tier: str) -> None:
+    """Whichever lane it is: in the bank of its neighbour, at another word."""
+    monkeypatch.setenv("SMEMSIM_TIERS", tier)
+    for lane in (0, 1, 15, 16, 17, 31):
+        body = f"""and.b32 %z, %t, 31; xor.b32 %y, %z, 5; shl.b32 %y, %y, 2; add.u32 %a, %y, %s; setp.eq.u32 %p, %z, {lane}; setp.gt.and.u32 %p, %t, 31, %p;
+        @%p xor.b32 %a, %a, 132; ld.shared.u32 %x, [%a]; st.global.u32 [%g], %x;"""
+        assert row(counted(body, block=96, grid=2, sanitize=False), "ld.shared.u32")["wavefronts"] == 2 * (1 + 2 + 2)
+
+
 def test_every_kind_of_access_is_counted_on_its_line() -> None:
     run = counted("""
         shl.b32 %a, %t, 4; add.u32 %a, %a, %s;
