@@ -237,36 +237,40 @@ def test_a_strong_access_of_a_word_meets_bytes_that_others_have_stored(op, where
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Copy:
-    """A bulk copy, which an mbarrier counts, or the cp.async of all lanes of a warp."""
+    """A bulk copy, which an mbarrier counts, the cp.async of all lanes of a warp, or a bulk copy to global memory, which
+    reads.
+    """
 
     actor: int
     is_bulk: bool
+    is_write: bool = True
 
 
 @dataclasses.dataclass(frozen=True)
 class Wait:
-    """For a bulk copy by any actor; for its own cp.async by the issuer."""
+    """For a bulk copy to shared memory by any actor; for all others of its kind by the issuer."""
 
     actor: int
     copy: Copy
 
 
 def with_copies(rng):
-    """Loads, copies, waits for these, and actors that meet."""
+    """Loads, stores of whole words, copies, waits for these, and actors that meet."""
     copies = []
-    for _ in range(rng.randint(2, 6)):
+    for number in range(rng.randint(2, 6)):
         what = rng.random()
         if what < 0.3:
             yield ("all",) if rng.random() < 0.3 else tuple(rng.sample(range(3), 2))
         elif what < 0.55 and len(copies) < 4:
-            copies.append(Copy(rng.randrange(3), rng.random() < 0.6))
+            copies.append(Copy(rng.randrange(3), *rng.choice(((True, True), (True, True), (False, True), (True, False)))))
             yield copies[-1]
         elif what < 0.8 and copies:
             copy = rng.choice(copies)
-            yield Wait(rng.randrange(3) if copy.is_bulk else copy.actor, copy)
+            yield Wait(rng.randrange(3) if copy.is_bulk and copy.is_write else copy.actor, copy)
         else:
-            size = rng.choice((1, 2, 4, ROW))
-            yield Access(rng.randrange(3), "ld", rng.randrange(0, 4, size) if size < 4 else 0, size, False)
+            op = rng.choice(("ld", "ld", "st"))
+            size = rng.choice((1, 2, 4, ROW) if op == "ld" else (4, ROW))
+            yield Access(rng.randrange(3), op, rng.randrange(0, 4, size) if size < 4 else 0, size, False, 0xA0 + number)
 
 
 def too_early(events):
@@ -274,7 +278,7 @@ def too_early(events):
     clocks, over = [[0, 0, 0] for _ in range(3)], [set(), set(), set()]
     seen, found, known = [], [], {}
     for event in events:
-        if isinstance(event, Wait) and event.copy.is_bulk:  # the issuer's arrival, too, is waited for
+        if isinstance(event, Wait) and event.copy.is_bulk and event.copy.is_write:  # the issuer's arrival, too, is waited for
             clock, done = known[event.copy]
             clocks[event.actor], over[event.actor] = [*map(max, clocks[event.actor], clock)], over[event.actor] | done | {event.copy}
         elif isinstance(event, Wait):
@@ -283,10 +287,12 @@ def too_early(events):
             mine = clocks[event.actor]
             mine[event.actor] += 1
             for other, when in seen:
+                if not (other.is_write or event.is_write):
+                    continue
                 if isinstance(other, Copy):
                     is_late = other not in over[event.actor] and not are_words_of_one(other, event)
                     found += [(other, event)] * is_late
-                elif isinstance(event, Copy) and other.actor != event.actor:
+                elif other.actor != event.actor and (isinstance(event, Copy) or event.races_with(other)):
                     found += [(other, event)] * (mine[other.actor] < when)
             seen.append((event, mine[event.actor]))
             known[event] = list(mine), set(over[event.actor])
@@ -301,7 +307,7 @@ def too_early(events):
 
 def is_own(one, wait):
     """cp.async.wait_all is for all copies that the thread has issued."""
-    return isinstance(one, Copy) and not one.is_bulk and one.actor == wait.actor
+    return isinstance(one, Copy) and (one.is_bulk, one.is_write, one.actor) == (wait.copy.is_bulk, wait.copy.is_write, wait.actor)
 
 
 def are_words_of_one(one, other):
@@ -315,22 +321,27 @@ def copying(programs):
     for n, events in enumerate(programs):
         parts, bars, number = [[], [], []], 0, 0
         counted = {event: 8 * (8 * n + 4 + k) for k, event in enumerate(event for event in events if isinstance(event, Copy))}
-        ends = [Wait(0 if copy.is_bulk else copy.actor, copy) for copy in counted]
+        ends = [Wait(0 if copy.is_bulk and copy.is_write else copy.actor, copy) for copy in counted]
         for number, event in enumerate((*events, *ends)):
             label = f"W{n}_{number}"
             if isinstance(event, Access):
                 guard = "" if event.size == ROW else "@%one "
                 at = f"[{'%mine' if event.size == ROW else '%base'}+{ROW * n + event.begin}]"
-                parts[event.actor].append((f"{guard}ld.shared.b{8 * min(event.size, 4)} %v, {at}; {guard}xor.b32 %acc, %acc, %v;", event))
+                kind, value = f"b{8 * min(event.size, 4)}", event.value * 0x01010101 & (1 << 8 * min(event.size, 4)) - 1
+                loads = f"{guard}ld.shared.{kind} %v, {at}; {guard}xor.b32 %acc, %acc, %v;"
+                stores = f"{guard}mov.u32 %v, {value}; {guard}st.shared.{kind} {at}, %v; fence.proxy.async;"
+                parts[event.actor].append((loads if event.op == "ld" else stores, event))
             elif isinstance(event, Copy):
                 bar, source = f"[%bars+{counted[event]}]", ROW * list(counted).index(event)  # they bring other bytes each
                 bulk = f"""bar.warp.sync -1; @%one mbarrier.arrive.expect_tx.shared.b64 _, {bar}, {ROW}; @%one cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%base+{ROW * n}], [%room+{source}], {ROW}, {bar};"""
-                parts[event.actor].append(
-                    (bulk if event.is_bulk else f"cp.async.ca.shared.global [%mine+{ROW * n}], [%own+{source}], 4;", event)
-                )
+                away = f"bar.warp.sync -1; @%one cp.async.bulk.global.shared::cta.bulk_group [%away+{4 * ROW * n + source}], [%base+{ROW * n}], {ROW}; @%one cp.async.bulk.commit_group;"
+                words = f"cp.async.ca.shared.global [%mine+{ROW * n}], [%own+{source}], 4;"
+                parts[event.actor].append(((bulk if event.is_write else away) if event.is_bulk else words, event))
             elif isinstance(event, Wait):
                 waits = f"{label}: mbarrier.try_wait.parity.shared.b64 %p, [%bars+{counted[event.copy]}], 0; @!%p bra {label};"
-                parts[event.actor].append((waits if event.copy.is_bulk else "cp.async.wait_all;", None))
+                read = "@%one cp.async.bulk.wait_group.read 0; bar.warp.sync -1;"
+                words = "cp.async.wait_all; fence.proxy.async;"
+                parts[event.actor].append(((waits if event.copy.is_write else read) if event.copy.is_bulk else words, None))
             elif event == ("all",):
                 for part in parts:
                     part.append(("bar.sync 0;", None))
@@ -349,12 +360,12 @@ def copying(programs):
     head = f""".version 8.7
 .target sm_90a
 .address_size 64
-.visible .entry k(.param .u64 room, .param .u64 out) {{
-.reg .b32 %t, %me, %v, %acc, %bars, %lane, %base, %mine; .reg .pred %p, %one, %is<3>; .reg .b64 %o, %room, %own;
+.visible .entry k(.param .u64 room, .param .u64 out, .param .u64 away) {{
+.reg .b32 %t, %me, %v, %acc, %bars, %lane, %base, %mine; .reg .pred %p, %one, %is<3>; .reg .b64 %o, %room, %own, %away;
 .shared .align 128 .b8 rows[{ROW * TOGETHER}]; .shared .align 8 .b64 bar[{8 * TOGETHER}];
 mov.u32 %t, %tid.x; and.b32 %lane, %t, 31; mov.u32 %acc, 0; mov.u32 %bars, bar; setp.eq.u32 %one, %lane, 0; shr.u32 %me, %t, 5;
 setp.eq.u32 %is0, %me, 0; setp.eq.u32 %is1, %me, 1; setp.eq.u32 %is2, %me, 2; ld.param.u64 %room, [room]; mad.wide.u32 %own, %lane, 4, %room;
-mov.u32 %base, rows; mad.lo.u32 %mine, %lane, 4, %base; setp.eq.u32 %p, %t, 0;
+mov.u32 %base, rows; mad.lo.u32 %mine, %lane, 4, %base; setp.eq.u32 %p, %t, 0; ld.param.u64 %away, [away];
 {" ".join(f"@%p mbarrier.init.shared.b64 [%bars+{8 * n}], 1;" for n in range(8 * len(programs)))}
 {" ".join(f"@%is0 st.shared.u32 [%mine+{ROW * n}], 0;" for n in range(len(programs)))}
 fence.proxy.async; bar.sync 0;
@@ -371,7 +382,11 @@ def test_copies_that_come_too_early_are_those_that_nobody_has_waited_for(seed):
     programs = [list(with_copies(rng)) for _ in range(TOGETHER)]
     text, of = copying(programs)
     gpu = Gpu("sm_90a")
-    arrays = [gpu.array(np.arange(1, 129, dtype=np.uint32) * 0x01010101), gpu.array(np.zeros(96, np.uint32))]
+    arrays = [
+        gpu.array(np.arange(1, 129, dtype=np.uint32) * 0x01010101),
+        gpu.array(np.zeros(96, np.uint32)),
+        gpu.array(np.zeros(ROW * TOGETHER, np.uint32)),
+    ]
     run = gpu.launch(text, "k", block=96, args=arrays, progress=False, workers=1)
     found = [set() for _ in programs]
     for f in (*run.findings, *(f for f in run.remarks if f.code != "X003")):
