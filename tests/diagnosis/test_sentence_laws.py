@@ -27,6 +27,7 @@ from smemsim.diagnosis.result.tiles import _bits_told, _linear
 from smemsim.diagnosis.run_page import AROUND, entry
 from smemsim.diagnosis.run_to_scenario import _is_of_starts
 from smemsim.diagnosis.tensors import GlobalTensor
+from smemsim.diagnosis.triton import map_arguments
 
 HEAD = ".version 8.6\n.target sm_100a\n.address_size 64\n.visible .entry k() { .reg .b32 %r<99>;\n"
 PTX = [*(HEAD + "".join(f"mov.u32 %r{n % 99}, {n};\n" for n in range(60)) + "ret; }").splitlines()]
@@ -376,3 +377,33 @@ def test_copies_fill_tensor_memory_one_after_the_other_unless_each_has_an_addres
     given = tuple(100 - n for n in range(shape[1])) if shape[0] == 1 else ((7, 9), (16 << 16, 3))
     flat = [*given] if shape[0] == 1 else [x for one in given for x in one]
     assert [(at.lane, at.column) for at in targets(1, given, row, shape)] == [(x >> 16, x & 0xFFFF) for x in flat]
+
+
+# ---- maps that Triton's driver makes
+
+
+@pytest.mark.parametrize("element_bytes", [1, 2, 4])
+@pytest.mark.parametrize("is_nan", [True, False])
+def test_dimensions_of_a_triton_descriptor_are_those_of_a_map_in_the_other_order(element_bytes, is_nan):
+    """Of each call: shape, strides without that of the contiguous one, block, corners and steps."""
+    for rank in (2, 3, 4, 5):
+        shape, strides, block = [7 + n for n in range(rank)], [10 ** (rank - 1 - n) for n in range(rank)], [2 + n for n in range(rank)]
+        call, found = map_arguments(0x1000, 2, element_bytes, 6, block, shape, strides, is_nan)
+        assert call == "tiled"
+        assert (found["global_dim"], found["box_dim"]) == (shape[::-1], block[::-1])
+        assert found["global_strides"] == [element_bytes * 10**n for n in range(1, rank)]
+        assert found["element_strides"] == [1] * rank
+        assert (found["swizzle"], found["oob_fill"], found["global_address"], found["data_type"]) == (
+            "64B",
+            "nan" if is_nan else "zeros",
+            0x1000,
+            6,
+        )
+        lower, upper, steps = [*range(1, rank - 1)], [*range(11, 9 + rank)], [*range(1, rank + 1)]
+        call, im2col = map_arguments(0x1000, 2, element_bytes, 6, [128, 64], shape, strides, is_nan, lower, upper, steps)
+        assert call == "im2col"
+        assert (im2col["pixel_box_lower_corner"], im2col["pixel_box_upper_corner"]) == (lower[::-1], upper[::-1])
+        assert (im2col["pixels_per_column"], im2col["channels_per_pixel"], im2col["element_strides"]) == (128, 64, steps[::-1])
+        assert {name: value for name, value in im2col.items() if name in found and name != "element_strides"} == {
+            name: value for name, value in found.items() if name not in ("box_dim", "element_strides")
+        }
