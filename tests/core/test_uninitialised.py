@@ -39,8 +39,9 @@ class Array:
             self.blank.fill(at + self.begin, size, before)
 
     def agrees(self) -> None:
-        for size in (1, 2, 4, 8):
-            at = np.array([n for n in range(len(self.data) - size + 1) if (self.address + n) % size == 0])
+        for size in (1, 2, 4, 8, 5, 6, 11):  # the last ones: of a cp.async that copies so many bytes of 16
+            unit = size if size & size - 1 == 0 else 4
+            at = np.array([n for n in range(len(self.data) - size + 1) if (self.address + n) % unit == 0])
             wanted = [[n + k in self.open for k in range(size)] for n in at.tolist()]
             assert self.blank.bytes(at + self.begin, size).tolist() == wanted, size
             words = [[any(row[k : k + 4]) for k in range(0, size, 4)] for row in wanted]

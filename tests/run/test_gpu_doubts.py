@@ -1632,3 +1632,19 @@ def test_reading_a_scratch_buffer_in_python_is_a_use():
 def test_a_doubtful_value_in_local_memory_is_gone_once_it_is_overwritten_there(over, codes):
     body = f"""mov.u32 %r9, sm; ld.shared.u32 %r2, [%r9]; st.local.u32 [loc], %r2; {over} ld.local.u32 %r4, [loc]; setp.eq.u32 %p1, %r4, 7; @%p1 st.global.u32 [%d20], 5;"""
     assert set(found(body, np.zeros(1, np.uint32), text={"locals_": ".local .align 16 .b8 loc[64];"})) == codes
+
+
+RAGGED = """and.b32 %r5, %r1, 7; mul.lo.u32 %r5, %r5, {step}; shl.b32 %r4, %r1, 4; mov.u32 %r3, sm; add.u32 %r3, %r3, %r4; cvt.u64.u32 %d2, %r4; add.u64 %d2, %d20, %d2;
+cp.async.ca.shared.global [%r3], [%d2], 16, %r5; cp.async.wait_all; add.u32 %r3, %r3, %r5; ld.shared.u8 %r6, [%r3{at}]; setp.eq.u32 %p1, %r6, 7; @%p1 st.global.u32 [%d2], %r6;"""
+
+
+@pytest.mark.parametrize("step", [1, 2])
+def test_a_ragged_copy_of_uninitialised_bytes_leaves_zeros_after_them(step):
+    """Threads copy 0 to 14 bytes. The byte after them is 0; that before them is uninitialised, if there is one."""
+    for at, codes in (("", []), ("+-1", ["R507"])):
+        gpu = Gpu("sm_90a")
+        body = RAGGED.format(step=step, at=at).replace(
+            "ld.shared.u8", "setp.ne.u32 %p2, %r5, 0; @%p2 ld.shared.u8" if at else "ld.shared.u8"
+        )
+        done = gpu.launch(ptx_kernel(1, f"mov.u32 %r6, 0; {body}"), "k", block=32, args=[gpu.empty(1024)], progress=False)
+        assert [f.code for f in done.findings] == codes, at

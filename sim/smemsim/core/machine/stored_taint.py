@@ -257,14 +257,14 @@ class StoredTaint:
         marks = self._arrays.get(id(memory))
         if marks is None:
             return None
-        word = (at >> 2)[:, None] + np.arange(max(1, size // WORD))
+        word = (at >> 2)[:, None] + np.arange(-(-size // WORD))
         if not marks.parts[word].any():
             return None
         first = (at & WORD - 1)[:, None] if size < WORD else 0
         places = np.asarray(first + np.arange(size) % WORD, np.uint8)
         times = min(size, WORD)
-        is_set = marks.bits(word).repeat(times, axis=1) >> places & 1 != 0
-        return np.where(is_set, marks.numbers[word].repeat(times, axis=1), np.int32(0)) if is_set.any() else None
+        is_set = marks.bits(word).repeat(times, axis=1)[:, :size] >> places & 1 != 0
+        return np.where(is_set, marks.numbers[word].repeat(times, axis=1)[:, :size], np.int32(0)) if is_set.any() else None
 
     def clear(self, memory: np.ndarray, at: np.ndarray, size: int) -> None:
         """Accesses at byte offsets write values without a doubt."""

@@ -80,9 +80,8 @@ class Declared(Blank):
 
     def words(self, at: np.ndarray, size: int) -> np.ndarray:
         """Which words of each access have an uninitialised byte, (n, words)."""
-        unit = min(size, WORD)
         found: np.ndarray = self._mask[at[:, None] + np.arange(size)]
-        return np.asarray(found.reshape(len(at), -1, unit).any(axis=2))
+        return np.asarray(np.logical_or.reduceat(found, np.arange(0, size, WORD), axis=1))
 
     def bytes(self, at: np.ndarray, size: int) -> np.ndarray:
         """Which bytes of each access are uninitialised, (n, size)."""
@@ -217,14 +216,14 @@ class Garbage(Blank):
 
     def words(self, at: np.ndarray, size: int) -> np.ndarray:
         """Which words of each access have an uninitialised byte, (n, words)."""
-        if size >= WORD:
+        if size % WORD == 0:
             found: np.ndarray = self._bits(self._numbers(at, size)) != 0
             return found
-        return np.asarray(self.bytes(at, size).any(axis=1, keepdims=True))
+        return np.asarray(np.logical_or.reduceat(self.bytes(at, size), np.arange(0, size, WORD), axis=1))
 
     def bytes(self, at: np.ndarray, size: int) -> np.ndarray:
         """Which bytes of each access are uninitialised, (n, size)."""
-        bits = self._bits(self._numbers(at, size)).repeat(min(size, WORD), axis=1)
+        bits = self._bits(self._numbers(at, size)).repeat(min(size, WORD), axis=1)[:, :size]
         found: np.ndarray = bits >> ((at[:, None] - self.shift + np.arange(size)) % WORD).astype(np.uint8) & 1 != 0
         return found
 

@@ -268,6 +268,8 @@ class Taint:
     def loads(self, threads: np.ndarray, marks: np.ndarray, size: int) -> None:
         """Threads (n,) load `size` bytes with these marks, of each byte or of each word: (n, bytes) or (n, words)."""
         marks = _by_bytes(marks, size)
+        if size > WORD and size % WORD:  # of a ragged cp.async, whose last word has zeros after them
+            marks, size = np.pad(marks, ((0, 0), (0, -size % WORD))), size + -size % WORD
         if self.read is None:
             self.read = np.zeros((self.total, size), np.int32)
         elif self.read.shape[1] < size:  # of cp.async, threads that copy less
