@@ -68,7 +68,11 @@ def are_whole(reads: Reads, reach: Reach) -> bool:
             sums.append(before)
         before += steps
     wanted = reach.a_end - reach.a_begin
-    return all(sum(count for _, count in one) == wanted == max(k + count for k, count in one) - min(one)[0] for one in sums)
+    return all(
+        sum(count for _, count in one) == wanted == max(k + count for k, count in one) - min(one)[0]
+        and len({k for k, _ in one}) == len(one)
+        for one in sums
+    )
 
 
 def _has_data(memory: GlobalMemory, read: OperandRead, begin: int, end: int) -> bool:
