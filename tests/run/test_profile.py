@@ -2,6 +2,7 @@
 
 import json
 import sys
+import types
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from click.testing import CliRunner
 import smemsim
 from smemsim.cli import main
 from smemsim.run import Observer
+from smemsim.run.engine import profile
 from smemsim.run.engine.profile import Sampler
 
 KERNEL = """.version 8.0 .target sm_90a .address_size 64
@@ -97,3 +99,36 @@ def test_a_sample_of_the_interpreter_is_of_the_instruction_that_runs(monkeypatch
     lines = {(hot.first, hot.last, hot.count, hot.text) for hot in sampler.profile.lines}
     assert lines == {(line, line, 1, name) for line, name in looks.lines}
     assert len(lines) == 5
+
+
+def stack(*frames):
+    """The innermost frame of a stack: (file of the package or "", function, instructions of a block)."""
+    outer = None
+    for file, name, *instructions in reversed(frames):
+        code = types.SimpleNamespace(co_filename=str(profile._PACKAGE / file) if file else "/elsewhere/x.py", co_name=name)
+        block = types.SimpleNamespace(instructions=[types.SimpleNamespace(line=n, name=text) for n, text in enumerate(instructions, 7)])
+        known = {"block": block, "wave": types.SimpleNamespace(step=1)} if instructions else {}
+        outer = types.SimpleNamespace(f_code=code, f_locals=known, f_back=outer)
+    return outer
+
+
+MULTIPLIES, ADDS = (("run/engine/blocks.py", "run_block", "mov.u32", text, "ret") for text in ("wgmma.mma_async", "fma.rn.f32"))
+PARTS_OF = [
+    ([("core/arithmetic/dots.py", "dot"), MULTIPLIES], "products", "wgmma.mma_async"),
+    ([("core/arithmetic/dots.py", "dot"), ADDS], "execution", "fma.rn.f32"),
+    ([("core/arithmetic/dots.py", "dot")], "rest", None),
+    ([("", "sum"), ADDS], "execution", "fma.rn.f32"),
+    ([MULTIPLIES, ("run/engine/wave.py", "go"), ADDS], "execution", "wgmma.mma_async"),  # the innermost block
+    ([("core/arithmetic/dots.py", "dot"), ("run/sanitizer/taint.py", "look"), MULTIPLIES], "sanitizer", "wgmma.mma_async"),
+    ([("run/jit/stores.py", "look"), ADDS], "sanitizer", "fma.rn.f32"),
+    ([("run/jit/segments.py", "build"), ("run/sanitizer/taint.py", "look"), ADDS], "compilation", "fma.rn.f32"),
+    ([("diagnosis/check.py", "look"), ADDS], "operand check", "fma.rn.f32"),
+    ([("core/ptx/parser.py", "read"), ("diagnosis/gpu.py", "run"), ("diagnosis/check.py", "check")], "compilation", None),
+    ([("run/engine/grid.py", "run"), ("diagnosis/gpu.py", "run"), ("diagnosis/check.py", "check")], "rest", None),
+]
+
+
+@pytest.mark.parametrize(("frames", "part", "name"), PARTS_OF)
+def test_a_sample_belongs_to_the_part_of_its_stack_and_to_the_instruction_of_its_block(frames, part, name):
+    """A block is at its second instruction, line 8; what a launch is called by does not count."""
+    assert profile._look(stack(*frames)) == (part, None if name is None else (8, 8, 1, name))
