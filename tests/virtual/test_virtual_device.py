@@ -45,6 +45,7 @@ from smemsim.virtual import (
     UserObject,
     VirtualDevice,
     at_address,
+    checked_of,
     chosen,
     images,
     linked,
@@ -559,6 +560,46 @@ def test_ctas_that_stand_for_a_grid_are_told_once_for_each_kernel_and_grid(quiet
     assert all(f"CTA ({grid - 1}, 0, 0) last" in line for grid, line in zip((40, 80), samples, strict=False))
     assert len(lines) == (6 + 2 if quiet == "0" else 0)
     assert all(lines)
+
+
+def _event(device, first, then):
+    event = Event()
+    device.record(event, first)
+    device.wait(then, event)
+
+
+ORDERS = {  # what stands between launches of two streams that do not block, and whether it orders them
+    "nothing": (lambda *_: None, False),
+    "an event": (_event, True),
+    "an event of the later stream": (lambda device, first, then: _event(device, then, first), False),
+    "an event before the launch": (lambda device, first, then: device.wait(then, first.before), False),
+    "an event through a third stream": (lambda device, first, then: (_event(device, first, third := Stream(0, 1)), _event(device, third, then)), True),
+    "the host": (lambda device, first, then: device.synchronize(first), True),
+    "the host, for the other stream": (lambda device, first, then: device.synchronize(then), False),
+    "the host, for the device": (lambda device, *_: device.synchronize(), True),
+    "the host, for an event": (lambda device, first, _: (device.record(event := Event(), first), device.wait_for(event)), True),
+    "cudaFree": (lambda device, *_: device.free(device.allocate(16)), True),
+    "the default stream": (lambda device, *_: device.fill(device.allocate(16), 0, 16), False),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("between", ORDERS)
+@pytest.mark.parametrize("blocking", [False, True])
+def test_launches_of_two_streams_that_nothing_orders_are_not_checked_together(between, blocking, device, module):
+    does, is_ordered = ORDERS[between]
+    first, then = (Stream(0, 0 if blocking else 1) for _ in range(2))
+    a = device.allocate(16)
+    device.record(before := Event(), first)
+    first.before = before
+    for _ in range(2):
+        device.launch(module.function("fill"), 1, 4, [word(a), word(5, 4)], stream=first)
+    does(device, first, then)
+    device.launch(module.function("fill"), 1, 4, [word(a), word(6, 4)], stream=then)
+    is_ordered |= blocking and between == "the default stream"  # which waits for blocking streams, and they for it
+    assert [x.is_beside for x in device.launches] == [False, False, not is_ordered]
+    told = [line for line in checked_of(device.launches, "sm_90a") if "between streams" in line]
+    assert len(told) == (not is_ordered)
+    assert all("(1 launch may run beside" in line for line in told)
 
 
 def test_a_stream_that_waits_for_a_captured_one_is_captured_with_it(device, module):

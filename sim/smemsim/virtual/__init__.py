@@ -19,7 +19,7 @@ __getattr__ = door(  # used lazily: `smemsim exec` starts the program before it 
         "graphs": ("Condition", "Graph", "GraphExec", "Node", "UserObject"),
         "host": ("Host",),
         "linker": ("linked",),
-        "policy": ("FindingsError", "HookedLaunch", "Launched", "Policy", "card_of_environment", "hook", "summary_of"),
+        "policy": ("FindingsError", "HookedLaunch", "Launched", "Policy", "card_of_environment", "checked_of", "hook", "summary_of"),
         "pools": ("Pool",),
         "record": ("write_index",),
         "sessions": ("Doors", "Sessions", "environment"),

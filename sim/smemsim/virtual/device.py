@@ -76,7 +76,7 @@ from smemsim.virtual.policy import Launched, Policy, summary_of
 from smemsim.virtual.pools import MemoryPools, Pool
 from smemsim.virtual.registered import RegisteredMemory
 from smemsim.virtual.stored import HostTaint
-from smemsim.virtual.streams import Event, Stream
+from smemsim.virtual.streams import Event, Stream, StreamOrder
 from smemsim.virtual.turns import Turn, one_at_a_time
 
 if TYPE_CHECKING:
@@ -131,6 +131,7 @@ class VirtualDevice:
         self.code = LoadedCode(self)
         self.occupancy = Occupancy(self.card, self.multiprocessors)
         self.launcher, self.listeners = Launcher(self), Listeners()
+        self.order = StreamOrder()
         self.mappings = Mappings(self.memory, self._bind, self._unbind)
 
     def _remark(self, text: str) -> None:
@@ -294,6 +295,7 @@ class VirtualDevice:
             self.pools.graphs.gives_back(address)
         elif address:
             self.release(self.begins_at(address))
+            self.order.host_waits(None)  # cudaFree waits for all
             self.advice.forget(address)
             self.pools.gives_back(address)
 
@@ -460,6 +462,7 @@ class VirtualDevice:
         if stream is not None and stream.graph is not None:
             stream.last = [stream.graph.add(node, stream.last)]
             return None
+        self.order.issue(stream)
         if node.kind != "kernel":
             self.nothing_in_front()
         return node.run()
@@ -467,6 +470,11 @@ class VirtualDevice:
     def nothing_in_front(self) -> None:
         """Earlier launches end before the next launch starts."""
         self.launcher.in_front.clear()
+
+    def host_has_waited(self) -> None:
+        """The host has waited for the whole device, as `is_settled` allowed."""
+        self.order.host_waits(None)
+        self.nothing_in_front()
 
     @property
     def is_settled(self) -> bool:
@@ -480,6 +488,17 @@ class VirtualDevice:
         if stream is not None and stream.graph is not None:
             stream.is_broken = True
             raise CudaError(CAPTURE_UNSUPPORTED)
+        self.order.host_waits(stream)
+        self._all_has_run()
+
+    def wait_for(self, event: Event) -> None:
+        """The host waits for an event."""
+        if event.captured is not None:
+            raise CudaError(CAPTURE_UNSUPPORTED)
+        self.order.host_waits_for(event.point)
+        self._all_has_run()
+
+    def _all_has_run(self) -> None:
         self.nothing_in_front()
         self.host.materialize()
         self.check()
@@ -492,7 +511,7 @@ class VirtualDevice:
         self.check()
         self.nothing_in_front()
         self.host.materialize()
-        event.captured, event.time = None, time.perf_counter()
+        event.captured, event.time, event.point = None, time.perf_counter(), self.order.point(stream)
 
     def wait(self, stream: Stream | None, event: Event) -> None:
         """Operations that are issued to a stream run after an event. A stream that waits for an event of a graph under
@@ -504,6 +523,8 @@ class VirtualDevice:
             if stream.graph is None:
                 stream.graph, stream.last = graph, []
             stream.last = list(dict.fromkeys((*stream.last, *last)))
+        else:
+            self.order.waits(stream, event.point)
 
     def elapsed(self, begin: Event, end: Event) -> float:
         """Milliseconds between two events: of this simulation, not of a card."""
@@ -572,6 +593,8 @@ class VirtualDevice:
         self.check()
         if width and height:
             self.submit(stream, self.copies.copy(to, to_pitch, source, source_pitch, width, height, kind))
+            if stream is None:  # cudaMemcpy ends with the copy
+                self.order.host_waits_for(self.order.point(None))
 
     def fill(self, to: int, value: int, count: int, width: int = 1, stream: Stream | None = None) -> None:
         """Set `count` elements of `width` bytes (1, 2 or 4) to a value."""

@@ -227,7 +227,7 @@ class Launcher:
         self.device.check()
         about = Launched(
             len(self.device.launches) + 1, f.readable, f.name, config["grid"], config["block"], config["cluster"] or (1, 1, 1), config["shared_bytes"],
-            ptx=f.digest, families=f.families,
+            ptx=f.digest, families=f.families, is_beside=self.device.order.is_beside,
         )  # fmt: skip
         if self._began is None:
             self._began = time.monotonic()

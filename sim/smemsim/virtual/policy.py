@@ -359,6 +359,7 @@ class Launched:
     named: Sequence[str] = ()  # a line for each allocation that findings name
     costs: str = ""  # counters and rings of stages, in lines, if the policy asks for them
     has_no_files: bool = False  # its record or page could not be written
+    is_beside: bool = False  # on a card, earlier work of another stream may still run
 
     @property
     def told(self) -> str:
@@ -481,6 +482,11 @@ def checked_of(launches: list[Launched], arch: str) -> list[str]:
         *lines[:MOST_MISSED],
         *([f"not checked: {len(lines) - MOST_MISSED} more (--json lists them)"] if len(lines) > MOST_MISSED else []),
     ]
+    if beside := sum(x.is_beside for x in launches):
+        told.append(
+            f"not checked: races between streams ({beside} launch{'es' * (beside != 1)} may run beside earlier work of another stream: "
+            "no event and no synchronization orders them)"
+        )
     if left:
         told.append(f"to check {' and '.join(left)}, save D, A and B: smemsim solve --arch {arch} --d D.npy --a A.npy --b B.npy")
     if IN_REGISTERS in missed:

@@ -36,7 +36,7 @@ class _Streams:
     """The streams of `torch.cuda`, by their numbers; 0 is the default one."""
 
     def __init__(self) -> None:
-        self.by_number: dict[int, Stream] = {0: Stream()}
+        self.by_number: dict[int, Stream] = {0: Stream(is_default=True)}
         self.current = 0
 
     def new(self, priority: int) -> int:

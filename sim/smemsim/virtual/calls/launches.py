@@ -22,7 +22,7 @@ class LaunchCalls(Handles):
     def launch(self, function: int, *given: Any) -> None:
         gx, gy, gz, bx, by, bz, cx, cy, cz, shared, stream, cooperative, begins, bank = given
         if begins & 2:  # the program has synchronised since its last launch, and the server was not asked
-            self.device.nothing_in_front()
+            self.device.host_has_waited()
         f = self._of(function, Function)
         self.is_running = True
         before = len(self.device.launches)

@@ -56,9 +56,7 @@ class StreamCalls(Handles):
         self.device.record(self._of(event, Event), self._stream(stream))
 
     def event_synchronize(self, event: int) -> None:
-        if self._of(event, Event).captured is not None:
-            raise CudaError(CAPTURE_UNSUPPORTED)
-        self.device.synchronize()
+        self.device.wait_for(self._of(event, Event))
 
     def event_elapsed(self, begin: int, end: int) -> int:
         return round(1000 * self.device.elapsed(self._of(begin, Event), self._of(end, Event)))
