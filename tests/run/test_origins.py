@@ -256,3 +256,46 @@ def test_a_table_is_full_at_its_limit_and_then_has_nothing(monkeypatch):
     table.put(last, np.array([7]))
     table.forget(last)
     assert table.of(0, last).tolist() == [FOREIGN]
+
+
+# What gives %r6 of words %r2 (bytes 0 to 3 of a thread's 16) and %r3 (bytes 4 to 7), and which of these its bytes are:
+# None of those that an instruction computes, and "?" of those that need not be known.
+FORMS = {
+    "add.cc.u32 {d}, %r2, 0;": "????", "add.u32 {d}, %r2, 0;": "0123", "sub.u32 {d}, %r2, 0;": "????", "add.u32 {d}, %r2, %r2;": "    ", "mul.hi.u32 {d}, %r2, 0x1000000;": "????",
+    "mul.lo.u32 {d}, %r2, %r54;": "????", "mul.lo.u32 {d}, %r2, 0;": "    ", "mul.lo.s32 {d}, %r2, -1;": "    ", "mad.lo.u32 {d}, %r2, 1, %r53;": "0123", "mad.hi.u32 {d}, %r2, 1, 0;": "    ",
+    "mad.lo.cc.u32 {d}, %r2, 1, 0;": "????", "mul.wide.u16 {d}, %h5, 256;": " 01 ", "and.b32 {d}, %r2, %r55;": "??  ", "prmt.b32.f4e {d}, %r2, %r3, 1;": "????", "prmt.b32.b4e {d}, %r2, %r3, 0;": "????",
+    "prmt.b32 {d}, %r2, %r3, 0x6543;": "3456", "prmt.b32 {d}, %r2, %r3, 0x654b;": " 456", "prmt.b32 {d}, %r2, %r3, %r54;": "1000", "shl.b32 {d}, %r2, 32;": "    ", "shl.b32 {d}, %r2, %r54;": "????",
+    "shr.u32 {d}, %r2, 31;": "    ", "shr.s32 {d}, %r2, 8;": "123?", "bfe.u32 {d}, %r2, 8, 16;": "12  ", "bfe.u32 {d}, %r2, 8, %r1;": "????", "bfe.u32 {d}, %r2, %r1, 8;": "????",
+    "bfi.b32 {d}, %r2, %r3, 8, 16;": "4017", "bfi.b32 {d}, %r2, %r3, %r1, 8;": "????", "bfi.b32 {d}, %r2, %r3, 16, 16;": "4501", "selp.b32 {d}, %r2, 7, %p5;": "????", "selp.f32 %f9, 0f3f800000, %f8, %p5; mov.b32 {d}, %f9;": "????",
+    "selp.b32 {d}, %r2, %r2, %p5;": "0123", "cvt.sat.u8.u32 {d}, %r2;": "????", "cvt.u32.u16 {d}, %h5;": "01  ", "mov.b64 %d10, {{%r2, 5}}; cvt.u32.u64 {d}, %d10;": "????",
+    "mov.b64 %d10, {{5, %r2}}; mov.b64 {{%r50, {d}}}, %d10;": "????", "mov.b64 {{_, {d}}}, %d9;": "4567", "mov.b64 {{{d}, _}}, %d9;": "0123", "mov.b32 {{%h6, _}}, %r2; cvt.u32.u16 {d}, %h6;": "01  ",
+    "mov.u32 {d}, %tid.x;": "    ", "min.u32 {d}, %r2, %r3;": "    ", "not.b32 {d}, %r2;": "    ", "ld.u32 {d}, [%d15];": "mix",
+}  # fmt: skip
+
+
+def test_the_bytes_of_each_form_are_known_or_are_computed(followed):
+    lines = [
+        "shl.b32 %r57, %r1, 4; cvt.u64.u32 %d1, %r57; add.u64 %d1, %d1, %d20; ld.global.v2.u32 {%r2, %r3}, [%d1]; ld.global.u16 %h5, [%d1]; ld.global.f32 %f8, [%d1]; mov.b64 %d9, {%r2, %r3};",
+        "mov.u32 %r53, 0; mov.u32 %r54, 1; mov.u32 %r55, 0xffff; and.b32 %r55, %r55, %r2; or.b32 %r55, %r55, 0xff; setp.lt.u32 %p5, %r1, 16; mov.u32 %r58, sm; mad.lo.u32 %r56, %r1, 128, %r58;",
+        "cvta.shared.u64 %d15, sm; selp.b64 %d15, %d15, %d1, %p5; st.shared.u32 [%r58], %r2; bar.warp.sync -1;",
+    ]
+    for n, form in enumerate(FORMS):
+        lines.append(form.format(d="%r6") + f" st.shared.u32 [%r56+{4 * n % 128}], %r6;" + " bar.warp.sync -1;" * (n % 32 == 31))
+    found = {}
+    for first in (0, 32):  # an array of 32 words for each thread has room for so many
+        gpu = Gpu("sm_90a")
+        array, place = gpu.array(np.arange(1, 513).astype(np.uint8)), gpu.array(np.zeros(1, np.uint32))
+        body = "\n".join([*lines[:3], *lines[3 + first : 35 + first], "@%p9 st.global.u32 [%d21], %r58;", UNREACHED])
+        gpu.launch(kernel(2, body, variables=".shared .align 16 .b8 sm[4096];"), "k", block=32, args=[array, place], progress=False)
+        begin, kept = followed[-1]
+        at = int(place.numpy()[0]) - begin + np.arange(32 * 128)
+        origin = kept.in_shared(0, at).reshape(32, 32, 4)
+        mine = np.where(origin == FOREIGN, -1, origin - array.address - 16 * np.arange(32)[:, None, None])
+        found |= {form: mine[:, n] for n, form in enumerate([*FORMS][first : first + 32])}
+    for form, wanted in FORMS.items():
+        if wanted == "mix":
+            assert (found[form][16:] == np.arange(4)).all()
+            continue
+        for n, what in enumerate(wanted):
+            right = {-1} if what == " " else {-1, *range(8)} if what == "?" else {int(what)}
+            assert set(found[form][:, n].tolist()) <= right, (form, n, set(found[form][:, n].tolist()))
