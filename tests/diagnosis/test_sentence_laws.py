@@ -407,3 +407,18 @@ def test_dimensions_of_a_triton_descriptor_are_those_of_a_map_in_the_other_order
         assert {name: value for name, value in im2col.items() if name in found and name != "element_strides"} == {
             name: value for name, value in found.items() if name not in ("box_dim", "element_strides")
         }
+
+
+def test_a_path_names_a_table_a_step_and_a_side_if_it_is_so_long():
+    """Of each path of keys: names are texts, numbers of steps are numbers, and sides follow a number."""
+    for keys in itertools.product(("step", "map", 1, "a", "rows"), repeat=3):
+        for length in range(4):
+            path = Path(keys[:length])
+            assert path.table == (str(keys[0]) if length else "")
+            assert path.name == (keys[1] if length > 1 and isinstance(keys[1], str) else "")
+            assert path.step == (1 if length > 1 and keys[:2] == ("step", 1) else None)
+            assert path.side == ("a" if length > 2 and keys == ("step", 1, "a") else "")
+    raw = {"step": [{"a": [1, 2]}, {"a": [3]}], "map": {"a": 5}}
+    paths = {("step", 1, "a", 0): 3, ("step", 0, "a", 1): 2, ("step", 1, "a", 1): None, ("step", 2): None, ("step", "a"): None}
+    paths |= {("map", "a"): 5, ("map", 0): None, ("map", "a", "b"): None, ("none",): None, (): raw, ("step", 2, "a"): None}
+    assert {keys: Path(keys).within(raw) for keys in paths} == paths

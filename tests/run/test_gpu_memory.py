@@ -879,3 +879,39 @@ def test_one_of_several_ctas_may_copy_a_map_from_the_memory_of_the_system():
     run = gpu.launch(text, block=32, grid=3, args=[out], progress=False)
     assert [f.code for f in run.findings] == ["X001"]
     assert np.array_equal(out.numpy()[[0, 2]], np.array([[0], [200]]) + np.arange(32))
+
+
+def test_vectors_of_eight_and_cache_hints_have_the_sizes_that_ptx_has():
+    """Evictions from L2 are for 32 bytes, which are global memory; orders and cache operators exclude each other."""
+    halves = "{%h1,%h2,%h3,%h4,%h5,%h6,%h7,%h8}"
+    right = [f"ld.global.L2::evict_last.v8.b32 {EIGHT}, [%d0];", f"st.global.L2::evict_first.v4.b64 [%d0], {FOUR};", f"ld.v8.f32 {EIGHT}, [%d0];"]  # fmt: skip
+    right += [
+        "ld.cg.b32 %r1, [%d0];",
+        "ld.relaxed.gpu.L1::evict_last.b32 %r1, [%d0];",
+        "ld.volatile.shared.b32 %r1, [%r0];",
+        "ld.volatile.b32 %r1, [%d0];",
+    ]
+    wrong = [f"ld.global.v8.b16 {halves}, [%d0];", f"st.v8.u16 [%d0], {halves};", f"ld.global.v8.u8 {halves}, [%d0];"]
+    wrong += ["ld.global.L2::evict_last.b32 %r1, [%d0];", "ld.global.L2::evict_last.v4.b32 {%r1,%r2,%r3,%r4}, [%d0];"]
+    wrong += ["ld.volatile.global.cg.b32 %r1, [%d0];", "ld.relaxed.gpu.ca.b32 %r1, [%d0];", "ld.volatile.L1::evict_last.b32 %r1, [%d0];"]
+    wrong += ["ld.volatile.local.b32 %r1, [%d0];", "ld.volatile.param.b32 %r1, [%d0];", "ld.volatile.const.b32 %r1, [%d0];"]
+    assert refused(right) == {}
+    assert sorted(refused(wrong)) == [*range(len(wrong))]
+
+
+@pytest.mark.parametrize(("begin", "size"), [(0, 0), (0, 8), (8, 8), (4088, 8), (16, 1024), (0, 4096)])
+def test_st_bulk_writes_zeros_from_its_address_on(begin, size):
+    """Up to the whole window; sizes and addresses are multiples of 8."""
+    fills = "mad.lo.u32 %r4, %r1, 128, 0; mov.u32 %r3, sm; add.u32 %r3, %r3, %r4; mov.u32 %r5, 7;"
+    fills += " ".join(f"st.shared.u32 [%r3+{n}], %r5;" for n in range(0, 128, 4))
+    bulk = "bar.warp.sync -1; mov.u32 %r6, sm; add.u32 %r6, %r6, {}; mov.u64 %d1, {}; @%p9 st.bulk.weak.shared::cta [%r6], %d1, 0; bar.warp.sync -1;"
+    reads = "cvt.u64.u32 %d2, %r4; add.u64 %d2, %d20, %d2;"
+    reads += " ".join(f"ld.shared.u32 %r5, [%r3+{n}]; st.global.u32 [%d2+{n}], %r5;" for n in range(0, 128, 4))
+    given = {"arch": "sm_100a", "text": {"variables": ".shared .align 16 .b8 sm[4096];"}}
+    (left,) = launch(f"{fills} {bulk.format(begin, size)} {reads}", np.zeros(1024, np.uint32), **given)
+    wanted = np.full(1024, 7)
+    wanted[begin // 4 : (begin + size) // 4] = 0
+    assert left.tolist() == wanted.tolist()
+    for at, length, bad in ((begin + 4, size, f": {1024 + begin + 4}:"), (begin, size + 4, f": {size + 4}:"), (begin + 4, size + 4, f": {size + 4}:")):  # fmt: skip
+        with pytest.raises(Unmodelled, match=bad):
+            launch(bulk.format(at, length), **given)
