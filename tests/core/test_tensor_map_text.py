@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from smemsim import InputError, SmemsimError, TensorMap, TensorMapError, tma_load
 from smemsim.cli import main
 from smemsim.core.words.tensor_map.dump import parse_bytes, parse_dump
-from smemsim.core.words.tensor_map.text import find_calls
+from smemsim.core.words.tensor_map.text import Definition, definitions, find_calls, value
 from strategies import examples, tiled_arguments
 
 TM = TensorMap.tiled(
@@ -495,3 +495,51 @@ def test_what_decode_says_of_interleaved_boxes_is_what_a_load_moves(interleave, 
         )  # fmt: skip
         t = tma_load(tm, (0,) * rank, smem_address=0x400)
         assert f"{t.transaction_bytes} B on the barrier" in decode(repr(tm)).stdout
+
+
+MOST = (1 << 128) - 1
+VALUES = {
+    "None": None, "[] * 2147483647": [], "[1] * 5": [1] * 5, "[1] * 10": [1] * 10, "{1, 2} + 1": [2], "{1, 2} + 2": [], "{{1, 2}}": [1, 2], "{{1, 2}, {3}}": [[1, 2], [3]], "0 / 3": 0, "0 % 3": 0, "7 // 2": 3, "6 / 2": 3,
+    "1 << 127": 1 << 127, "1 >> 128": 0, str(MOST): MOST, f"{MOST - 1} + 1": MOST, "~5": -6, "+7": 7, "-7": -7, "-7 + 9": 2, "uint64_t(3)": 3, "cuuint32_t(3)": 3, "c_uint64(3)": 3, "a.data()": [1], "dims.begin()": [4, 5], "K": 12,
+    "sizeof(T)": 2, "sizeof float": 4, "sizeof(const float)": 4, "sizeof(float*)": 8, "sizeof(unsigned long long)": 8, "sizeof( U )": 2, "'x'": "x", '""': "",
+}  # fmt: skip
+REFUSED = {
+    "True": "only whole numbers", "[] * 2147483648": "of whole numbers only", "[1] * 11": "of whole numbers only", "[1] * -1": "of whole numbers only", "2 * [1]": "of whole numbers only", "{1, 2} + 3": "of whole numbers only",
+    "[1] + [2]": "of whole numbers only", "4 / -2": "divide negative numbers", "-4 // 2": "divide negative numbers", "0 % -1": "divide negative numbers", "7 / 2": "is no whole number", "7 / 0": "divides by zero", "0 % 0": "divides by zero",
+    "1 << 128": "far beyond", "1 << 129": "no sensible number of bits", "1 >> 129": "no sensible number of bits", "1 >> -1": "no sensible number of bits", f"{MOST} + 1": "far beyond", "-[1]": "only whole numbers", "f(3)": "only whole numbers",
+    "1.5": "only whole numbers", "(1": "cannot be read", "M": "M is a name", "x.y": "y is a name", "sizeof(long)": "8 B on Linux", "sizeof(V)": "no type whose size", "loop": "is defined by itself", "bad": "is changed in the text",
+    "1" * 2001: "2001 characters", "long_": "cannot be read",
+}  # fmt: skip
+
+
+def test_values_are_whole_numbers_of_at_most_128_bits_lists_and_sizes():
+    """In a text that defines some names; what is refused has its reason."""
+    defined = {"T": "__half", "U": "T", "a": "{1}", "dims": "{4, 5}", "K": "2 * H", "H": "6", "loop": "loop", "long_": "(1"}
+    names = {name: Definition(source) for name, source in defined.items()} | {"bad": Definition("1", "is changed in the text")}
+    names["V"] = Definition("float", "is changed in the text")
+    assert {source: value("global_dim", source, names) for source in VALUES} == VALUES
+    for source, why in REFUSED.items():
+        with pytest.raises(InputError, match=why):
+            value("global_dim", source, names)
+    assert value("global_dim", "1".ljust(2000)) == 1
+    assert [value(name, word) for name, word in (("swizzle", "128B"), ("swizzle", "A::B"), ("arch", "sm_90a"))] == ["128B", "B", "sm_90a"]
+
+
+DEFINED = {
+    "int M = 64; M = 64;": ("64", ""), "int  M =  64;\nM = 64 ;": ("64", ""), "int M{64};": ("64", ""), "M = 2 * (3 + 1)\n": ("2 * (3 + 1)", ""), "int L = 1, M = 2;": ("2", ""), "int M[2] = {1, 2};": ("{1, 2}", ""),
+    "std::vector<int> M {1, 2};": ("{1,2}", ""), "#define M (1 + 2)\n": ("(1 + 2)", ""), "#define M -1\n": ("-1", ""), "typedef __half M;": ("__half", ""),
+    "int M = 64; M = 32;": (None, "has more than one value"), "cin >> M; int M = 4;": (None, "is changed"), "for M in range(4): pass\nM = 4": (None, "is changed"), "scanf(s, &M); M = 4;": (None, "is changed"), "int M = 3; M++;": (None, "is changed"),
+    "int M = 3; ++M;": (None, "is changed"), "M[0] = 1;": (None, "has no value"), "M, N = 64, 128\n": (None, "has no value"), "#define M (1) + (2)\n": (None, "without brackets"), "#define M (1 + 2\n": (None, "without brackets"),
+    "void f(int M) {} int M = 4;": (None, "is a parameter"), "def f(M): pass\nM = 4": (None, "is a parameter"), "int M = 64; M = 32; M = 64;": (None, "has more than one value"),
+    "struct M { int x; };": None, "return M {64};": None, "enum M {1, 2};": None, "namespace M {64}": None, "f(M=5)": None, "else {64}": None, "#define B M = 3\n": None,
+}  # fmt: skip
+
+
+def test_a_name_has_a_value_if_the_text_gives_it_one_alone():
+    for text, wanted in DEFINED.items():
+        found = definitions(text).get("M")
+        if wanted is None:
+            assert found is None, text
+        else:
+            assert wanted[1] in found.why_not if wanted[1] else not found.why_not, text
+            assert wanted[0] is None or "".join(found.split()) == "".join(wanted[0].split()), (text, found)
