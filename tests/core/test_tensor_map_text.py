@@ -529,7 +529,7 @@ DEFINED = {
     "int M = 64; M = 64;": ("64", ""), "int  M =  64;\nM = 64 ;": ("64", ""), "int M{64};": ("64", ""), "M = 2 * (3 + 1)\n": ("2 * (3 + 1)", ""), "int L = 1, M = 2;": ("2", ""), "int M[2] = {1, 2};": ("{1, 2}", ""),
     "std::vector<int> M {1, 2};": ("{1,2}", ""), "#define M (1 + 2)\n": ("(1 + 2)", ""), "#define M -1\n": ("-1", ""), "typedef __half M;": ("__half", ""),
     "int M = 64; M = 32;": (None, "has more than one value"), "cin >> M; int M = 4;": (None, "is changed"), "for M in range(4): pass\nM = 4": (None, "is changed"), "scanf(s, &M); M = 4;": (None, "is changed"), "int M = 3; M++;": (None, "is changed"),
-    "int M = 3; ++M;": (None, "is changed"), "M[0] = 1;": (None, "has no value"), "M, N = 64, 128\n": (None, "has no value"), "#define M (1) + (2)\n": (None, "without brackets"), "#define M (1 + 2\n": (None, "without brackets"),
+    "int M = 3; ++M;": (None, "is changed"), "M[0] = 1;": (None, "has no value"), "M, N = 64, 128\n": None, "N, M = 64, 128\n": (None, "has no value"), "#define M (1) + (2)\n": (None, "without brackets"), "#define M (1 + 2\n": (None, "without brackets"),
     "void f(int M) {} int M = 4;": (None, "is a parameter"), "def f(M): pass\nM = 4": (None, "is a parameter"), "int M = 64; M = 32; M = 64;": (None, "has more than one value"),
     "struct M { int x; };": None, "return M {64};": None, "enum M {1, 2};": None, "namespace M {64}": None, "f(M=5)": None, "else {64}": None, "#define B M = 3\n": None,
 }  # fmt: skip
