@@ -423,3 +423,125 @@ def test_a_wait_is_put_behind_each_commit_whose_group_is_not_waited_for_there(ki
         placed = [tuple(becomes) for said, becomes in every if said.startswith(f"{new} after ")]
         assert {*placed} == {(at[0],), *([tuple(lacking)] if lacking else [])}  # behind the copy's own commit, too
         assert all(becomes == {n: ["*", new] for n in becomes} for said, becomes in every if said.startswith(f"{new} after "))
+
+
+def told_of(found, module, mbarriers=None):
+    """[(sentence without lines, numbers of the changed instructions in order)]"""
+    every = candidates_of(found, module, mbarriers or {})
+    return [(re.sub(r" lines? \d+(?:, \d+)*(?: and \d+)?| that :\d+", "", one.text), sorted(e.of.line - FIRST for e in one.edits)) for one in every]  # fmt: skip
+
+
+def test_barriers_without_a_count_get_none():
+    module, body = code("bar.sync 1, 64;", "bar.sync 1;", "bar.sync 1, 96;")
+    found = at_instruction("X010", body[0], "", numbers={"came": 128})
+    assert told_of(found, module) == [("a count of 128 threads in", [0]), ("a count of 128 threads in", [0, 2])]
+
+
+def test_a_fence_comes_after_a_bulk_copy_itself():
+    """Waits for groups are those of other copies."""
+    module, body = code("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%d1], 16, [bar];", "cp.async.wait_all;", "bar.sync 0;")  # fmt: skip
+    found = at_instruction("X003", body[2], "", other=body[0], touched=(Touched(0, 0x400, 0x500),))
+    assert told_of(found, module) == [("fence.proxy.async.shared::cta after", [0]), ("fence.proxy.async.shared::cta before", [2])]
+
+
+@pytest.mark.parametrize(
+    ("count", "who"),
+    [
+        ("1", "one thread"),
+        ("4", "lane 0 of each warp"),
+        ("31", "lane 0 of each warp"),
+        ("32", "all threads"),
+        ("128", "all threads"),
+        ("%r7", ""),
+    ],
+)
+def test_an_arrival_is_made_by_as_many_threads_as_the_mbarrier_counts(count, who):
+    """After waits for wgmma and products that each thread comes to, in a ring of up to four; where the mbarrier is known."""
+    for after in ("wgmma.wait_group.sync.aligned 0;", "tcgen05.mma.cta_group::1.kind::f16 [%r4], %d1, %d2, %r5, %p1;"):
+        module, body = code("mov.u32 %r1, 1;", f"mbarrier.init.shared.b64 [bar], {count};", after, f"@%p3 {after}", f"W: {WAIT}", "@!%p1 bra W;")  # fmt: skip
+        numbers, touched = {"init": body[1].line}, (Touched(0, 0x400, 0x408),)
+        by = f"mbarrier.arrive by {who}" if after[0] == "w" else "tcgen05.commit" if count == "1" else ""
+        at = ["mbarrier", *(f"{n} mbarriers in turn" for n in (2, 3, 4))]
+        wanted = [(f"{by} after, at the {ring} waits for", [0, 2]) for ring in at] if who and by else []
+        told = told_of(at_instruction("X006", body[4], "", numbers=numbers, touched=touched), module)
+        assert [one for one in told if "waits for" in one[0]] == wanted
+        for given in ({"numbers": numbers}, {"touched": touched}):
+            assert not [one for one in told_of(at_instruction("X006", body[4], "", **given), module) if "waits for" in one[0]]
+
+
+@pytest.mark.parametrize("kind", COPIES)
+def test_operations_without_any_group_are_committed_and_waited_for(kind):
+    """After the operation or each such one, if one thread issues it; before what orders it, if all threads do. Products
+    also after the last one before each branch or barrier.
+    """
+    copy = COPIES[kind][0]
+    module, body = code(copy, "@%p1 bra X;", copy, copy, "bar.sync 0;", copy, "mbarrier.arrive.shared.b64 _, [bar];", "X: nanosleep.u32 1;", copy, "ld.shared.u32 %r5, [%r1];")  # fmt: skip
+    found = at_instruction("X007", body[9], "", halves=(Half("write", "", body[0]), Half("read", "", body[9])))
+    both = " and ".join(text[:-1].format(0) for text in COPIES[kind][1:])
+    wanted = {
+        "cp.async": [(f"{both} before", [4]), ("bar.sync 0 before", [9]), (f"{both}, then bar.sync 0 before", [9])],
+        "bulk": [(f"{both} after", [0]), (f"{both} after", [0, 2, 3, 5, 8])],
+        "wgmma": [(f"{both} before", [9]), (f"{both} before", [4]), (f"{both} after", [0, 3, 5, 8])],
+    }
+    assert told_of(found, module) == wanted[kind]
+
+
+def test_a_cta_stays_until_others_have_written_to_its_shared_memory():
+    """If it is not known which bytes: then a barrier of the cluster comes before each end, and none is in a warp."""
+    module, body = code("st.shared::cluster.u32 [%r1], 1;", "@%p1 exit;", "ld.shared.u32 %r2, [%r1];")
+    given = {"other": body[0]}
+    assert told_of(at_instruction("X008", body[2], "", **given), module) == [
+        ("barrier.cluster.arrive and barrier.cluster.wait before", [3])
+    ]
+    assert told_of(at_instruction("X008", body[2], "", **given, within_warp=True), module) == [("bar.warp.sync (__syncwarp) before", [2])]
+    touched = (Touched(0, 0x400, 0x408),)
+    assert told_of(at_instruction("X008", body[2], "", **given, touched=touched), module) == [("bar.sync 0 (__syncthreads) before", [2])]
+    assert told_of(at_instruction("X008", body[2], "", **given, arrays=(1,)), module) == []
+
+
+def test_a_commit_takes_the_place_of_the_nearest_later_arrival_without_bytes():
+    lines = "mbarrier.arrive.shared.b64 _, [bar+16];", "tcgen05.mma.cta_group::2.kind::f16 [%r4], %d1, %d2, %r5, %p1;"
+    arrive = "mbarrier.arrive.shared.b64 _, [bar];"
+    module, body = code(*lines, "mbarrier.arrive.expect_tx.shared.b64 _, [bar], 4;", arrive, arrive, "st.shared.u32 [%r1], 1;")
+    halves = Half("read", "", body[1]), Half("write", "", body[5])
+    (one,) = candidates_of(at_instruction("X005", body[5], "", halves=halves), module, {})
+    assert told_of(at_instruction("X005", body[5], "", halves=halves), module) == [
+        ("tcgen05.commit instead of mbarrier.arrive.shared.b64 in", [3])
+    ]
+    assert [shown(i) for i in one.edits[0].becomes] == ["tcgen05.commit.cta_group::2.mbarrier::arrive::one.shared::cluster.b64 []"]
+    assert told_of(at_instruction("X004", body[5], "", halves=halves), module) == []
+
+
+@pytest.mark.parametrize(
+    ("places", "said"),
+    [
+        ((), ""), ((0,), "load's mbarrier m0"), ((0, 8), "mbarrier of the load's stage (m0, m1)"), ((0, 8, 16, 24), "mbarrier of the load's stage (m0, m1, m2, m3)"),
+        ((0, 8, 16, 24, 32), "mbarrier of the load's stage (m0, m1, m2, m3, ...)"), ((0, 8, 24), ""), ((0, 24, 48), "mbarrier of the load's stage (m0, m1, m2)"),
+    ],
+)  # fmt: skip
+def test_a_wait_for_loads_is_at_the_mbarriers_of_their_ring(places, said):
+    """If these follow one another at one distance. A read that only some threads make gets none."""
+    module, body = code("mov.u32 %r1, 1;", "ld.shared.u32 %r2, [%r1];", "@%p1 ld.shared.u32 %r2, [%r1];")
+    mbarriers, count = {0x400 + at: f"m{n}" for n, at in enumerate(places)}, len(places)
+    ways = [("parity 0", [1])] * (count == 1) + [
+        (f"parity {'n' if count == 1 else f'(n / {count})'} & 1, where n counts its earlier passes", [0, 1])
+    ]
+    wanted = [(f"mbarrier.try_wait.parity on the {said} before, {way}", at) for way, at in ways] if said else []
+    assert told_of(at_instruction("X004", body[1], ""), module, mbarriers) == wanted
+    assert told_of(at_instruction("X004", body[2], ""), module, mbarriers) == []
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "is_beside"), [(False, False, False), (False, True, False), (True, False, True), (True, True, False)]
+)
+def test_a_copy_after_the_last_wait_may_be_for_another_stage(before, after, is_beside):
+    wait = {True: "cp.async.wait_group 0;", False: "nanosleep.u32 1;"}
+    module, body = code(
+        "mov.u32 %r1, 1;", wait[before], "cp.async.ca.shared.global [%r1], [%d1], 4;", wait[after], "ld.shared.u32 %r2, [%r1];"
+    )
+    for does, copy in (("write", body[2]), ("read", body[2]), ("write", body[4])):
+        found = at_instruction("X004", body[4], "", halves=(Half(does, "", copy), Half("read", "", body[4])))
+        every = [*candidates_of(found, module, {})]
+        if does == "write" and copy is body[2]:
+            assert every
+        assert {one.is_beside for one in every} <= {is_beside and does == "write" and copy is body[2]}
