@@ -820,3 +820,55 @@ def test_a_word_of_a_newer_ptx_is_not_modelled(line: str, word: str):
         text = f".version {version}\n.target sm_100a\n.address_size 64\n.visible .entry k() {{ {registers}\n{line}\nret; }}"
         with pytest.raises(kind, match=f"has no instruction (with )?{re.escape(word)}"):
             Gpu("sm_100a").launch(text, progress=False)
+
+
+# Each limit: what is just inside of it, and what is just outside, with the words of the refusal.
+LIMITS = {
+    "vectors": (".reg .v2 .b32 a<4096>;", ".reg .v2 .b32 a<4097>;", "more than 4096 vectors"),
+    "digits": (".reg .b32 a<999999999>;", ".reg .b32 a<1000000000>;", "must be a whole number"),
+    "128 bits": (".shared .v4 .b32 a;", ".shared .v4 .b64 a;", "has more than 128 bits"),
+    "two of 64 bits": (".shared .v2 .b64 a;", ".shared .v4 .f64 a;", "has more than 128 bits"),
+    "some bytes": (".shared .b8 a[1];", ".shared .b8 a[0];", "has a size"),
+    "2^48 bytes": (".shared .b8 a[281474976710655];", ".shared .b8 a[281474976710657];", "smaller than 2^48 bytes"),
+    "parts of video instructions": ("vadd.u32.u32.u32 %r1, %r2.b0, %r3 .h1;", "add.u32 %r1, %r2.b0, 1;", "is no vector register"),
+    "a label beside a register": ("%r1: bra %r1;", "bra %r1;", "neither a label"),
+}
+MODULES = {
+    "a reference of global memory": (".global .texref t;", ".const .texref t;", "is a variable of .global"),
+    "an address of 8 bytes": (".global .u64 w = x; .global .b8 x[4];", ".global .u32 w = x; .global .b8 x[4];", "an address has 8 bytes"),
+    "an address as a number": (".global .b8 x[4]; .global .u64 w = x;", ".global .b8 x[4]; .global .b64 w = x;", "in elements of .u64"),
+    "an address that is declared": (".extern .global .b8 x[4]; .global .u64 w = x;", ".global .u64 w = x;", "which nothing declares"),
+    "a number with the size of a warp": (".global .b32 w = WARP_SZ;", ".global .b32 w = WARP;", "an address has 8 bytes"),
+    "contents": (".global .b8 a[4] = {1};", ".global .b8 a[268435457] = {1};", "268435457 bytes with contents"),
+    "a parameter of one extent": (".func f(.param .b32 a[2]);", ".func f(.param .b32 a[2][2]);", "no vector and no predicate"),
+    "a predicate in a register": (".func f(.reg .pred a);", ".func f(.param .pred a);", "no vector and no predicate"),
+    "a parameter of one number": (".func f(.param .b64 a);", ".func f(.param .v2 .b32 a);", "no vector and no predicate"),
+    "results of functions": (".func (.param .b32 x) f() { ret; }", ".entry (.param .b32 x) f() { ret; }", "the name of an entry expected"),
+    "parameters with a size": (".entry f(.param .b8 a[1]) { ret; }", ".entry f(.param .b8 a[]) { ret; }", "and has a size"),
+    "sections": (".section .debug { { .b8 1 } }", ".section .debug { .b8 1", "has no '}' that ends it"),
+    "texts in headers": ('.entry f() .pragma "nounroll"; { ret; }', '.entry f() .pragma "nounroll', "is the file cut off"),
+    "sizes of a block": (".entry f() .reqntid 32 { ret; }", ".entry f() .maxntid 32 .reqntid 32 { ret; }", "cannot stand together"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [*LIMITS, *MODULES])
+def test_what_is_just_inside_of_a_limit_is_read_and_what_is_outside_refused(name):
+    right, wrong, words = (LIMITS | MODULES)[name]
+    head = ".version 8.8\n.target sm_90a\n.address_size 64\n"
+    form = head + (".entry k() { .reg .b32 %r<9>;\n@\nret; }" if name in LIMITS else "@\n")
+    assert read_module(form.replace("@", right)) is not None
+    with pytest.raises(InputError, match=re.escape(words)):
+        read_module(form.replace("@", wrong))
+
+
+def test_a_location_may_lack_its_column_and_that_of_its_call():
+    """Columns say which places are the same: a call at another column of a line is another one."""
+    lines = [".loc 1 5", ".loc 1 5 7", ".loc 1 8 1, function_name $f, inlined_at 1 5", ".loc 1 8 1, function_name $f, inlined_at 1 5 7", ".loc 1 8 1, function_name $f, inlined_at 1 5"]  # fmt: skip
+    text = "".join(f"{line}\nmov.b32 %r1, 1;\n" for line in lines)
+    module = read_module(f'.version 8.8\n.target sm_90a\n.address_size 64\n.file 1 "a.cu"\n.entry k() {{ .reg .b32 %r<9>;\n{text}ret; }}')
+    found = [i.location for i in module.functions["k"].body[:5]]
+    assert [(one.line, one.caller and one.caller.line) for one in found] == [(5, None), (5, None), (8, 5), (8, 5), (8, 5)]
+    assert found[2].caller is found[0]
+    assert found[3].caller is found[1]
+    assert found[0] is not found[1]
+    assert found[4].caller is found[0]
