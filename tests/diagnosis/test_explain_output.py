@@ -13,11 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import smemsim
+from launches import kernel
 from messages import launch_facts, numbers_in
 from places import ROOT
-from smemsim import InputError
+from smemsim import Gpu, InputError
 from smemsim.cli import main
 from smemsim.core.spec.formats import FORMATS
+from smemsim.diagnosis import explained_output
 from smemsim.diagnosis.numbers import Rounding, Tolerance, numbers_told, typical
 from smemsim.diagnosis.result.arrays import Arrays, Tile
 from smemsim.diagnosis.result.explain import explain_arrays
@@ -976,3 +978,18 @@ def test_numbers_in_words_are_those_numbers():
             assert (" mod " in text or " ... " in text) <= (of > 8)
     assert [numbers_told([*range(1, of, 4)], of) for of in (16, 20)] == ["1 mod 4", "1, 5, 9 ... 17"]
     assert numbers_told([0, 2, 4, 6], 8) == "0, 2, 4, 6"
+
+
+def test_loads_of_a_product_are_no_stores_prefetches_or_reductions():
+    """Copies name their destination first. The kernel has each form, and executes none."""
+    forms = {
+        "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%r1], [%d1, {%r2, %r2}], [%r1];": True,
+        "cp.async.bulk.tensor.2d.shared::cta.global.tile.mbarrier::complete_tx::bytes [%r1], [%d1, {%r2, %r2}], [%r1];": True,
+        "cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%d1, {%r2, %r2}], [%r1];": False,
+        "cp.reduce.async.bulk.tensor.2d.global.shared::cta.add.tile.bulk_group [%d1, {%r2, %r2}], [%r1];": False,
+        "cp.async.bulk.prefetch.tensor.2d.L2.global.tile [%d1, {%r2, %r2}];": False,
+    }
+    text = kernel(0, "\n".join(["bra END;", *forms, "END:"]))
+    run = Gpu("sm_90a").launch(text, "k", block=32, args=[], progress=False)
+    lines = [n for n, line in enumerate(text.splitlines(), 1) if forms.get(line)]
+    assert explained_output._code(run).loads == f"lines {lines[0]} and {lines[1]}"

@@ -391,9 +391,8 @@ def _code(run: Executed) -> Code:
 
 
 def _is_store(i: Instruction) -> bool:
-    return any(m.startswith("global") for m in i.modifiers[:4]) and i.modifiers.index(
-        next(m for m in i.modifiers if m.startswith("global"))
-    ) < next((n for n, m in enumerate(i.modifiers) if m.startswith("shared")), len(i.modifiers))
+    """Does a copy name global memory first, its destination?"""
+    return next((m for m in i.modifiers if m.startswith(("global", "shared"))), "").startswith("global")
 
 
 def _loop(run: Executed, inside: list[int]) -> tuple[int, int] | None:
