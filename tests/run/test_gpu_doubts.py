@@ -810,6 +810,9 @@ TWO_SUMS = {
     "in another order": (f"{OF_16} {AT_4.replace('%r15, %r16', '%r12, %r11')}", "wrong"),
     "the same": (f"{OF_16} {AT_4.replace(listed(15, 8), listed(11, 8))}", ""),
     "none": (f"{OF_16} {AT_4.replace(listed(15, 8), listed(31, 8))}", ""),
+    "the last of them": (f"{OF_16} {by_another(listed(15, 4), '%rd2').replace('%rd2, 0,', '%rd2, 1,')}", "note"),
+    "the middle of them": (f"{OF_16} {by_another(listed(13, 4), '%rd2').replace('%rd2, 0,', '%rd2, 1,')}", "wrong"),
+    "all of the last of them": (f"{by_another(listed(15, 4), '%rd2')} {OF_16.replace('%rd2, 0,', '%rd2, 1,')}", "wrong"),
     "the first of them": (f"{OF_16} {by_another(listed(11, 4), '%rd2').replace('%rd2, 0,', '%rd2, 1,')}", "note"),
 }  # fmt: skip
 

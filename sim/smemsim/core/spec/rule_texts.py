@@ -142,10 +142,11 @@ _WGMMA = RuleTopic(
         "wgmma.two_sums": RuleText(
             "Two sums that share some registers",
             "Two wgmma add to sums that share registers, and no wgmma.fence is between them. "
-            "If the registers of one are the first ones of the other, in the same order, the sums are right. "
+            "The sums are right if the registers of one are the first ones of the other, in the same order. "
+            "They are also right if the second D lies in the first one, from a multiple of four registers on. "
             "Otherwise ptxas copies registers, and mostly the result is wrong. wgmma.wait_group does not help.",
             "The first wgmma has D in registers 0 to 7, the next one in registers 4 to 11. With wgmma.fence between them the sums are right.",
-            "X014. If one begins with the registers of the other, it is a remark.",
+            "X014. If the sums are right without the fence, it is a remark.",
         ),
         "wgmma.late_warps": RuleText(
             "wgmma.wait_group of one warp",

@@ -14,7 +14,7 @@ from smemsim.core.ptx.module import Immediate, Instruction, Operand, Register, V
 from smemsim.run.lower.cfg import following, scale_d
 from smemsim.run.lower.program import Program
 
-__all__ = ["begin_alike", "ordered", "shape_of", "unfenced"]
+__all__ = ["lie_alike", "ordered", "shape_of", "unfenced"]
 
 
 # by the register's slot: what has written it since the last wgmma.fence, with the `_form` of a wgmma, "" for others
@@ -120,7 +120,7 @@ def _forget(given: _Given, slot: int, wanted: _Wanted) -> None:
 
 def _by_wgmma(i: Instruction, given: _Given, wanted: _Wanted) -> Instruction | None:
     """A wgmma since the last fence that has written registers which another one reads as A, or adds to in another
-    form. One whose D begins elsewhere comes first.
+    form. One whose D lies otherwise comes first.
     """
     of_a = slots_in(i.operands[1]) if isinstance(i.operands[1], Vector) else frozenset()
     found = [
@@ -129,13 +129,18 @@ def _by_wgmma(i: Instruction, given: _Given, wanted: _Wanted) -> Instruction | N
         for form in wanted.forms
         if (slot, form) in given and (slot in of_a or form != _form(i))
     ]
-    return next((by for by in found if not begin_alike(i, by)), found[0] if found else None)
+    return next((by for by in found if not lie_alike(i, by)), found[0] if found else None)
 
 
-def begin_alike(i: Instruction, other: Instruction) -> bool:
-    """Are the registers of D of two wgmma the same in the same order, as far as both have registers?"""
-    one, two = (ordered(each.operands[0]) for each in (i, other))
-    return one[: len(two)] == two[: len(one)]
+def lie_alike(i: Instruction, by: Instruction) -> bool:
+    """Are two sums that share registers right without a fence? `by` comes first.
+
+    Then D of both begins with the same registers, or D of `i` lies in D of `by`, from a multiple of four registers on
+    (rule wgmma.two_sums).
+    """
+    one, two = (ordered(each.operands[0]) for each in (i, by))
+    starts = range(0, max(1, len(two) - len(one) + 1), 4)
+    return any(one[: len(two)] == two[at : at + len(one)] for at in starts)
 
 
 def ordered(operand: Operand) -> list[int]:

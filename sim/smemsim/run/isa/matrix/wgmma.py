@@ -35,7 +35,7 @@ from smemsim.run.isa.matrix.ldmatrix import items
 from smemsim.run.isa.matrix.sparsity import find_undefined
 from smemsim.run.isa.modifiers import Modifiers, Operands
 from smemsim.run.isa.registry import Gate, Step, implements, unmodelled
-from smemsim.run.lower.unfenced import begin_alike, shape_of, unfenced
+from smemsim.run.lower.unfenced import lie_alike, shape_of, unfenced
 from smemsim.run.origins import CELL, followed_stores, origins_of
 from smemsim.run.slots import Slot
 from smemsim.run.word_ranges import WORD, read_runs
@@ -448,7 +448,7 @@ def _unfenced_registers(i: Instruction, by: Instruction) -> tuple[str, Guarded, 
         what = "wgmma reads A in a register that a wgmma has written after the last wgmma.fence"
         repair = f"{fence} {i.at}, after a wgmma.wait_group that waits for {by.at}"
         return what, UNFENCED_A, f"{UNFENCED_A.does} ({UNFENCED_A.told[0]})", repair
-    if not begin_alike(i, by):
+    if not lie_alike(i, by):
         what = "wgmma adds to some registers of another sum in other places, with no wgmma.fence between the two"
         return what, UNFENCED_PART, f"{UNFENCED_PART.does} ({UNFENCED_PART.told[0]})", f"{fence} {i.at}"
     what = f"wgmma of {shape_of(i)} adds to a sum of {shape_of(by)}, with no wgmma.fence between the two"
