@@ -993,3 +993,51 @@ def test_loads_of_a_product_are_no_stores_prefetches_or_reductions():
     run = Gpu("sm_90a").launch(text, "k", block=32, args=[], progress=False)
     lines = [n for n, line in enumerate(text.splitlines(), 1) if forms.get(line)]
     assert explained_output._code(run).loads == f"lines {lines[0]} and {lines[1]}"
+
+
+def in_some(change, *places):
+    """A change of the 64x32 tiles that begin at these places alone."""
+
+    def made(x):
+        out = x.copy()
+        for m, n in places:
+            out[m : m + 64, n : n + 32] = change(x[m : m + 64, n : n + 32])
+        return out
+
+    return made
+
+
+OF_TILES = {
+    "rows": (in_some(lambda t: t[np.arange(64) * 5 % 64], (0, 32), (64, 96)), "in each 64x32 .* that is wrong rows lie in other places: row 1 has that of 5, row 2 has that of 10"),
+    "columns": (in_some(lambda t: t[:, np.arange(32) * 5 % 32], (0, 32), (64, 96)), "in each 64x32 .* that is wrong columns lie in other places: column 1 has that of 5, column 2 has that of 10"),
+    "elements, the first one too": (in_some(lambda t: t.ravel()[np.arange(2048) ^ 33].reshape(64, 32), (0, 32), (64, 96)), r"row.? .*m \^ 1|\[0, 0\] has what belongs in \[1, 1\]"),
+    "the same way": (lambda x: with_tile(with_tile(x, (64, 32), x[:64, :32]), (64, 96), x[:64, 64:96]), r"tile at \[m, n\] is that of \[m - 64, n - 32\] \(2 tiles\)"),
+    "up alone": (lambda x: with_tile(with_tile(x, (0, 32), x[64:, 32:64]), (0, 96), x[64:, 96:]), r"tile at \[m, n\] is that of \[m \+ 64, n\] \(2 tiles\)"),
+    "to different places": (lambda x: with_tile(with_tile(x, (64, 32), x[:64, :32]), (0, 96), x[:64, 64:96]), r"tile at \[0, 96\] is that of \[0, 64\], at \[64, 32\] is that of \[0, 0\]"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OF_TILES)
+@pytest.mark.parametrize("dtype", ["s32", "f32"])
+def test_what_was_done_to_some_tiles_is_found(name, dtype):
+    rule, said = OF_TILES[name]
+    wanted = drawn(4, dtype)
+    assert re.search(said, told(rule(wanted), wanted, dtype))
+
+
+@pytest.mark.parametrize(
+    ("runs", "said"),
+    [
+        ([(101, 2000)], "101 to 1999"), ([(101, 2000), (2501, 2999)], "101 to 1999, 2501 to 2998"), ([(2, 6)], "2, 4 to 5"), ([(0, 4096)], "0 to 4095"),
+        ([(100 * n + 1, 100 * n + 51) for n in range(40)], "1 to 2, 4 to 5, 7 to 8, ..."),
+    ],
+)  # fmt: skip
+def test_elements_that_were_to_stay_are_left_out_of_the_places(runs, said):
+    """Every third element is 0 before and after. Of many runs the first wrong elements are named."""
+    wanted = np.abs(np.random.default_rng(5).standard_normal((1, 4096))).astype(np.float32) + 1
+    wanted[:, ::3] = 0
+    found = wanted.copy()
+    for begin, end in runs:
+        found[:, begin:end] = 0
+    text = told(found, wanted, "f32", tiles=(), before=np.zeros_like(wanted))
+    assert f"as before the launch, in elements {said};" in text if sum(end - begin for begin, end in runs) > 64 else not text
