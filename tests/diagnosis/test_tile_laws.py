@@ -10,12 +10,14 @@ import numpy as np
 import pytest
 
 from smemsim import Delivery, Gpu, TensorMap
+from smemsim.core.machine import FOREIGN
 from smemsim.core.ptx import read_module
 from smemsim.core.spec.swizzles import MODES
 from smemsim.diagnosis.check import _order
 from smemsim.diagnosis.epilogue import _part
 from smemsim.diagnosis.explained_output import MOST_LINES, listed
 from smemsim.diagnosis.fills import exchanged_boxes
+from smemsim.diagnosis.operands.factors import _merge, bytes_at
 from smemsim.diagnosis.operands.never_loaded import _past_the_end, _Unread
 from smemsim.diagnosis.operands.pairings import _are_all_parts, _are_exchanged, _has_long_runs, _Use, are_exchanged, are_terms
 from smemsim.diagnosis.operands.places import _walked
@@ -460,3 +462,42 @@ def test_elements_of_four_and_six_bits_have_gaps_where_types_of_eight_are_taken_
 def test_an_operand_holds_scales_if_the_scenario_says_so_or_else_the_tensor(blocks):
     tensor = SimpleNamespace(scale_blocks=blocks)
     assert [holds_scales(SimpleNamespace(scale_block=said), tensor) for said in (None, True, False)] == [blocks is not None, True, False]
+
+
+def test_bytes_at_addresses_are_those_of_the_arrays_that_hold_them():
+    """-1 for uninitialised ones, for addresses of no array, and for none."""
+    gpu, drawn = Gpu("sm_90a"), np.random.default_rng(3)
+    held = [drawn.integers(0, 256, size, dtype=np.uint8) for size in (64, 37)]
+    arrays, empty = [gpu.array(one) for one in held], gpu.empty(16)
+    wanted = {array.address + n: int(byte) for array, one in zip(arrays, held, strict=True) for n, byte in enumerate(one)}
+    ends = [array.address + n for array, one in zip(arrays, held, strict=True) for n in (-1, 0, len(one) - 1, len(one) + 300)]
+    at = np.array([*ends, 0, -1, -5, FOREIGN, *(empty.address + n for n in range(16)), *drawn.choice([*wanted], 40), 1 << 60])
+    for part in (at, at.reshape(3, -1)[:, ::-1], at[:0]):
+        found = bytes_at(gpu.memory, part)
+        assert found.tolist() == np.vectorize(lambda n: wanted.get(int(n), -1), otypes=[np.int64])(part).tolist()
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_uses_of_several_processes_are_those_of_one_each_once(seed):
+    """A use is known by its k and the places of its factors; both processes may have numbered theirs alike."""
+    drawn = np.random.default_rng(seed)
+    uses = [SimpleNamespace(k=int(k), base=int(base), offsets=np.array([n])) for k, base, n in drawn.integers(0, 3, (12, 3))]
+    parts = []
+    for of in (uses[:7], uses[5:]):
+        held = {}
+        for use in of:
+            rows = f"rows {use.k % 2}"
+            of_rows = held.setdefault(rows, {})
+            if not any((use.k, use.base, use.offsets[0]) == (other.k, other.base, other.offsets[0]) for other in of_rows.values()):
+                of_rows[use.k, use.base, len(of_rows)] = use
+        parts.append(held)
+    mine, others = parts
+    before = {rows: [*of_rows.values()] for rows, of_rows in mine.items()}
+    _merge(mine, others)
+    for rows in {*mine, *others}:
+        found = [(use.k, use.base, int(use.offsets[0])) for use in mine[rows].values()]
+        assert sorted(found) == sorted({(use.k, use.base, int(use.offsets[0])) for use in uses if f"rows {use.k % 2}" == rows})
+        assert [*mine[rows].values()][: len(before.get(rows, []))] == before.get(rows, [])
+    again = {rows: [*of_rows] for rows, of_rows in mine.items()}
+    _merge(mine, others)
+    assert {rows: [*of_rows] for rows, of_rows in mine.items()} == again
