@@ -2,10 +2,12 @@
 
 import itertools
 import random
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from smemsim.core.machine.stored_taint import StoredTaint
 from smemsim.core.machine.uninitialised import Declared, Garbage, litter
 
 SIZE = 96  # bytes of an array
@@ -181,3 +183,27 @@ def test_a_declared_array_is_uninitialised_until_it_is_written():
             blank.wrote(int(at[0]), int(at[0]) + 3)
             open_ -= {*range(int(at[0]), int(at[0]) + 3)}
     assert not blank.remains()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_marks_of_an_access_of_any_size_are_those_of_its_bytes(seed):
+    """cp.async reads 1 to 16 bytes, from the begin of a word on if they are more than one word."""
+    drawn = np.random.default_rng(seed)
+    words, taint, marks = drawn.integers(0, 99, 16).astype(np.uint32), StoredTaint(), {}
+    region = SimpleNamespace(begin=0, end=64, words=words, words_begin=0)
+    for _ in range(4):
+        size, number = int(drawn.choice([1, 2, 4, 8, 16])), taint.number_of([SimpleNamespace()])
+        at = drawn.choice(64 // size, 2, replace=False) * size
+        numbers = np.repeat(drawn.integers(0, 2, (2, max(1, size // 4))), min(size, 4), axis=1).astype(np.int32) * number
+        taint.put(region, at, size, numbers)
+        if numbers.any():
+            marks |= {int(first) + n: bool(mark) for first, row in zip(at, numbers, strict=True) for n, mark in enumerate(row)}
+    at = np.array([0, 16, 32, 48])
+
+    def of(first, size):
+        found = taint.of(words, first, size)
+        return np.zeros((len(first), size), np.int32) if found is None else found
+
+    for size in range(1, 17):
+        assert of(at, size).tolist() == np.concatenate([of(at + n, 1) for n in range(size)], axis=1).tolist()
+    assert set(np.flatnonzero(of(np.arange(64), 1)).tolist()) == {n for n, is_marked in marks.items() if is_marked}
