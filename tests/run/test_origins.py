@@ -299,3 +299,24 @@ def test_the_bytes_of_each_form_are_known_or_are_computed(followed):
         for n, what in enumerate(wanted):
             right = {-1} if what == " " else {-1, *range(8)} if what == "?" else {int(what)}
             assert set(found[form][:, n].tolist()) <= right, (form, n, set(found[form][:, n].tolist()))
+
+
+def test_registers_of_products_alone_may_be_shifted_and_masked_within_bytes(followed):
+    """Elements of less than a byte: their row and k are those of the byte. A register that is stored, too, is not shifted so."""
+    forms = {
+        "and.b32 %r6, %r2, 0xf0f0f0f0;": "0123", "shl.b32 %r7, %r2, 4;": "0123", "shr.u32 %r8, %r2, 12;": "123-", "and.b32 %r9, %r2, %r3;": "----", "shl.b32 %r10, %r2, 20;": "--01",
+        "shr.u32 %r11, %r2, 4;": "----", "and.b32 %r12, %r2, 0xf0f0f0f0;": "----",
+    }  # fmt: skip
+    body = [
+        "shl.b32 %r57, %r1, 4; cvt.u64.u32 %d1, %r57; add.u64 %d1, %d1, %d20; ld.global.v2.u32 {%r2, %r3}, [%d1]; mov.u32 %r58, sm;", *forms, "st.shared.v2.u32 [%r58], {%r11, %r12}; bra OVER;",
+        "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%r20, %r21, %r22, %r23}, {%r6, %r7, %r8, %r9}, {%r10, %r11}, {%r20, %r21, %r22, %r23}; OVER: st.global.u32 [%d1], %r12;",
+    ]  # fmt: skip
+    gpu = Gpu("sm_90a")
+    array = gpu.array(np.arange(1, 513).astype(np.uint8))
+    made = gpu.kernel(kernel(1, "\n".join(body)))
+    gpu.launch(made, block=32, args=[array], progress=False)
+    slots = {register.name: slot for slot, register in enumerate(made.program.inlined.registers)}
+    for form, wanted in forms.items():
+        held = followed[-1][1].register(slots[form.split()[1].rstrip(",")])
+        found = np.full((32, 4), -1) if held is None else np.where(held == FOREIGN, -1, held - array.address - 16 * np.arange(32)[:, None])
+        assert found.tolist() == [[-1 if what == "-" else int(what) for what in wanted]] * 32, form
