@@ -1,5 +1,6 @@
 """wgmma from registers to registers: laws that the traces do not state, and sentences for what there is not."""
 
+import dataclasses
 from fractions import Fraction
 
 import numpy as np
@@ -71,6 +72,17 @@ def test_terms_add_up_to_d():
     for m, n in ((0, 0), (63, 23), (17, 5)):
         assert sum(t.product for t in result.terms(m, n)) == Fraction(float(result.d.view(np.float32)[m, n]))
         assert [t.k for t in result.terms(m, n)] == list(range(16))
+    for m, n in ((64, 0), (0, 24), (64, 24), (-1, 0), (0, -1)):  # of a D of 64 x 24
+        for of in (result.terms, result.dot):
+            with pytest.raises(InputError):
+                of(m, n)
+    first = result.terms(17, 5)[2]
+    assert str(first) == f"k 2: A {first.a} x B {first.b} = {float(first.product):g}"
+    scaled = dataclasses.replace(first, scale_a=Fraction(1, 2), scale_b=Fraction(4))
+    assert str(scaled) == f"k 2: A {first.a} x B {first.b} x 0.5 x 4 = {float(first.product):g}"
+    placed = dataclasses.replace(first.a, coordinate=(3, 7))
+    assert str(placed) == f"{dataclasses.replace(first.a, coordinate=None)} = tensor element (3, 7)"
+    assert [repr(operand)[:40] for operand in (result.b,)] == ["<MmaOperand 24 x 16 of bf16 in shared me"]
 
 
 def test_a_tf32_torn_by_its_metadata_meets_halves_of_two_elements():

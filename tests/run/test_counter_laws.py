@@ -8,8 +8,9 @@ import pytest
 
 from smemsim import InputError
 from smemsim.core.ptx import read_module
+from smemsim.core.spec.cards import card_of
 from smemsim.core.spec.counters import COLUMNS, Sure
-from smemsim.core.spec.occupancy import CtaFit
+from smemsim.core.spec.occupancy import CtaFit, cta_fit, registers_for
 from smemsim.run.counters.classes import class_of, counted_ones, op_of, product_of
 from smemsim.run.counters.limits import limits_of
 from smemsim.run.counters.observer import Body, Counting
@@ -352,3 +353,18 @@ def test_places_of_a_table_are_in_the_order_of_lines_and_one_for_equal_words():
     places = Places.of(ran, some, lambda i: named[id(i)])
     assert places.at.tolist() == [1, -1, 0, 0]
     assert (places.words["line"].tolist(), places.words["instruction"].tolist()) == ([7, 9], ["z", "x"])
+
+
+@pytest.mark.parametrize("arch", ["sm_90a", "sm_100a"])
+def test_as_many_registers_fit_as_is_said_and_no_more(arch):
+    """For each number of CTAs; 0 if they fit with no number, as CTAs of many threads do not."""
+    card, seen = card_of(arch), set()
+    for threads in (32, 96, 128, 384, 1024):
+        for ctas in (1, 2, 3, 4, 7, 16, 33, 65):
+            for most in (255, 40, 1):
+                found = registers_for(card, threads, ctas, most)
+                fits = [n for n in range(1, most + 1) if cta_fit(card, threads, 0, n).registers >= ctas]
+                assert found == max(fits, default=0), (threads, ctas, most)
+                seen.add(found == 0)
+                seen.add(found == most)
+    assert seen == {True, False}
