@@ -474,7 +474,7 @@ def test_what_goes_wrong_in_any_thread_reaches_the_caller(monkeypatch):
     from smemsim.core.layout import loops
     from smemsim.core.words import operand
 
-    word = SmemDescriptor(arch="sm_90a", start_address=0x400, leading_byte_offset=16, stride_byte_offset=1024, swizzle="128B").word
+    word = SmemDescriptor(arch="sm_90a", start_address=0x400, leading_byte_offset=16, stride_byte_offset=1024, swizzle="none").word
     form = {"arch": "sm_90a", "dtype": "bf16", "major": "K", "rows": 8, "k": 16}
     monkeypatch.setattr(operand, "BLOCK_ELEMENTS", 8 * 16)
     monkeypatch.setattr(operand, "processors", lambda: 3)
