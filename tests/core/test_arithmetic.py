@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import exact
 from smemsim.core.arithmetic import dot as text
 from smemsim.core.arithmetic.multiply import Factors, multiply
+from smemsim.core.arithmetic.results import tf32_away
 from smemsim.core.arithmetic.values import to_float64
 from smemsim.core.spec.grades import Grade
 from smemsim.core.spec.mma_arithmetic import ARITHMETIC
@@ -357,3 +358,10 @@ def test_infinities_and_nans_are_not_certain_of_tcgen05(special):
         d, certain = one("f16", ("bf16", "bf16", "f32"), a, b, 0)
         assert not certain
         assert d == (special << 16 if special & 0x7F == 0 else 0x7FFFFFFF)
+
+
+@pytest.mark.parametrize("high", [0, 0x3F800000, 0x7F7FE000, 0x80000000, 0xFF7FC000])
+def test_tf32_is_the_nearest_one_and_the_larger_one_of_two(high):
+    """The low 13 bits of f32 are less than half a unit of tf32, half of one, or more."""
+    for low in (0, 1, 0xFFE, 0xFFF, 0x1000, 0x1001, 0x1FFF):
+        assert tf32_away(high | low, 0) == high + (0x2000 if low >= 0x1000 else 0)

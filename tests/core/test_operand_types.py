@@ -228,3 +228,16 @@ def test_no_rare_instruction_takes_operands_that_it_has_not(line):
     more = " 1, 1, 1, 1, 1" if " " not in line else ", 1, 1, 1, 1, 1"
     with pytest.raises((InputError, Unmodelled)):
         link(read_module(_one_line(f"{line}{more}")), "k", "sm_100a")
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("add.u32 %r1, %r2, {%r3, %r4}", "a vector"),
+        ("mad.lo.u32 %r1, %r2, %r3, [%rd1+4]", "an address"),
+        ("setp.eq.u32 %p1, %r1, _", "a sink"),
+    ],
+)
+def test_an_operand_that_has_no_value_is_named_by_its_kind(line, told):
+    with pytest.raises(InputError, match=re.escape(f"{line}: {told}: needs a register, a number or a name, as .u32")):
+        link(read_module(_one_line(line)), "k", "sm_100a")

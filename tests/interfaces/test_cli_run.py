@@ -207,6 +207,10 @@ def test_an_expression_of_a_recorded_launch_is_not_compared_and_a_line_says_so(r
     done = run("run folder")
     assert done.exit_code == 0, done.stderr
     assert "x is not compared: expected.x is an expression" in done.stderr
+    for digest, code in ((DIGEST, 0), (DIGEST[::-1], 1)):
+        pathlib.Path("folder/launch.json").write_text(json.dumps(about | {"expected": {"x": f"sha256:{digest}"}}))
+        done = run("run folder")
+        assert (done.exit_code, "is not compared" in done.stderr) == (code, False)
 
 
 def test_tolerances_are_numpys_and_the_options_go_before_the_file(run):
