@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from smemsim.virtual.occupancy import Occupancy
     from smemsim.virtual.policy import Hook, Policy
     from smemsim.virtual.record import Recorder
-    from smemsim.virtual.streams import Stream
+    from smemsim.virtual.streams import Stream, StreamOrder
 
 __all__ = ["Launcher", "Listeners"]
 
@@ -64,6 +64,7 @@ class Device(Protocol):
     occupancy: Occupancy
     launches: list[Launched]
     conditions: dict[int, Condition]
+    order: StreamOrder
     tell: Callable[[str], None]
 
     @property

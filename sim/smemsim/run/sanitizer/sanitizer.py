@@ -406,7 +406,8 @@ class Sanitizer(Events, Observer):
         """Which cells of tensor memory, by their place among all, has no instruction written, or hold uninitialised
         bytes?
         """
-        return self.tensor.are_unwritten(cells) | self.tensor.are_marked(cells)
+        found: np.ndarray = self.tensor.are_unwritten(cells) | self.tensor.are_marked(cells)
+        return found
 
     def _alone(
         self, i: Instruction, flat: np.ndarray, size: int, does: Literal["read", "write"], *, values: Values | None = None,
